@@ -1,0 +1,118 @@
+"""Sets of instants on the integer nanosecond line.
+
+An interval is half-open, [start, end): an end and a start at the same instant do not overlap, and a zero-length
+interval holds no instant. A *union* here is a pair of arrays (starts, ends), sorted, disjoint, without touching
+neighbours and without empty intervals; every function takes and gives unions unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from analyzers.trace import Ints
+
+
+class Union(NamedTuple):
+    """Disjoint, sorted, non-empty intervals in ns."""
+
+    starts: Ints
+    ends: Ints
+
+
+EMPTY = Union(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(starts: Ints, ends: Ints) -> Union:
+    """Merge any intervals into the union of their instants; intervals that end before they start are refused."""
+    if starts.size == 0:
+        return EMPTY
+    if np.any(ends < starts):
+        raise ValueError("an interval ends before it starts")
+    solid = ends > starts
+    starts, ends = starts[solid], ends[solid]
+    if starts.size == 0:
+        return EMPTY
+    if np.any(starts[1:] < starts[:-1]):
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.empty(starts.size, dtype=bool)
+    first[0] = True
+    np.greater(starts[1:], reach[:-1], out=first[1:])
+    head = np.flatnonzero(first)
+    return Union(starts[head], reach[np.append(head[1:], starts.size) - 1])
+
+
+def measure(a: Union) -> int:
+    """Length of a union in ns."""
+    return int((a.ends - a.starts).sum())
+
+
+def intersect(a: Union, b: Union) -> Union:
+    """Instants in both."""
+    return _where_depth(a, b, 2)
+
+
+def either(a: Union, b: Union) -> Union:
+    """Instants in at least one."""
+    return union(np.concatenate([a.starts, b.starts]), np.concatenate([a.ends, b.ends]))
+
+
+def subtract(a: Union, b: Union) -> Union:
+    """Instants in `a` and not in `b`."""
+    if a.starts.size == 0 or b.starts.size == 0:
+        return a
+    return intersect(a, complement(b, int(a.starts[0]), int(a.ends[-1])))
+
+
+def complement(a: Union, low: int, high: int) -> Union:
+    """Instants of [low, high) that are not in `a`."""
+    inside = clip(a, low, high)
+    starts, ends = np.append(low, inside.ends), np.append(inside.starts, high)
+    solid = ends > starts
+    return Union(starts[solid], ends[solid])
+
+
+def clip(a: Union, low: int, high: int) -> Union:
+    """Instants of `a` in [low, high)."""
+    starts, ends = np.maximum(a.starts, low), np.minimum(a.ends, high)
+    solid = ends > starts
+    return Union(starts[solid], ends[solid])
+
+
+def measure_before(a: Union, instants: Ints) -> Ints:
+    """For each instant t: how many ns of `a` lie before t."""
+    if a.starts.size == 0:
+        return np.zeros(instants.shape, np.int64)
+    before = np.append(0, np.cumsum(a.ends - a.starts))
+    index = np.searchsorted(a.starts, instants, side="right")
+    last = np.maximum(index - 1, 0)
+    beyond = np.maximum(a.ends[last] - np.maximum(instants, a.starts[last]), 0)
+    return np.where(index > 0, before[index] - beyond, 0)
+
+
+def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
+    """For each of any intervals: how many of its ns lie in `a`."""
+    return measure_before(a, np.maximum(ends, starts)) - measure_before(a, starts)
+
+
+def depth(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """How many of any intervals cover each instant.
+
+    Returns
+    -------
+    edges : instants at which something starts or ends, ascending and distinct, n.
+    depth : intervals that cover [edges[i], edges[i + 1]), n; the last is 0.
+    """
+    edges, index = np.unique(np.concatenate([starts, ends]), return_inverse=True)
+    change = np.bincount(index[: starts.size], minlength=edges.size)
+    change -= np.bincount(index[starts.size :], minlength=edges.size)
+    return edges, np.cumsum(change)
+
+
+def _where_depth(a: Union, b: Union, wanted: int) -> Union:
+    edges, covering = depth(np.concatenate([a.starts, b.starts]), np.concatenate([a.ends, b.ends]))
+    inside = np.flatnonzero(covering[:-1] >= wanted) if edges.size else np.empty(0, np.int64)
+    return union(edges[inside], edges[inside + 1])
