@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from analyzers.trace import TABLES, Trace, ints
+from analyzers.errors import TraceWarning
+from analyzers.trace import TABLES, Capture, Process, Trace, ints
 
 TIME_COLUMNS = ("start_ns", "end_ns")
 
@@ -23,7 +24,9 @@ def merge(traces: Sequence[Trace]) -> Trace:
         return traces[0]
     known = [trace.origin_utc_ns for trace in traces if trace.origin_utc_ns is not None]
     origin = min(known) if known else None
-    captures, processes, warnings = [], [], []
+    captures: list[Capture] = []
+    processes: list[Process] = []
+    warnings: list[TraceWarning] = []
     tables: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     calls = 0
     for trace in traces:

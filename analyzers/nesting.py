@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import pandas as pd
 
 from analyzers.trace import Ints, ints
+
+MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
 
 
 class RangeIndex:
@@ -21,7 +25,7 @@ class RangeIndex:
 
     def __init__(self, ranges: pd.DataFrame) -> None:
         starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
-        self._lanes: dict[tuple[int, int], list[tuple[Ints, Ints, Ints]]] = {}
+        self._lanes: dict[tuple[int, ...], list[tuple[Ints, Ints, Ints]]] = {}
         for lane, rows in lanes(ints(ranges, "process"), ints(ranges, "thread")).items():
             self._lanes[lane] = _levels(rows, starts[rows], ends[rows])
 
@@ -54,11 +58,26 @@ def _levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints
     """Split one lane's ranges into levels of (position, start, end) whose ranges are disjoint, outermost first."""
     order = np.lexsort((-ends, starts))  # of two that start together the longer one is outside
     rows, starts, ends = rows[order], starts[order], ends[order]
-    level = []
-    while rows.size:
-        # A range opens a new one on this level once all that this level has taken so far have ended. Taking greedily
-        # the first that starts after the running end of what was taken needs the chain below, found by jumps.
-        outer = np.concatenate([[True], starts[1:] > np.maximum.accumulate(ends)[:-1]])
-        level.append((rows[outer], starts[outer], ends[outer]))
+    levels: list[tuple[Ints, Ints, Ints]] = []
+    while rows.size and len(levels) < MANY_LEVELS:
+        outer = np.concatenate([[True], starts[1:] >= np.maximum.accumulate(ends)[:-1]])
+        levels.append((rows[outer], starts[outer], ends[outer]))
         rows, starts, ends = rows[~outer], starts[~outer], ends[~outer]
-    return level
+    if rows.size:
+        color = _colors(starts, ends)
+        levels += [(rows[color == c], starts[color == c], ends[color == c]) for c in range(int(color.max()) + 1)]
+    return levels
+
+
+def _colors(starts: Ints, ends: Ints) -> Ints:
+    """Fewest disjoint levels for ranges that cross: each goes to the level that has been free for longest.
+
+    Taking whole generations, as above, would need a level a range for a long chain of crossing ranges.
+    """
+    free: list[tuple[int, int]] = []
+    color = np.zeros(starts.size, np.int64)
+    for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        level = heapq.heappop(free)[1] if free and free[0][0] <= start else len(free)
+        heapq.heappush(free, (end, level))
+        color[index] = level
+    return color

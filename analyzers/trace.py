@@ -231,24 +231,29 @@ def table(name: str, columns: Mapping[str, Any] | None = None, length: int | Non
         raise ValueError(f"table {name!r} has no column {sorted(unknown)}")
     if length is None:
         length = next((len(values) for values in given.values() if not np.isscalar(values)), 0)
-    return pd.DataFrame({column: _column(given.get(column, default), kind, length)
-                         for column, (kind, default) in schema.items()})  # fmt: skip
+    return pd.DataFrame(
+        {column: _column(given.get(column, default), kind, length) for column, (kind, default) in schema.items()}
+    )
 
 
 def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
     if isinstance(kind, tuple):
         if np.isscalar(values):
-            return pd.Categorical.from_codes(np.full(length, kind.index(str(values)), np.int8), list(kind))
+            return _repeated(kind.index(str(values)), kind, length)
         return pd.Categorical(values, categories=list(kind))
     if kind == "text":
         if np.isscalar(values):
-            return pd.Categorical.from_codes(np.zeros(length, np.int8), [str(values)])
+            return _repeated(0, (str(values),), length)
         if isinstance(values, pd.Series):
             values = values.array
         return values if isinstance(values, pd.Categorical) else pd.Categorical(values)
     if np.isscalar(values):
         return np.full(length, values, kind)
     return np.asarray(values, kind)
+
+
+def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
+    return pd.Categorical.from_codes(np.full(length, code, np.int64), dtype=pd.CategoricalDtype(list(texts)))
 
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
