@@ -1,0 +1,188 @@
+"""The verdict: did A and B really overlap, and is it enough?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.errors import TraceWarning
+from analyzers.overlap import RankOverlap, measure_ranks
+from analyzers.pairing import RULES, Pairing, pair
+from analyzers.selection import select
+from analyzers.sides import without_shared
+from analyzers.trace import Trace
+
+DEFAULT_BAR = 0.6
+SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
+EXIT_CODES = {True: 0, False: 1, None: 3}
+
+
+@dataclass(frozen=True)
+class Job:
+    """The whole job's answer; `critical_rank` is the rank it is read from (None: nowhere were both sides busy)."""
+
+    critical_rank: int | None
+    real_overlap_ns: int
+    achievable_ns: int  # the denominator of the ratio
+    real_overlap_ratio: float | None
+
+
+@dataclass(frozen=True)
+class OverlapResult:
+    """What `check_overlap` found.
+
+    `passed` is None when the verdict is inconclusive, and `reason` then says why. `job.real_overlap_ratio` is held
+    against `bar`.
+    """
+
+    verdict: str
+    passed: bool | None
+    a: str
+    b: str
+    bar: float
+    ranks: tuple[RankOverlap, ...]
+    job: Job
+    paired_by: str
+    reason: str
+    warnings: tuple[TraceWarning, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive."""
+        return EXIT_CODES[self.passed]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
+        rows = [
+            {
+                "rank": rank.rank,
+                "device": rank.device,
+                "a_busy_ns": rank.a.busy_ns,
+                "a_wait_ns": rank.a.wait_ns,
+                "a_ops": rank.a.ops,
+                "b_busy_ns": rank.b.busy_ns,
+                "b_wait_ns": rank.b.wait_ns,
+                "b_ops": rank.b.ops,
+                "overlap_ns": rank.overlap_ns,
+                "overlap_ratio": rank.overlap_ratio,
+                "real_overlap_ns": rank.real_overlap_ns,
+                "real_overlap_ratio": rank.real_overlap_ratio,
+                "achievable_ns": rank.achievable_ns,
+                "missed_ns": rank.missed_ns,
+            }
+            for rank in self.ranks
+        ]
+        return pd.DataFrame(rows).set_index(["rank", "device"]) if rows else pd.DataFrame(rows)
+
+    def instances(self) -> pd.DataFrame:
+        """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
+        columns = [
+            "label",
+            "start_ns",
+            "end_ns",
+            "a_busy_ns",
+            "b_busy_ns",
+            "real_overlap_ns",
+            "achievable_ns",
+            "missed_ns",
+        ]
+        return pd.DataFrame(
+            [
+                {
+                    "rank": rank.rank,
+                    "device": rank.device,
+                    **{column: getattr(instance, column) for column in columns},
+                }
+                for rank in self.ranks
+                for instance in rank.instances
+            ],
+            columns=["rank", "device", *columns],
+        )
+
+    def __repr__(self) -> str:
+        ratio = self.job.real_overlap_ratio
+        figure = f"{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
+        return (
+            f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {self.bar:.0%}; {len(self.ranks)} rank(s)>"
+        )
+
+
+def check_overlap(
+    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = DEFAULT_BAR
+) -> OverlapResult:
+    """Answer whether A and B overlapped.
+
+    Parameters
+    ----------
+    a, b : selectors, see `analyzers.selectors`.
+    min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
+
+    Raises
+    ------
+    TracevizError : a selector can't be read, or the sides share ops that belong to neither alone.
+    """
+    side_a, side_b = select(trace, a), select(trace, b)
+    side_a, side_b, notes = without_shared(trace, side_a, side_b)
+    pairing = pair(trace, side_a, side_b)
+    ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
+    job = _job(ranks)
+    reason = _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
+    ratio = job.real_overlap_ratio
+    passed = None if ratio is None else ratio >= min_overlap
+    return OverlapResult(
+        verdict=verdict(ratio, min_overlap),
+        passed=passed,
+        a=str(side_a.selector),
+        b=str(side_b.selector),
+        bar=min_overlap,
+        ranks=tuple(ranks),
+        job=job,
+        paired_by=RULES[pairing.rule] + _moved(pairing),
+        reason=reason,
+        warnings=(*trace.warnings, *side_a.warnings, *side_b.warnings, *notes, *_about_ranks(ranks, job)),
+    )
+
+
+def verdict(ratio: float | None, bar: float) -> str:
+    """Name an overlap ratio: overlapped at the bar or above; serialized where only tails meet; else partial."""
+    if ratio is None:
+        return "inconclusive"
+    if ratio >= bar:
+        return "overlapped"
+    return "serialized" if ratio < SERIALIZED_BELOW else "partial"
+
+
+def _job(ranks: list[RankOverlap]) -> Job:
+    """The lowest rank on which both sides were busy speaks for the job."""
+    for rank in ranks:
+        if rank.real_overlap_ratio is not None:
+            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
+            return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
+    return Job(None, 0, 0, None)
+
+
+def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
+    if job.real_overlap_ratio is not None:
+        return ""
+    empty = [f"'{text}': {why}" for text, why in sides if why]
+    if empty:
+        return "; ".join(empty)
+    if not ranks:
+        return "there is no GPU work in what was selected"
+    return "no rank ran both sides"
+
+
+def _moved(pairing: Pairing) -> str:
+    if not pairing.shift:
+        return ""
+    return f", B moved by {pairing.shift:+d}: more of it overlaps that way, as in a pipeline"
+
+
+def _about_ranks(ranks: list[RankOverlap], job: Job) -> list[TraceWarning]:
+    lacking = sorted({rank.rank for rank in ranks if rank.real_overlap_ratio is None})
+    if not lacking or job.critical_rank is None:
+        return []
+    names = ", ".join(map(str, np.unique(lacking)))
+    return [TraceWarning("empty-side", f"Only one side ran on rank {names}: no overlap is possible there.")]

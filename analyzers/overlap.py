@@ -1,0 +1,150 @@
+"""How much of A and B ran at the same time, per rank and device and per instance.
+
+busy(X) is the length of the union of X's intervals on one rank's device; overlap(A, B) the length of what lies in both
+unions. Intervals are half-open: where one ends as another starts, nothing overlaps. Streams play no part: two ops of
+one stream that truly ran together count. *Real* figures leave out the head of each collective that only waited for
+its last rank (`ops.wait_ns`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.grouped import overlap_by_group
+from analyzers.intervals import intersect, measure, union
+from analyzers.nesting import lanes
+from analyzers.pairing import Pairing
+from analyzers.trace import Ints, Mask, Trace, ints
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a pair on one rank's device; `wait_ns` is what of `busy_ns` only waited for a late rank."""
+
+    busy_ns: int
+    real_busy_ns: int
+    ops: int
+    streams: tuple[int, ...]
+
+    @property
+    def wait_ns(self) -> int:
+        """Busy time that was nothing but waiting, ns."""
+        return self.busy_ns - self.real_busy_ns
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One paired occurrence of A and B; times in ns."""
+
+    label: str
+    start_ns: int
+    end_ns: int
+    a_busy_ns: int
+    b_busy_ns: int
+    real_overlap_ns: int
+    index: int  # in the Pairing
+
+    @property
+    def achievable_ns(self) -> int:
+        """The most that could overlap: the shorter side, ns."""
+        return min(self.a_busy_ns, self.b_busy_ns)
+
+    @property
+    def missed_ns(self) -> int:
+        """Achievable overlap that did not happen, ns."""
+        return self.achievable_ns - self.real_overlap_ns
+
+
+@dataclass(frozen=True)
+class RankOverlap:
+    """One rank's device; ratios are None where a side is empty."""
+
+    rank: int
+    device: int
+    a: Side
+    b: Side
+    overlap_ns: int
+    real_overlap_ns: int
+    instances: tuple[Instance, ...]
+
+    @property
+    def overlap_ratio(self) -> float | None:
+        """Overlap / min(busy A, busy B)."""
+        return _ratio(self.overlap_ns, min(self.a.busy_ns, self.b.busy_ns))
+
+    @property
+    def real_overlap_ratio(self) -> float | None:
+        """Real overlap / min(real busy A, real busy B)."""
+        return _ratio(self.real_overlap_ns, min(self.a.real_busy_ns, self.b.real_busy_ns))
+
+    @property
+    def achievable_ns(self) -> int:
+        """Achievable overlap of all instances, ns."""
+        return sum(instance.achievable_ns for instance in self.instances)
+
+    @property
+    def missed_ns(self) -> int:
+        """Missed overlap of all instances, ns."""
+        return sum(instance.missed_ns for instance in self.instances)
+
+
+def measure_ranks(trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> list[RankOverlap]:
+    """Measure a pair on every (rank, device) that has ops of either side, in that order."""
+    ranks = []
+    ops = trace.ops
+    either = np.flatnonzero(a | b)
+    keys = [ints(ops, column)[either] for column in ("rank", "device", "process")]
+    for (rank, device, _), rows in lanes(*keys).items():
+        mine = either[rows]
+        ranks.append(_measure_rank(trace, rank, device, mine[a[mine]], mine[b[mine]], pairing))
+    return ranks
+
+
+def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    plain = [union(starts[rows], ends[rows]) for rows in (a, b)]
+    overlap = measure(intersect(*plain))
+    if waits[a].any() or waits[b].any():
+        real = [union(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
+        real_overlap = measure(intersect(*real))
+    else:
+        real, real_overlap = plain, overlap
+    stream = ints(trace.ops, "stream")
+    sides = [
+        Side(measure(busy), measure(truly), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
+        for busy, truly, rows in zip(plain, real, (a, b), strict=True)
+    ]
+    return RankOverlap(
+        rank, device, sides[0], sides[1], overlap, real_overlap, _instances(starts + waits, ends, a, b, pairing)
+    )
+
+
+def _instances(starts: Ints, ends: Ints, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:
+    """Instances on one rank's device for which both sides have work; `starts` are those of the real intervals."""
+    there, place = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
+    group_a, group_b = place[: a.size], place[a.size :]
+    lengths = overlap_by_group((starts[a], ends[a], group_a), (starts[b], ends[b], group_b), there.size)
+    first = np.full(there.size, np.iinfo(np.int64).max)
+    last = np.full(there.size, np.iinfo(np.int64).min)
+    for rows, group in ((a, group_a), (b, group_b)):
+        np.minimum.at(first, group, starts[rows])
+        np.maximum.at(last, group, ends[rows])
+    both = np.flatnonzero(np.isin(there, pairing.a[a]) & np.isin(there, pairing.b[b]))
+    return tuple(
+        Instance(
+            pairing.label[there[k]],
+            int(first[k]),
+            int(last[k]),
+            int(lengths.a[k]),
+            int(lengths.b[k]),
+            int(lengths.both[k]),
+            int(there[k]),
+        )
+        for k in both
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,140 @@
+"""Which of A's work is meant to run beside which of B's: instances.
+
+Where both sides are ranges that occur equally often in a process, the k-th occurrence of one belongs to the k-th of
+the other. Else an instance is a training step; where a capture has no step marks, all of it is one instance. Pipelines
+run one batch's work beside the next batch's: B is moved by one instance where more of it overlaps that way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.grouped import overlap_by_group
+from analyzers.nesting import lanes
+from analyzers.selection import Selection
+from analyzers.steps import find_steps, step_of_ops
+from analyzers.trace import Ints, Trace, ints
+
+RULES = {
+    "occurrence": "the k-th range of A with the k-th of B",
+    "step": "training steps",
+    "capture": "the whole capture (it has no step marks)",
+}
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Instances of a pair.
+
+    `a` and `b` give every op's instance (-1: not of that side), `process` and `label` each instance's; `shift` says
+    by how many instances B was moved.
+    """
+
+    rule: str
+    a: Ints
+    b: Ints
+    process: Ints
+    label: tuple[str, ...]
+    shift: int = 0
+
+
+def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
+    """Pair the work of two selections that share no op."""
+    by_occurrence = _by_occurrence(trace, a, b)
+    pairing = by_occurrence or _by_step(trace, a, b)
+    return max((_shifted(pairing, shift) for shift in (0, -1, 1)), key=lambda moved: _overlap(trace, moved))
+
+
+def _by_occurrence(trace: Trace, a: Selection, b: Selection) -> Pairing | None:
+    process = ints(trace.ops, "process")
+    order = _order_of_ranges(trace)
+    instance = {"a": np.full(process.size, -1, np.int64), "b": np.full(process.size, -1, np.int64)}
+    owner: list[int] = []
+    label: list[str] = []
+    for (number,), rows in lanes(process).items():
+        firsts = []
+        for side, selection in (("a", a), ("b", b)):
+            mine = rows[selection.picked[rows]]
+            if np.any(selection.occurrence[mine] < 0):
+                return None
+            occurrences, place = np.unique(order[selection.occurrence[mine]], return_inverse=True)
+            instance[side][mine] = len(owner) + place
+            firsts.append(occurrences)
+        if firsts[0].size != firsts[1].size:
+            return None
+        owner += [number] * firsts[0].size
+        label += [f"occurrence {k}" for k in range(firsts[0].size)]
+    return Pairing("occurrence", instance["a"], instance["b"], np.array(owner, np.int64), tuple(label))
+
+
+def _order_of_ranges(trace: Trace) -> Ints:
+    order = np.empty(len(trace.ranges), np.int64)
+    order[np.argsort(ints(trace.ranges, "start_ns"), kind="stable")] = np.arange(len(trace.ranges))
+    return order
+
+
+def _by_step(trace: Trace, a: Selection, b: Selection) -> Pairing:
+    process = ints(trace.ops, "process")
+    steps = find_steps(trace)
+    step = step_of_ops(trace, steps)
+    keys = np.stack([process, np.where(step < 0, np.iinfo(np.int64).max, _start_order(trace, steps.rows)[step])])
+    used = a.picked | b.picked
+    found, instance = np.unique(keys[:, used], axis=1, return_inverse=True)
+    every = np.full(process.size, -1, np.int64)
+    every[used] = instance.ravel()
+    number = np.full(found.shape[1], -1, np.int64)
+    number[every[used]] = np.where(step[used] < 0, -1, steps.numbers[step[used]] if steps.rows.size else -1)
+    name = (
+        [f"step {k}" if k >= 0 else "outside steps" for k in number] if steps.rows.size else ["capture"] * number.size
+    )
+    return Pairing(
+        "step" if steps.rows.size else "capture",
+        np.where(a.picked, every, -1),
+        np.where(b.picked, every, -1),
+        found[0],
+        tuple(name),
+    )
+
+
+def _start_order(trace: Trace, rows: Ints) -> Ints:
+    if not rows.size:
+        return np.zeros(1, np.int64)
+    order = np.empty(rows.size, np.int64)
+    order[np.argsort(ints(trace.ranges, "start_ns")[rows], kind="stable")] = np.arange(rows.size)
+    return order
+
+
+def _shifted(pairing: Pairing, shift: int) -> Pairing:
+    """Move B by some instances within its process; what has no counterpart there keeps an instance of its own."""
+    if shift == 0 or not pairing.process.size:
+        return pairing
+    target = np.where(pairing.b >= 0, pairing.b + shift, -1)
+    inside = (target >= 0) & (target < pairing.process.size)
+    inside &= pairing.process[np.where(inside, target, 0)] == pairing.process[pairing.b]
+    lone, place = np.unique(pairing.b[(pairing.b >= 0) & ~inside], return_inverse=True)
+    target[(pairing.b >= 0) & ~inside] = pairing.process.size + place
+    return Pairing(
+        pairing.rule,
+        pairing.a,
+        target,
+        np.append(pairing.process, pairing.process[lone]),
+        (*pairing.label, *(pairing.label[index] for index in lone)),
+        shift,
+    )
+
+
+def _overlap(trace: Trace, pairing: Pairing) -> int:
+    starts, ends = ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns")
+    # Lanes of several devices in one process never meet.
+    lane = ints(trace.ops, "device")
+    _, device = np.unique(lane, return_inverse=True)
+    devices = int(device.max(initial=0)) + 1
+    a, b = pairing.a >= 0, pairing.b >= 0
+    both = overlap_by_group(
+        (starts[a], ends[a], pairing.a[a] * devices + device[a]),
+        (starts[b], ends[b], pairing.b[b] * devices + device[b]),
+        pairing.process.size * devices,
+    ).both
+    return int(both.sum())

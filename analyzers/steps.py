@@ -1,0 +1,50 @@
+"""Training steps: the ranges that mark them, and which step an op was launched in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.nesting import RangeIndex
+from analyzers.regions import launches
+from analyzers.trace import Ints, Trace, codes, ints, is_one_of
+
+# torch.profiler's own marks, and what people write by hand.
+STEP = re.compile(r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iter(?:ation)?|batch)[ _#:]*)(\d+)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Step marks: rows in `trace.ranges`, and each one's number; where marks nest, the outer ones count."""
+
+    rows: Ints
+    numbers: Ints
+
+    @property
+    def present(self) -> list[int]:
+        """Step numbers there are, ascending."""
+        return [int(number) for number in np.unique(self.numbers)]
+
+
+def find_steps(trace: Trace) -> Steps:
+    """Step marks of a trace: ranges named ProfilerStep#3, step 3, iteration_3…; empty where there are none."""
+    code, texts = codes(trace.ranges, "name")
+    marks = [STEP.match(text) for text in texts]
+    number = np.array([int(mark[1]) if mark else -1 for mark in marks] + [-1], np.int64)[code]
+    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
+    profiler = np.array([text.startswith("ProfilerStep#") for text in texts] + [False])[code] & kinds
+    rows = np.flatnonzero(profiler if profiler.any() else kinds & (number >= 0))
+    return Steps(rows, number[rows])
+
+
+def step_of_ops(trace: Trace, steps: Steps) -> Ints:
+    """Position in `steps` of the mark each op was launched in, by any thread of its process; -1 where in none.
+
+    An op whose launch is not known goes by its own start.
+    """
+    thread, start, _ = launches(trace)
+    instant = np.where(thread >= 0, start, ints(trace.ops, "start_ns"))
+    index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
+    return index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)
