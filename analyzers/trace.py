@@ -210,6 +210,24 @@ class Trace:
         """Ranks that have GPU work, ascending."""
         return [int(rank) for rank in np.unique(ints(self.ops, "rank"))]
 
+    def ranks(self, *ranks: int) -> Trace:
+        """Only the GPU ops of some ranks; TracevizError where one is not there."""
+        from analyzers import narrow
+
+        return narrow.only_ranks(self, ranks)
+
+    def steps(self, first: int, last: int) -> Trace:
+        """Only the GPU ops launched in steps `first` up to, not including, `last`; TracevizError where none are."""
+        from analyzers import narrow
+
+        return narrow.only_steps(self, first, last)
+
+    def window(self, low_ns: int, high_ns: int) -> Trace:
+        """Clip GPU ops to [low_ns, high_ns) of the trace's clock; TracevizError where nothing lies in it."""
+        from analyzers import narrow
+
+        return narrow.clip(self, low_ns, high_ns)
+
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")
         ranks = ", ".join(map(str, self.rank_ids[:8])) + (", …" if len(self.rank_ids) > 8 else "")

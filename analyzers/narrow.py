@@ -1,0 +1,73 @@
+"""A part of a trace: some ranks, some steps, a window of time. Windows clip; they never drop what they cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from analyzers.errors import TracevizError
+from analyzers.steps import find_steps, step_of_ops
+from analyzers.trace import Mask, Trace, ints
+
+
+def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
+    """Keep the GPU ops of some ranks.
+
+    Raises
+    ------
+    TracevizError : one of them is not in the trace.
+    """
+    missing = sorted(set(ranks) - set(trace.rank_ids))
+    if missing:
+        raise TracevizError(f"There is no rank {_listed(missing)}; there are {_listed(trace.rank_ids)}.")
+    return _keep(trace, np.isin(ints(trace.ops, "rank"), ranks))
+
+
+def only_steps(trace: Trace, first: int, last: int) -> Trace:
+    """Keep the GPU ops launched in steps `first` up to, not including, `last`.
+
+    Raises
+    ------
+    TracevizError : the trace has no step marks, or none of these steps.
+    """
+    steps = find_steps(trace)
+    if not steps.rows.size:
+        raise TracevizError(
+            "The trace has no step marks (ranges named ProfilerStep#3, step 3, iteration 3 …).",
+            hint="Select by time with --window instead.",
+        )
+    wanted = (steps.numbers >= first) & (steps.numbers < last)
+    if not wanted.any():
+        raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")
+    position = step_of_ops(trace, steps)
+    return _keep(trace, (position >= 0) & wanted[position])
+
+
+def clip(trace: Trace, low: int, high: int) -> Trace:
+    """Cut the GPU ops to the window [low, high), ns on the trace's clock.
+
+    Raises
+    ------
+    TracevizError : the window is empty or lies outside the trace.
+    """
+    if high <= low:
+        raise TracevizError(f"The window from {low} to {high} ns is empty.")
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    if not len(trace.ops) or high <= starts.min() or low >= ends.max():
+        span = f"; GPU work runs from {starts.min():,} to {ends.max():,} ns" if len(trace.ops) else ""
+        raise TracevizError(f"No GPU work lies in the window from {low:,} to {high:,} ns{span}.")
+    # A zero-length op at an instant of the window stays.
+    kept = (ends > low) & (starts < high) | ((starts == ends) & (starts >= low) & (starts < high))
+    cut_starts = np.clip(starts, low, high)
+    arrived = np.clip(starts + waits, low, high)
+    ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), wait_ns=arrived - cut_starts)
+    return _keep(replace(trace, ops=ops), kept)
+
+
+def _keep(trace: Trace, rows: Mask) -> Trace:
+    return replace(trace, ops=trace.ops[rows].reset_index(drop=True))
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")
