@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TraceWarning
+from analyzers.graphs import about_graphs, hidden_work
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
 from analyzers.selection import select
@@ -127,9 +128,11 @@ def check_overlap(
     side_a, side_b, notes = without_shared(trace, side_a, side_b)
     pairing = pair(trace, side_a, side_b)
     ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
-    job = _job(ranks)
-    reason = _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
+    unseen = hidden_work(trace, side_a, side_b)
+    job = Job(None, 0, 0, None) if unseen else _job(ranks)
+    reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
     ratio = job.real_overlap_ratio
+    notes += [TraceWarning("graph-as-one-row", text) for text in about_graphs(trace, side_a, side_b)]
     passed = None if ratio is None else ratio >= min_overlap
     return OverlapResult(
         verdict=verdict(ratio, min_overlap),

@@ -1,0 +1,149 @@
+"""Which files a user means by a path, a glob, a folder or a manifest, and what each file is."""
+
+from __future__ import annotations
+
+import glob
+import json
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from analyzers.errors import TracevizError
+
+MANIFEST = "manifest.json"
+MANIFEST_SCHEMA = "traceviz.manifest/1"
+REPORTS = (".nsys-rep", ".qdrep")
+SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
+KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says."""
+
+    path: Path
+    kind: str
+    rank: int | None = None
+
+
+def find_inputs(paths: Iterable[str | Path]) -> tuple[list[Input], list[Path]]:
+    """Find the capture files that paths, globs, folders and manifests stand for.
+
+    Returns
+    -------
+    inputs : the files, in the order given, sorted inside a folder or glob; each once.
+    skipped : files of a folder that look like captures by name and are none.
+
+    Raises
+    ------
+    TracevizError : a path does not exist, holds no capture, or is no trace.
+    """
+    inputs: dict[Path, Input] = {}
+    skipped: list[Path] = []
+    for path in paths:
+        for found in _expand(str(path)):
+            if found.is_dir():
+                some, none = _in_folder(found)
+                skipped += none
+            else:
+                some = _in_file(found)
+            for one in some:
+                inputs.setdefault(one.path.resolve(), one)
+    if not inputs:
+        raise TracevizError("No trace was given.", hint=f"Give {KNOWN}.")
+    return list(inputs.values()), skipped
+
+
+def kind_of(path: Path) -> str:
+    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats.
+
+    Raises
+    ------
+    TracevizError : it can't be read, is empty, or is none of these.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TracevizError("This is not a regular file.", path=path, hint=f"Give {KNOWN}.")
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise TracevizError(f"This can't be read ({error.strerror or error}).", path=path) from error
+    if not head:
+        raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
+    if head.startswith(b"SQLite format 3\x00"):
+        return "nsys-sqlite"
+    if path.name.endswith(REPORTS) or head.startswith(b"NVIDIA Tegra Profiler Report"):
+        return "nsys-report"
+    if head.startswith(b"\x1f\x8b"):
+        return "kineto"
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] in (b"{", b"["):
+        return "manifest" if MANIFEST_SCHEMA.encode() in head else "kineto"
+    if path.suffix.lower() in (".txt", ".csv") or b"ncclDev" in head or b"Start (ns)" in head:
+        return "nsys-stats"
+    raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
+
+
+def _expand(text: str) -> list[Path]:
+    path = Path(text).expanduser()
+    try:
+        if path.exists():
+            return [path]
+        found = sorted(Path(match) for match in glob.glob(str(path)))  # noqa: PTH207 (absolute patterns too)
+    except (OSError, ValueError) as error:
+        raise TracevizError(f"This path can't be used ({error}).", path=text) from error
+    if not found:
+        raise TracevizError("There is no such file.", path=text, hint=f"Give {KNOWN}, a folder or a manifest.")
+    return found
+
+
+def _in_file(path: Path) -> list[Input]:
+    kind = kind_of(path)
+    return _in_manifest(path) if kind == "manifest" else [Input(path, kind)]
+
+
+def _in_folder(folder: Path) -> tuple[list[Input], list[Path]]:
+    manifest = folder / MANIFEST
+    if manifest.exists() and kind_of(manifest) == "manifest":
+        return _in_manifest(manifest), []
+    named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
+    exported = {path.with_suffix("") for path in named if path.suffix == ".sqlite"}
+    inputs, skipped = [], []
+    for path in named:
+        if path.name.endswith(REPORTS) and path.with_suffix("") in exported:
+            continue  # its export lies beside it
+        if path.name.endswith((".json", ".json.gz")) and not _looks_like_kineto(path):
+            skipped.append(path)
+        else:
+            inputs.append(Input(path, kind_of(path)))
+    if not inputs:
+        raise TracevizError("There is no capture in this folder.", path=folder, hint=f"Give {KNOWN}.")
+    return inputs, skipped
+
+
+def _looks_like_kineto(path: Path) -> bool:
+    if path.name.endswith(".gz"):
+        return True
+    with path.open("rb") as file:
+        head = file.read(1 << 16)
+    return head.lstrip()[:1] == b"[" or any(
+        sign in head for sign in (b'"traceEvents"', b'"distributedInfo"', b'"deviceProperties"', b'"schemaVersion"')
+    )
+
+
+def _in_manifest(path: Path) -> list[Input]:
+    try:
+        captures = json.loads(path.read_bytes())["captures"]
+        entries = [(str(entry["path"]), entry.get("rank")) for entry in captures]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
+    inputs = []
+    for name, rank in entries:
+        file = path.parent / name
+        if not file.exists():
+            raise TracevizError(f"The manifest names {name}, which is not there.", path=path)
+        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int)):
+            raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is no number.", path=path)
+        inputs.append(Input(file, kind_of(file), rank))
+    return inputs

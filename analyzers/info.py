@@ -1,0 +1,164 @@
+"""What is in a trace, and what can't be answered from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.communication import is_communication
+from analyzers.errors import TraceWarning
+from analyzers.nesting import lanes
+from analyzers.ranks import RULES
+from analyzers.regions import launched_in
+from analyzers.steps import find_steps
+from analyzers.trace import Capture, Mask, Trace, codes, ints, is_one_of
+
+MOST_RANGES = 40
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """One rank's GPU work in one capture: op counts, streams, and the span from first start to last end, ns."""
+
+    rank: int
+    rule: str
+    capture: str
+    pid: int
+    devices: tuple[int, ...]
+    gpu: str
+    kernels: int
+    communication: int
+    copies: int
+    memsets: int
+    graphs: int
+    streams: int
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True)
+class RangeInfo:
+    """One range name: how often it occurs over all ranks, and how many GPU ops it launched."""
+
+    name: str
+    occurrences: int
+    launches: int
+
+
+@dataclass(frozen=True)
+class TraceInfo:
+    """What is in a trace; `cannot` says in words what it can't answer, `steps` the numbers of its step marks."""
+
+    captures: tuple[Capture, ...]
+    ranks: tuple[RankInfo, ...]
+    ranges: tuple[RangeInfo, ...]
+    more_ranges: int
+    steps: tuple[int, ...]
+    cannot: tuple[str, ...]
+    warnings: tuple[TraceWarning, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per rank: the fields of `RankInfo`."""
+        return pd.DataFrame([vars(rank) for rank in self.ranks]).set_index("rank")
+
+    def __repr__(self) -> str:
+        return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {len(self.steps)} step(s)>"
+
+
+def info(trace: Trace) -> TraceInfo:
+    """Look into a trace."""
+    ranges, more = _ranges(trace)
+    return TraceInfo(
+        captures=trace.captures,
+        ranks=_ranks(trace),
+        ranges=ranges,
+        more_ranges=more,
+        steps=tuple(find_steps(trace).present),
+        cannot=cannot_answer(trace),
+        warnings=trace.warnings,
+    )
+
+
+def cannot_answer(trace: Trace) -> tuple[str, ...]:
+    """What the trace can't tell, in words, most important first."""
+    launch = ints(trace.ops, "launch")
+    graphs = np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)))
+    unknown = np.count_nonzero(launch < 0)
+    known = trace.captures[0].world_size
+    said = [
+        (graphs, f"what ran inside {graphs} CUDA graph launches: each is one row (nsys: --cuda-graph-trace=node)"),
+        (len(trace.rank_ids) == 1, "how long collectives waited for other ranks: only one rank was captured"),
+        (
+            known is not None and len(trace.rank_ids) not in (1, known),
+            f"what the other ranks did: {len(trace.rank_ids)} of {known} were captured",
+        ),
+        (not len(trace.ranges), "regions by name: there are no NVTX ranges or record_function annotations"),
+        (unknown == launch.size, "who launched what: no launch calls were recorded, so ranges pick nothing"),
+        (
+            0 < unknown < launch.size,
+            f"who launched {unknown:,} of {launch.size:,} GPU ops: their launch calls are missing",
+        ),
+        (
+            not is_one_of(trace.ranges, "kind", ("op",)).any(),
+            "which operator launched an op (nsys has no operator events)",
+        ),
+        (not len(trace.syncs), "which stream waited for what: there are no synchronization events"),
+        (not find_steps(trace).rows.size, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
+    ]
+    own = [text for applies, text in said if applies]
+    return tuple(dict.fromkeys([*own, *(text for capture in trace.captures for text in capture.lacks)]))
+
+
+def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
+    ops = trace.ops
+    comm = is_communication(trace)
+    kinds = {kind: is_one_of(ops, "kind", (kind,)) for kind in ("kernel", "memcpy", "memset", "graph")}
+    starts, ends = ints(ops, "start_ns"), ints(ops, "end_ns")
+    found = []
+    for (rank, process), rows in lanes(ints(ops, "rank"), ints(ops, "process")).items():
+        owner = trace.processes[process]
+
+        def count(mask: Mask, rows: np.ndarray = rows) -> int:  # type: ignore[type-arg]
+            return int(np.count_nonzero(mask[rows]))
+
+        found.append(
+            RankInfo(
+                rank,
+                RULES.get(owner.rule, owner.rule),
+                trace.captures[owner.capture].path,
+                owner.pid,
+                tuple(np.unique(ints(ops, "device")[rows]).tolist()),
+                _gpu_name(trace, process),
+                count(kinds["kernel"] & ~comm),
+                count(comm),
+                count(kinds["memcpy"] & ~comm),
+                count(kinds["memset"]),
+                count(kinds["graph"]),
+                len(lanes(*(ints(ops, column)[rows] for column in ("device", "context", "stream")))),
+                int(starts[rows].min()),
+                int(ends[rows].max()),
+            )
+        )
+    return tuple(found)
+
+
+def _gpu_name(trace: Trace, process: int) -> str:
+    used = np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == process])
+    rows = (ints(trace.devices, "process") == process) & np.isin(ints(trace.devices, "device"), used)
+    return ", ".join(dict.fromkeys(str(name) for name in trace.devices.loc[rows, "name"]))
+
+
+def _ranges(trace: Trace) -> tuple[tuple[RangeInfo, ...], int]:
+    """Names of NVTX ranges and annotations by launches; ops launched in nested ranges count for each."""
+    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
+    code, texts = codes(trace.ranges, "name")
+    names, occurrences = np.unique(code[kinds & (code >= 0)], return_counts=True)
+    order = np.argsort(-occurrences, kind="stable")
+    listed = [
+        RangeInfo(texts[name], int(times), int(np.count_nonzero(launched_in(trace, kinds & (code == name))[0] >= 0)))
+        for name, times in zip(names[order][:MOST_RANGES], occurrences[order], strict=False)
+    ]
+    listed.sort(key=lambda one: (-one.launches, one.name))
+    return tuple(listed), max(names.size - MOST_RANGES, 0)

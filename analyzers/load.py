@@ -1,0 +1,74 @@
+"""Read captures of one run into one Trace, whatever their formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from analyzers import kineto, nsys, nsys_export
+from analyzers.errors import TracevizError
+from analyzers.files import Input, find_inputs
+from analyzers.merge import merge
+from analyzers.progress import Progress, silent
+from analyzers.ranks import assign_ranks
+from analyzers.trace import Trace, ints
+
+
+def load(paths: Iterable[str | Path], *, nsys_command: str | None = None, progress: Progress = silent) -> Trace:
+    """Read captures of one run.
+
+    Parameters
+    ----------
+    paths : files, globs, folders or manifests.
+    nsys_command : the `nsys` that exports reports; found by itself where not given.
+    progress : told of bytes read.
+
+    Raises
+    ------
+    TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work at all.
+    """
+    inputs, skipped = find_inputs(paths)
+    trace = assign_ranks(merge([_read(one, nsys_command, progress) for one in inputs]))
+    for path in skipped:
+        trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
+    if not len(trace.ops):
+        raise TracevizError(
+            "There is no GPU work in this capture.",
+            path=inputs[0].path,
+            hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
+        )
+    return trace
+
+
+def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
+    if one.kind == "kineto":
+        trace = kineto.read(one.path, progress)
+    elif one.kind == "nsys-report":
+        exported = nsys_export.exported(one.path, nsys_command, progress)
+        trace = nsys.read_sqlite(exported, progress)
+        trace = replace(trace, captures=tuple(replace(capture, path=str(one.path)) for capture in trace.captures))
+    elif one.kind == "nsys-sqlite":
+        trace = nsys.read_sqlite(one.path, progress)
+    else:
+        raise TracevizError("nsys stats output can't be read yet.", path=one.path)
+    return trace if one.rank is None else _claim(trace, one)
+
+
+def _claim(trace: Trace, one: Input) -> Trace:
+    """Take the manifest's word for the rank of the one process that worked on the GPU."""
+    working = np.unique(ints(trace.ops, "process"))
+    if working.size > 1:
+        raise TracevizError(
+            f"The manifest says this is rank {one.rank}, but {working.size} processes in it used the GPU.",
+            path=one.path,
+        )
+    return replace(
+        trace,
+        processes=tuple(
+            replace(process, claims={**process.claims, "manifest": one.rank}) if index in working else process
+            for index, process in enumerate(trace.processes)
+        ),
+    )

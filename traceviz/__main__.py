@@ -1,0 +1,5 @@
+"""`python -m traceviz`."""
+
+from traceviz.cli import main
+
+main()

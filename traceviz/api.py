@@ -1,0 +1,84 @@
+"""The Python API; everything here is re-exported by `traceviz` itself.
+
+Results are dataclasses with `.to_frame()`; times are whole nanoseconds in columns ending in `_ns`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analyzers.errors import TracevizError
+from traceviz.terminal import progress
+
+if TYPE_CHECKING:
+    from analyzers.check import OverlapResult
+    from analyzers.concurrency import StreamsResult
+    from analyzers.info import TraceInfo
+    from analyzers.trace import Trace
+
+__all__ = ["TracevizError", "check_overlap", "info", "load", "streams"]
+
+
+def load(*paths: str | Path, nsys: str | None = None) -> Trace:
+    """Read captures of one run: Nsight Systems reports or exports, torch.profiler traces, folders, globs, manifests.
+
+    Parameters
+    ----------
+    paths : what to read; several ranks' captures belong to one run.
+    nsys : path of the `nsys` that exports `.nsys-rep` reports; found by itself where not given.
+
+    Returns
+    -------
+    Trace : tables `ops`, `api`, `ranges`, … (columns in `analyzers.trace`); narrow it with `.ranks(0, 3)`,
+        `.steps(10, 13)` and `.window(low_ns, high_ns)`.
+
+    Raises
+    ------
+    TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work.
+    """
+    from analyzers import load as loading
+
+    with progress() as tell:
+        return loading.load(paths, nsys_command=nsys, progress=tell)
+
+
+def check_overlap(trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6) -> OverlapResult:
+    """Did A and B really overlap on the GPU, and is it enough?
+
+    Parameters
+    ----------
+    a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
+    min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
+
+    Returns
+    -------
+    OverlapResult : `.verdict`, `.passed`, `.ranks`, `.job`, `.warnings`; `.to_frame()` has a row per rank and device,
+        `.instances()` one per paired instance.
+
+    Raises
+    ------
+    TracevizError : a selector can't be read, or the sides share ops that belong to neither alone.
+    """
+    from analyzers import check
+
+    return check.check_overlap(trace, a, b, min_overlap=min_overlap)
+
+
+def streams(trace: Trace) -> StreamsResult:
+    """How long 0, 1, 2 … streams were busy at once, and which overlap which, per rank and device.
+
+    Returns
+    -------
+    StreamsResult : `.to_frame()` per stream, `.concurrency()` per number of busy streams, `.pairs()` per pair.
+    """
+    from analyzers import concurrency
+
+    return concurrency.streams(trace)
+
+
+def info(trace: Trace) -> TraceInfo:
+    """What is in a trace, which ranges can be selected, and what can't be answered from it."""
+    from analyzers import info as look
+
+    return look.info(trace)

@@ -1,0 +1,53 @@
+"""The command line: `traceviz COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from analyzers.errors import TracevizError
+from traceviz import __version__
+from traceviz.commands import check_overlap, info, streams
+from traceviz.terminal import fail
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_overlap)
+app.command("streams", epilog=streams.EPILOG)(streams.streams)
+app.command("info", epilog=info.EPILOG)(info.info)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"traceviz {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Start with: traceviz info TRACE, then: traceviz check-overlap TRACE.")
+def traceviz(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Did it really overlap? A verdict and the evidence from Nsight Systems and torch.profiler traces."""
+
+
+def main() -> None:
+    """Run the command line; errors of the user's become one line and an exit code."""
+    try:
+        app()
+    except TracevizError as error:
+        sys.exit(fail(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,1 @@
+"""Commands: each parses, loads, computes and renders, and does none of that itself."""

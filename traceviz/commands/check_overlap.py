@@ -1,0 +1,51 @@
+"""`traceviz check-overlap`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from traceviz.arguments import Format, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, read_ratio, shown
+from traceviz.terminal import progress, write
+
+EPILOG = """\b
+Examples:
+  traceviz check-overlap report.nsys-rep
+  traceviz check-overlap rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
+  traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
+  traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
+
+Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
+  NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
+
+Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
+
+
+def check_overlap(
+    traces: Traces,
+    a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")] = "comm",
+    b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
+    min_overlap: Annotated[
+        str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")
+    ] = "60%",
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    nsys: Nsys = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """Did A and B really overlap? Verdict and exit code.
+
+    Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
+    """
+    bar = read_ratio(min_overlap)
+    from analyzers import check, load
+    from traceviz import contract
+    from traceviz.views import overlap
+
+    with progress() as tell:
+        trace = narrowed(load.load(shown(traces), nsys_command=nsys, progress=tell), ranks, steps, window)
+        result = check.check_overlap(trace, a, b, min_overlap=bar)
+    write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
+    raise typer.Exit(result.exit_code)

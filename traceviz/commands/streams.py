@@ -1,0 +1,34 @@
+"""`traceviz streams`."""
+
+from __future__ import annotations
+
+from traceviz.arguments import Format, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.terminal import progress, write
+
+EPILOG = """\b
+Examples:
+  traceviz streams report.nsys-rep
+  traceviz streams rank0.json.gz rank1.json.gz --steps 1
+  traceviz streams captures/ --ranks 0 --window 10ms:25ms --format json"""
+
+
+def streams(
+    traces: Traces,
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    nsys: Nsys = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """How many streams were busy at once?
+
+    Per rank and device: time with 0, 1, 2 … busy streams, each stream alone, and which streams overlap.
+    """
+    from analyzers import concurrency, load
+    from traceviz import contract
+    from traceviz.views import streams as view
+
+    with progress() as tell:
+        trace = narrowed(load.load(shown(traces), nsys_command=nsys, progress=tell), ranks, steps, window)
+        result = concurrency.streams(trace)
+    write(output, lambda: view.blocks(result), lambda: contract.streams(result))

@@ -1,0 +1,121 @@
+"""Results as JSON: a contract. Keys stay, new ones may come; the schema's number changes when a meaning does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from analyzers.check import OverlapResult
+from analyzers.concurrency import StreamsResult
+from analyzers.errors import TraceWarning
+from analyzers.info import TraceInfo
+from analyzers.overlap import RankOverlap, Side
+
+Json = dict[str, Any]
+
+
+def overlap(result: OverlapResult) -> Json:
+    """`traceviz.overlap/1`: times are whole ns, ratios floats or null."""
+    return {
+        "schema": "traceviz.overlap/1",
+        "verdict": result.verdict,
+        "passed": result.passed,
+        "reason": result.reason,
+        "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
+        "bar": result.bar,
+        "ranks": [_rank(rank) for rank in result.ranks],
+        "job": {
+            "critical_rank": result.job.critical_rank,
+            "real_overlap_ns": result.job.real_overlap_ns,
+            "achievable_ns": result.job.achievable_ns,
+            "real_overlap_ratio": result.job.real_overlap_ratio,
+        },
+        "warnings": _warnings(result.warnings),
+    }
+
+
+def _rank(rank: RankOverlap) -> Json:
+    return {
+        "rank": rank.rank,
+        "device": rank.device,
+        "a": _side(rank.a),
+        "b": _side(rank.b),
+        "overlap_ns": rank.overlap_ns,
+        "overlap_ratio": rank.overlap_ratio,
+        "real_overlap_ns": rank.real_overlap_ns,
+        "real_overlap_ratio": rank.real_overlap_ratio,
+        "achievable_ns": rank.achievable_ns,
+        "missed_ns": rank.missed_ns,
+        "instances": [
+            {
+                "label": instance.label,
+                "start_ns": instance.start_ns,
+                "end_ns": instance.end_ns,
+                "a_busy_ns": instance.a_busy_ns,
+                "b_busy_ns": instance.b_busy_ns,
+                "real_overlap_ns": instance.real_overlap_ns,
+                "achievable_ns": instance.achievable_ns,
+            }
+            for instance in rank.instances
+        ],
+    }
+
+
+def _side(side: Side) -> Json:
+    return {"busy_ns": side.busy_ns, "wait_ns": side.wait_ns, "ops": side.ops, "streams": list(side.streams)}
+
+
+def streams(result: StreamsResult) -> Json:
+    """`traceviz.streams/1`: per rank and device, whole ns."""
+    return {
+        "schema": "traceviz.streams/1",
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "device": rank.device,
+                "span_ns": rank.span_ns,
+                "busy_ns": rank.busy_ns,
+                "concurrent_ns": rank.concurrent_ns,
+                "busy_streams_ns": list(rank.busy_streams_ns),
+                "streams": [
+                    {"stream": use.stream, "ops": use.ops, "busy_ns": use.busy_ns, "alone_ns": use.alone_ns}
+                    for use in rank.streams
+                ],
+                "overlap_ns": rank.overlap_ns.tolist(),
+            }
+            for rank in result.ranks
+        ],
+        "warnings": _warnings(result.warnings),
+    }
+
+
+def _warnings(warnings: Sequence[TraceWarning]) -> list[Json]:
+    return [{"code": warning.code, "message": warning.message} for warning in warnings]
+
+
+def info(result: TraceInfo) -> Json:
+    """`traceviz.info/1`: what is in the trace; times are whole ns."""
+    return {
+        "schema": "traceviz.info/1",
+        "captures": [
+            {
+                "path": one.path,
+                "format": one.format,
+                "producer": one.producer,
+                "schema_version": one.schema,
+                "host": one.host,
+                "start_utc_ns": one.start_utc_ns,
+                "first_ns": one.first_ns,
+                "last_ns": one.last_ns,
+                "world_size": one.world_size,
+                "metadata": dict(one.metadata),
+            }
+            for one in result.captures
+        ],
+        "ranks": [{**vars(rank), "devices": list(rank.devices)} for rank in result.ranks],
+        "ranges": [vars(one) for one in result.ranges],
+        "more_ranges": result.more_ranges,
+        "steps": list(result.steps),
+        "cannot": list(result.cannot),
+        "warnings": _warnings(result.warnings),
+    }

@@ -1,0 +1,137 @@
+"""What a command shows, said once: a list of blocks that the terminal and Markdown both render."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+from rich.text import Text
+
+# Names come from other people's traces: no control character of theirs may reach a terminal.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
+STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer in one line: a coloured word and a sentence."""
+
+    word: str
+    text: str
+    mood: str = ""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Prose; `title` stands in front of it."""
+
+    text: str
+    title: str = ""
+    mood: str = ""
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list under a title."""
+
+    title: str
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; columns whose header is in `numeric` are set to the right. `note` explains it below."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    numeric: frozenset[str] = field(default_factory=frozenset)
+    note: str = ""
+
+
+Block = Headline | Paragraph | Bullets | Table
+
+
+def print_blocks(blocks: Sequence[Block], console: Console) -> None:
+    """Print blocks to a terminal or a pipe; colours are the console's business."""
+    for index, block in enumerate(blocks):
+        if index:
+            console.print()
+        if isinstance(block, Headline):
+            console.print(Text.assemble((plain(block.word), STYLES[block.mood]), "  ", plain(block.text)))
+        elif isinstance(block, Paragraph):
+            head = f"{block.title}: " if block.title else ""
+            console.print(Text.assemble((plain(head), "bold"), (plain(block.text), STYLES[block.mood])))
+        elif isinstance(block, Bullets):
+            console.print(Text(plain(block.title), "bold"))
+            for item in block.items:
+                _print_item(plain(item), console)
+        else:
+            _print_table(block, console)
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    """Render blocks as GitHub-flavoured Markdown."""
+    parts = []
+    for block in blocks:
+        if isinstance(block, Headline):
+            parts.append(f"## {quoted(block.word)}: {quoted(block.text)}")
+        elif isinstance(block, Paragraph):
+            head = f"**{quoted(block.title)}:** " if block.title else ""
+            parts.append(f"{head}{quoted(block.text)}")
+        elif isinstance(block, Bullets):
+            parts.append("\n".join([f"**{quoted(block.title)}**", "", *(f"- {quoted(item)}" for item in block.items)]))
+        else:
+            parts.append(_markdown_table(block))
+    return "\n\n".join(parts) + "\n"
+
+
+def plain(text: str) -> str:
+    """A text without control characters, which could move the cursor or change what the reader sees."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def quoted(text: str) -> str:
+    """A text that Markdown shows as it is: no link, no HTML, no mention, no table cell broken.
+
+    >>> print(quoted("<b>[x](y)</b> | @me"))
+    &lt;b&gt;\\[x\\](y)&lt;/b&gt; \\| @\u200bme
+    """
+    text = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKDOWN.sub(r"\\\1", text).replace("@", "@\u200b")
+
+
+def _print_item(text: str, console: Console) -> None:
+    grid = RichTable.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row("  •" if console.encoding.startswith("utf") else "  -", Text(text))
+    console.print(grid)
+
+
+def _print_table(block: Table, console: Console) -> None:
+    if block.title:
+        console.print(Text(plain(block.title), "bold"))
+    table = RichTable(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    for header in block.headers:
+        table.add_column(escape(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
+    for row in block.rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    console.print(table)
+    if block.note:
+        console.print(Text(plain(block.note), "dim"))
+
+
+def _markdown_table(block: Table) -> str:
+    lines = [f"**{quoted(block.title)}**", ""] if block.title else []
+    lines.append("| " + " | ".join(quoted(header) for header in block.headers) + " |")
+    lines.append("|" + "|".join("---:" if header in block.numeric else "---" for header in block.headers) + "|")
+    lines += ["| " + " | ".join(quoted(cell) for cell in row) + " |" for row in block.rows]
+    if block.note:
+        lines += ["", quoted(block.note)]
+    return "\n".join(lines)

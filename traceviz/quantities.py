@@ -1,0 +1,54 @@
+"""Numbers as people read them; JSON and tables of data keep whole nanoseconds."""
+
+from __future__ import annotations
+
+_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"))
+
+
+def duration(ns: int) -> str:
+    """A duration with three or four significant digits.
+
+    >>> duration(162_879), duration(0), duration(999), duration(-1_500_000), duration(61_500_000_000)
+    ('162.9 µs', '0 ns', '999 ns', '-1.500 ms', '61.50 s')
+    """
+    for size, unit in _UNITS:
+        if abs(ns) >= size:
+            value = ns / size
+            return f"{value:.{3 if abs(value) < 10 else 2 if abs(value) < 100 else 1}f} {unit}"
+    return f"{ns} ns"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a percentage with one decimal; a dash where there is none. Never rounds up to 100 %.
+
+    >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0)
+    ('16.1%', '–', '99.9%', '100.0%')
+    """
+    if ratio is None:
+        return "–"
+    shown = f"{ratio:.1%}"
+    return "99.9%" if shown == "100.0%" and ratio < 1 else shown
+
+
+def size(count: int) -> str:
+    """A number of bytes, in powers of 1024.
+
+    >>> size(8_388_608), size(100), size(1536)
+    ('8.0 MiB', '100 B', '1.5 KiB')
+    """
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def listing(items: list[str], most: int = 8) -> str:
+    """Items with commas, and how many more there are.
+
+    >>> listing(["1", "2", "3"], most=2)
+    '1, 2 and 1 more'
+    """
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more

@@ -1,0 +1,77 @@
+"""The terminal: where results go, where progress goes, and how an error ends a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from analyzers.errors import TracevizError
+from analyzers.progress import Progress
+from traceviz.arguments import Format
+from traceviz.document import Block, markdown, plain, print_blocks
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
+SLOW = 1.0  # seconds before progress is worth showing
+
+
+def write(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callable[[], dict[str, Any]]) -> None:
+    """Print a result to standard output in the format asked for."""
+    if kind is Format.json:
+        sys.stdout.write(json.dumps(contract(), indent=1, allow_nan=False) + "\n")
+    elif kind is Format.md:
+        sys.stdout.write(markdown(blocks()))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or PIPE_WIDTH))
+        print_blocks(blocks(), console)
+
+
+def fail(error: TracevizError) -> int:
+    """Print an error to standard error in the project's form; returns the exit code."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    where = f"{plain(error.path)}: " if error.path else ""
+    console.print("traceviz: ", style="bold red", end="")
+    console.print(f"{where}{plain(error.message)}{' ' + plain(error.hint) if error.hint else ''}", markup=False)
+    return error.exit_code
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A bar on standard error for work that takes over a second; silent when it is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+    )
+    bars = Bars(*columns, console=Console(stderr=True), transient=True)
+    started = time.monotonic()
+    tasks: dict[str, TaskID] = {}
+
+    def tell(what: str, done: int, total: int) -> None:
+        if time.monotonic() - started < SLOW:
+            return
+        bars.start()
+        if what not in tasks:
+            tasks[what] = bars.add_task(plain(what).replace("[", r"\["), total=total or None)
+        bars.update(tasks[what], completed=done, total=total or None)
+
+    try:
+        yield tell
+    finally:
+        bars.stop()

@@ -1,0 +1,85 @@
+"""The answer of `info` as a document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analyzers.info import TraceInfo
+from traceviz.document import Block, Bullets, Paragraph, Table
+from traceviz.quantities import duration, listing
+from traceviz.views.overlap import warnings
+
+
+def blocks(result: TraceInfo) -> list[Block]:
+    """Captures, ranks, ranges to select by, steps, and what can't be answered."""
+    shown: list[Block] = [_captures(result), _ranks(result)]
+    if result.ranges:
+        shown.append(_ranges(result))
+    if result.steps:
+        numbers = listing([str(step) for step in result.steps], most=12)
+        shown.append(Paragraph(f"{len(result.steps)} ({numbers})", "Steps"))
+    if result.cannot:
+        shown.append(Bullets("What this capture can't tell", result.cannot))
+    return shown + warnings(result.warnings)
+
+
+def _captures(result: TraceInfo) -> Table:
+    rows = [
+        (
+            Path(one.path).name,
+            one.format,
+            one.producer,
+            one.schema or "–",
+            one.host or "–",
+            duration(one.last_ns - one.first_ns),
+        )
+        for one in result.captures
+    ]
+    return Table(("capture", "format", "made by", "schema", "host", "span"), rows, "Captures", frozenset({"span"}))
+
+
+def _ranks(result: TraceInfo) -> Table:
+    headers = (
+        "rank",
+        "known by",
+        "pid",
+        "device",
+        "GPU",
+        "kernels",
+        "comm",
+        "copies",
+        "memsets",
+        "graphs",
+        "streams",
+        "span",
+    )
+    rows = [
+        (
+            str(one.rank),
+            one.rule,
+            str(one.pid),
+            listing([str(device) for device in one.devices]),
+            one.gpu or "–",
+            f"{one.kernels:,}",
+            f"{one.communication:,}",
+            f"{one.copies:,}",
+            f"{one.memsets:,}",
+            f"{one.graphs:,}",
+            str(one.streams),
+            duration(one.last_ns - one.first_ns),
+        )
+        for one in result.ranks
+    ]
+    return Table(headers, rows, "Ranks", frozenset(headers) - {"known by", "GPU"})
+
+
+def _ranges(result: TraceInfo) -> Table:
+    rows = [(f"nvtx:{one.name}", f"{one.occurrences:,}", f"{one.launches:,}") for one in result.ranges]
+    note = f"… and {result.more_ranges:,} more names" if result.more_ranges else ""
+    return Table(
+        ("range", "occurrences", "GPU ops launched"),
+        rows,
+        "Ranges",
+        frozenset({"occurrences", "GPU ops launched"}),
+        note,
+    )

@@ -1,0 +1,110 @@
+"""The answer of `check-overlap` as a document."""
+
+from __future__ import annotations
+
+from analyzers.check import OverlapResult
+from analyzers.errors import TraceWarning
+from analyzers.overlap import RankOverlap
+from traceviz.document import Block, Bullets, Headline, Paragraph, Table
+from traceviz.quantities import duration, listing, percent
+
+MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
+MOST_RANKS = 32
+MOST_INSTANCES = 8
+
+
+def blocks(result: OverlapResult) -> list[Block]:
+    """Verdict, figures per rank, instances of the rank that speaks for the job, warnings."""
+    shown: list[Block] = [
+        Headline(result.verdict.upper(), sentence(result), MOODS[result.verdict]),
+        Table(
+            ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
+        ),
+    ]
+    if result.ranks:
+        shown.append(_ranks(result))
+    if any(rank.instances for rank in result.ranks):
+        shown.append(_instances(result))
+    return shown + warnings(result.warnings)
+
+
+def sentence(result: OverlapResult) -> str:
+    """The verdict in one sentence, with the ratio's numerator and denominator."""
+    if result.job.real_overlap_ratio is None:
+        return f"{result.reason}."
+    met = "meets" if result.passed else "misses"
+    return (
+        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
+        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} "
+        f"on rank {result.job.critical_rank}. That {met} the bar of {percent(result.bar)}."
+    )
+
+
+def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
+    """What the reader has to know beside the figures."""
+    return [Bullets("Mind", [warning.message for warning in found])] if found else []
+
+
+def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
+    sides = [rank.a if side == "A" else rank.b for rank in result.ranks]
+    streams = sorted({stream for one in sides for stream in one.streams})
+    selector = result.a if side == "A" else result.b
+    return side, selector, f"{sum(one.ops for one in sides):,}", listing([str(stream) for stream in streams]) or "–"
+
+
+def _ranks(result: OverlapResult) -> Table:
+    waits = any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks)
+    headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
+    headers += ["A wait", "B wait", "real overlap", "real / min(A, B)"] if waits else []
+    rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
+    more = len(result.ranks) - MOST_RANKS
+    note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
+    if waits:
+        note += "\nWait: part of a collective's run that only waits for its last rank; real figures leave it out."
+    return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
+
+
+def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
+    cells = [
+        str(rank.rank),
+        str(rank.device),
+        duration(rank.a.busy_ns),
+        duration(rank.b.busy_ns),
+        duration(rank.overlap_ns),
+        percent(rank.overlap_ratio),
+    ]
+    if waits:
+        cells += [
+            duration(rank.a.wait_ns),
+            duration(rank.b.wait_ns),
+            duration(rank.real_overlap_ns),
+            percent(rank.real_overlap_ratio),
+        ]
+    return cells
+
+
+def _instances(result: OverlapResult) -> Block:
+    rank = next((one for one in result.ranks if one.rank == result.job.critical_rank), result.ranks[0])
+    if not rank.instances:
+        return Paragraph(f"rank {rank.rank} has no instance with both sides", "Instances")
+    headers = ("instance", "from", "A busy", "B busy", "overlap", "could be", "missed")
+    rows = [
+        (
+            one.label,
+            duration(one.start_ns),
+            duration(one.a_busy_ns),
+            duration(one.b_busy_ns),
+            duration(one.real_overlap_ns),
+            duration(one.achievable_ns),
+            duration(one.missed_ns),
+        )
+        for one in rank.instances[:MOST_INSTANCES]
+    ]
+    more = len(rank.instances) - MOST_INSTANCES
+    return Table(
+        headers,
+        rows,
+        f"Instances on rank {rank.rank} ({result.paired_by})",
+        frozenset(headers[1:]),
+        f"… and {more} more (--format json has all)" if more > 0 else "",
+    )

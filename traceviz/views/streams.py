@@ -1,0 +1,78 @@
+"""The answer of `streams` as a document."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analyzers.concurrency import RankStreams, StreamsResult
+from traceviz.document import Block, Table
+from traceviz.quantities import duration, percent
+from traceviz.views.overlap import warnings
+
+MOST_STREAMS = 24
+MOST_PAIRS = 12
+
+
+def blocks(result: StreamsResult) -> list[Block]:
+    """Per rank: time at each number of busy streams, then each stream, then the pairs that overlap."""
+    shown: list[Block] = [_levels(result)]
+    for rank in result.ranks:
+        shown.append(_streams(rank))
+        if np.triu(rank.overlap_ns, 1).any():
+            shown.append(_pairs(rank))
+    return shown + warnings(result.warnings)
+
+
+def _levels(result: StreamsResult) -> Table:
+    most = max((len(rank.busy_streams_ns) for rank in result.ranks), default=1)
+    headers = ["rank", "device", "span", *(f"{k} busy" for k in range(most)), "two or more / span"]
+    rows = [
+        [
+            str(rank.rank),
+            str(rank.device),
+            duration(rank.span_ns),
+            *(duration(ns) for ns in rank.busy_streams_ns),
+            *("–" for _ in range(most - len(rank.busy_streams_ns))),
+            percent(rank.concurrent_ns / rank.span_ns if rank.span_ns else None),
+        ]
+        for rank in result.ranks
+    ]
+    return Table(
+        headers,
+        rows,
+        "Time with so many streams busy, per rank and device",
+        frozenset(headers),
+        "The span runs from a device's first GPU op to its last; devices are never summed.",
+    )
+
+
+def _streams(rank: RankStreams) -> Table:
+    headers = ("stream", "ops", "busy", "busy / span", "alone")
+    uses = sorted(rank.streams, key=lambda use: -use.busy_ns)
+    rows = [
+        (
+            str(use.stream),
+            f"{use.ops:,}",
+            duration(use.busy_ns),
+            percent(use.busy_ns / rank.span_ns if rank.span_ns else None),
+            duration(use.alone_ns),
+        )
+        for use in uses[:MOST_STREAMS]
+    ]
+    more = len(uses) - MOST_STREAMS
+    note = f"… and {more} more (--format json has all)" if more > 0 else ""
+    return Table(headers, rows, f"Streams of rank {rank.rank}, device {rank.device}", frozenset(headers), note)
+
+
+def _pairs(rank: RankStreams) -> Table:
+    headers = ("stream", "and stream", "overlap", "overlap / shorter")
+    busy = np.diag(rank.overlap_ns)
+    first, second = np.nonzero(np.triu(rank.overlap_ns, 1))
+    order = np.argsort(-rank.overlap_ns[first, second], kind="stable")
+    rows = []
+    for i, j in zip(first[order][:MOST_PAIRS].tolist(), second[order][:MOST_PAIRS].tolist(), strict=True):
+        both, shorter = int(rank.overlap_ns[i, j]), int(min(busy[i], busy[j]))
+        rows.append((str(rank.streams[i].stream), str(rank.streams[j].stream), duration(both), percent(both / shorter)))
+    more = order.size - MOST_PAIRS
+    note = f"… and {more} more pairs (--format json has all)" if more > 0 else ""
+    return Table(headers, rows, f"Streams that overlap on rank {rank.rank}", frozenset(headers), note)
