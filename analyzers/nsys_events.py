@@ -23,11 +23,12 @@ SYNC_CALLS = {
     "device": ("cudaDeviceSynchronize", "cuCtxSynchronize"),
     "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
 }
+ROW = "row"
 QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
 
 
-def read_ranges(file: NsysFile, names: Names, processes: Processes) -> tuple[pd.DataFrame, Ints]:
-    """NVTX push/pop and start/end ranges, one never closed ends at `NO_TIME`; and the row of each in its table."""
+def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+    """NVTX push/pop and start/end ranges; one never closed ends at `NO_TIME`. Column `ROW` is its row in the export."""
     raw = file.ints(
         NVTX,
         {
@@ -45,7 +46,7 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> tuple[pd.
     name = _range_names(file, names, raw.pop("text"), rows)
     domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
     ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
-    return table("ranges", ranges), rows
+    return table("ranges", ranges).assign(**{ROW: rows})
 
 
 def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any:

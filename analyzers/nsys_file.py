@@ -64,6 +64,11 @@ class NsysFile:
         if error is None and identity(self.path) != self._identity:
             raise TracevizError("changed while it was being read.", path=self.path, hint=WAIT)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the export says that it was written to its end; the oldest ones cannot say so."""
+        return any(self.has(name) and self.rows(f"SELECT 1 FROM {name} LIMIT 1") for name in LAST_TABLES)
+
     def has(self, table: str, *columns: str) -> bool:
         """Whether the table is there with all of these columns."""
         return table in self.tables and all(column in self.tables[table] for column in columns)
@@ -157,9 +162,8 @@ class NsysFile:
         ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
         if not self.has("StringIds", "id", "value"):
             raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
-        complete = any(name in self.tables for name in LAST_TABLES)
         ancient = bool(ours) and not any(name.startswith(("ENUM_", "META_DATA")) for name in self.tables)
-        if not complete and not ancient:
+        if not ancient and not self.is_finished:
             raise TracevizError(
                 "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed or was stopped.",
                 path=self.path,
