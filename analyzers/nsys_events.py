@@ -1,0 +1,166 @@
+"""NVTX ranges, synchronizations and event records from an nsys export."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.nsys_file import NsysFile
+from analyzers.nsys_names import Names, labelled
+from analyzers.nsys_process import THREAD_BITS, Processes, thread
+from analyzers.trace import SYNC_KINDS, Ints, ints, is_one_of, table
+
+NVTX = "NVTX_EVENTS"
+SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+RECORD = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
+OPEN = -(1 << 62)  # end of a range that was never closed
+NO_ID = (1 << 32) - 1  # how a 32-bit "none" is exported
+SYNC_CALLS = {
+    "stream": ("cudaStreamSynchronize", "cuStreamSynchronize"),
+    "event": ("cudaEventSynchronize", "cuEventSynchronize"),
+    "device": ("cudaDeviceSynchronize", "cuCtxSynchronize"),
+    "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
+}
+QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
+
+
+def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+    """NVTX push/pop and start/end ranges; one never closed ends at `OPEN`."""
+    raw = file.ints(
+        NVTX,
+        {
+            "start_ns": file.column(NVTX, "start"),
+            "end_ns": file.column(NVTX, "end", missing=str(OPEN)),
+            "thread": file.column(NVTX, "globalTid"),
+            "text": file.column(NVTX, "textId"),
+            "domain": file.column(NVTX, "domainId", missing="0"),
+            "row": "rowid",
+        },
+        where=f"eventType IN ({PUSH_POP}, {START_END})" if file.has(NVTX, "eventType") else "",
+    )
+    owner = raw.pop("thread")
+    name = _range_names(file, names, raw.pop("text"), raw.pop("row"))
+    domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
+    return table(
+        "ranges",
+        {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw},
+    )
+
+
+def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any:
+    registered = names.categorical(numbers)
+    where, texts = file.texts(NVTX, "text")
+    if where.size == 0:
+        return registered
+    place = np.minimum(np.searchsorted(where, rows), where.size - 1)
+    literal = where[place] == rows
+    categories = list(dict.fromkeys([*registered.categories, *texts.categories]))
+    code = {text: index for index, text in enumerate(categories)}
+    of_registered = np.array([code[text] for text in registered.categories] or [0], np.int32)
+    of_text = np.array([code[text] for text in texts.categories], np.int32)
+    codes = np.where(literal, of_text[texts.codes[place]], of_registered[registered.codes])
+    return labelled(codes, categories).remove_unused_categories()
+
+
+def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
+    known: dict[tuple[int, int], str] = {}
+    if file.has(NVTX, "eventType", "domainId", "globalTid"):
+        text = '"text"' if file.has(NVTX, "text") else "NULL"
+        known = {
+            (owner, number): str(literal) if literal is not None else names.text(registered)
+            for owner, number, literal, registered in file.rows(
+                f"SELECT globalTid >> {THREAD_BITS}, domainId, {text}, {file.column(NVTX, 'textId')} "
+                f"FROM {NVTX} WHERE eventType = {DOMAIN_CREATE}"
+            )
+        }
+    codes, pairs = pd.factorize(process * (1 << 16) + domain)
+    texts = [known.get((int(pair) >> 16, int(pair) & 0xFFFF), "") for pair in pairs]
+    categories = list(dict.fromkeys(["", *texts]))
+    merged = np.array([categories.index(text) for text in texts] or [0], np.int8)
+    return labelled(merged[codes], categories)
+
+
+def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
+    """Rows of the synchronization table; `kind` is not final before `name_syncs`."""
+    raw = file.ints(
+        SYNC,
+        {
+            "start_ns": file.column(SYNC, "start"),
+            "end_ns": file.column(SYNC, "end"),
+            "context": file.column(SYNC, "contextId"),
+            "stream": file.column(SYNC, "streamId"),
+            "correlation": file.column(SYNC, "correlationId"),
+            "event": file.column(SYNC, "eventId"),
+            "event_sync": file.column(SYNC, "eventSyncId"),
+            "owner": file.column(SYNC, "globalPid"),
+        },
+    )
+    owner = raw.pop("owner")
+    stream, event = _id(raw.pop("stream")), _id(raw.pop("event"))
+    # What it waits for shows in which ids are set. The export's own syncType is shifted in some versions: 2023.4 calls
+    # a stream wait a stream synchronize, 2025.3 the other way round.
+    kind = np.select([(stream >= 0) & (event >= 0), stream >= 0, event >= 0], [3, 0, 1], 2)
+    return table(
+        "syncs",
+        {
+            **raw,
+            "process": processes.number(owner),
+            "stream": stream,
+            "event": event,
+            "event_sync": _id(raw["event_sync"]),
+            "kind": labelled(kind, SYNC_KINDS),
+        },
+    )
+
+
+def name_syncs(syncs: pd.DataFrame, calls: Ints, api: pd.DataFrame) -> pd.DataFrame:
+    """Correct `kind` by the call each sync was made in, and leave out polls, which never wait.
+
+    Parameters
+    ----------
+    calls : row in `api` of each sync's call, -1 where the export lacks it.
+    """
+    kind = syncs["kind"].cat.codes.to_numpy(copy=True)
+    seen = calls >= 0
+    made = api.iloc[calls[seen]]
+    for name, texts in SYNC_CALLS.items():
+        kind[np.flatnonzero(seen)[is_one_of(made, "name", texts)]] = SYNC_KINDS.index(name)
+    poll = np.zeros(len(syncs), bool)
+    poll[np.flatnonzero(seen)[is_one_of(made, "name", QUERIES)]] = True
+    named = syncs.assign(kind=labelled(kind, SYNC_KINDS))
+    return named[~poll].reset_index(drop=True)
+
+
+def read_records(file: NsysFile, processes: Processes) -> pd.DataFrame:
+    """Event records."""
+    raw = file.ints(
+        RECORD,
+        {
+            "context": file.column(RECORD, "contextId"),
+            "stream": file.column(RECORD, "streamId"),
+            "correlation": file.column(RECORD, "correlationId"),
+            "event": file.column(RECORD, "eventId"),
+            "event_sync": file.column(RECORD, "eventSyncId"),
+            "owner": file.column(RECORD, "globalPid"),
+        },
+    )
+    owner = raw.pop("owner")
+    raw = {**raw, "event": _id(raw["event"]), "event_sync": _id(raw["event_sync"])}
+    return table("records", {"process": processes.number(owner), **raw})
+
+
+def _id(values: Ints) -> Ints:
+    return np.where(values == NO_ID, -1, values)
+
+
+def close_ranges(ranges: pd.DataFrame, last_ns: int) -> tuple[pd.DataFrame, int]:
+    """End ranges that were never closed at the capture's end; also how many there were."""
+    ends = ints(ranges, "end_ns")
+    still_open = ends == OPEN
+    if not still_open.any():
+        return ranges, 0
+    closed = np.where(still_open, np.maximum(last_ns, ints(ranges, "start_ns")), ends)
+    return ranges.assign(end_ns=closed), int(still_open.sum())

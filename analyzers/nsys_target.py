@@ -1,0 +1,106 @@
+"""What an nsys export says about the machine, its GPUs, streams and processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.nsys_file import NsysFile
+from analyzers.nsys_process import pid
+from analyzers.trace import table
+
+NON_BLOCKING, DEFAULT, NULL = 2, 1, 3  # ENUM_CUPTI_STREAM_TYPE
+DEVICE_COLUMNS = {
+    "gpu": "id",
+    "sms": "smCount",
+    "blocks_per_sm": "maxBlocksPerSm",
+    "registers_per_sm": "maxRegistersPerSm",
+    "shared_bytes_per_sm": "maxShmemPerSm",
+    "memory_bytes": "totalMemory",
+}
+
+
+def metadata(file: NsysFile, source: str) -> dict[str, str]:
+    """META_DATA_EXPORT or META_DATA_CAPTURE as name -> value; of a repeated name the first."""
+    rows = file.rows(f"SELECT name, value FROM {source}") if file.has(source, "name", "value") else []
+    return {str(name): str(value) for name, value in reversed(rows) if value is not None}
+
+
+def session_start(file: NsysFile) -> int | None:
+    """Epoch time of the session's zero in ns."""
+    if not file.has("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"):
+        return None
+    rows = file.rows("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME WHERE utcEpochNs IS NOT NULL")
+    return int(rows[0][0]) if rows else None
+
+
+def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -> pd.DataFrame:
+    """GPUs as the processes name them.
+
+    Parameters
+    ----------
+    keys : global id of each process.
+    used : (process, device as its ops name it).
+    """
+    source = "TARGET_INFO_GPU"
+    columns = {name: file.column(source, column) for name, column in DEVICE_COLUMNS.items()}
+    warps, threads = file.column(source, "maxWarpsPerSm"), file.column(source, "threadsPerWarp")
+    columns["threads_per_sm"] = f"CASE WHEN {warps} >= 0 AND {threads} >= 0 THEN {warps} * {threads} ELSE -1 END"
+    name = '"name"' if file.has(source, "name") else "''"
+    gpus: dict[int, dict[str, Any]] = {}
+    if file.has(source):
+        for row in file.rows(f"SELECT coalesce({name}, ''), {', '.join(columns.values())} FROM {source}"):
+            gpus[row[1]] = dict(zip(["name", *columns], row, strict=True))
+    physical = physical_gpus(file)
+    rows = []
+    for process, device in used:
+        gpu = physical.get((pid(keys[process]), device), device)
+        rows.append({**gpus.get(gpu, {}), "process": process, "device": device, "gpu": gpu})
+    return _table("devices", rows)
+
+
+def physical_gpus(file: NsysFile) -> dict[tuple[int, int], int]:
+    """(process id, device as CUDA numbers it there) -> index of the GPU on the host."""
+    source = "TARGET_INFO_CUDA_DEVICE"
+    if not file.has(source, "gpuId", "cudaId", "pid"):
+        return {}
+    rows = file.rows(f"SELECT pid, cudaId, gpuId FROM {source} WHERE gpuId IS NOT NULL")
+    return {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
+
+
+def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:
+    """Streams the driver told of."""
+    source, contexts = "TARGET_INFO_CUDA_STREAM", "TARGET_INFO_CUDA_CONTEXT_INFO"
+    process = {pid(key): index for index, key in enumerate(keys)}
+    default: set[tuple[int, int, int]] = set()
+    if file.has(contexts, "processId", "contextId", "nullStreamId"):
+        default = set(file.rows(f"SELECT processId, contextId, nullStreamId FROM {contexts}"))
+    seen: dict[tuple[int, int, int], dict[str, Any]] = {}
+    if file.has(source, "processId", "contextId", "streamId"):
+        priority, flag = file.column(source, "priority", missing="0"), file.column(source, "flag")
+        for owner, context, stream, urgency, kind in file.rows(
+            f"SELECT processId, contextId, streamId, {priority}, {flag} FROM {source}"
+        ):
+            blocking = {NON_BLOCKING: 0, DEFAULT: 1, NULL: 1}.get(kind, -1)
+            # priorities are signed, exported as unsigned 32-bit numbers
+            signed = urgency - (1 << 32) if urgency >= 1 << 31 else urgency
+            seen[owner, context, stream] = {"priority": signed, "blocking": blocking}
+    rows = [
+        {
+            "process": process[owner],
+            "context": context,
+            "stream": stream,
+            "default": int((owner, context, stream) in default) if default else -1,
+            **seen.get((owner, context, stream), {"blocking": 1}),
+        }
+        for owner, context, stream in dict.fromkeys([*seen, *sorted(default)])
+        if owner in process
+    ]
+    return _table("streams", rows)
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    columns = {column: np.array([row[column] for row in rows]) for column in (rows[0] if rows else {})}
+    return table(name, columns, length=len(rows))
