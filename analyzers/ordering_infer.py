@@ -180,8 +180,8 @@ class _Launches:
     def last_start(self, host: int, instant: Ints) -> Ints:
         """Start of a host lane's last launch before each instant."""
         start = self.of(host)[1]
-        at = np.searchsorted(start, instant) - 1
-        return np.where(at >= 0, start[np.maximum(at, 0)], np.iinfo(np.int64).min) if start.size else at * 0 - 1
+        start = np.append(np.iinfo(np.int64).min, start)
+        return start[np.searchsorted(start, instant) - 1]
 
     def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
         """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
