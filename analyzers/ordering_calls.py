@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_lanes import Lanes, find_lanes
-from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
+from analyzers.trace import Ints, Trace, codes, ints, is_one_of
 
 _CALLS = {
     "record": r"(cuda|cu|hip)EventRecord",
@@ -171,16 +171,26 @@ def _outside_captures(trace: Trace, calls: Ints) -> Ints:
     return calls[depth <= 0]
 
 
-def inside_communication(trace: Trace, calls: Calls, lanes: Lanes) -> Mask:
-    """Which calls a communication library made for itself: they lie inside one of its calls on the same thread."""
-    inside = np.zeros(calls.size, dtype=bool)
-    comms = trace.comms
-    by_lane = rows_by_key(lanes.of_threads(ints(comms, "process"), ints(comms, "thread")))
-    starts, ends = ints(comms, "start_ns"), ints(comms, "end_ns")
+def communication_around(trace: Trace, calls: Calls, lanes: Lanes) -> Ints:
+    """The communication call on the same thread that each call lies inside, as a number; -1 where there is none.
+
+    What a communication library does for itself lies inside one of its calls, and says nothing of its caller's streams.
+    """
+    around = np.full(calls.size, -1, np.int64)
+    own = trace.ranges[is_one_of(trace.ranges, "domain", ["NCCL"])]
+    columns = ("process", "thread", "start_ns", "end_ns")
+    process, thread, starts, ends = (
+        np.concatenate([ints(trace.comms, column), ints(own, column)]) for column in columns
+    )
+    by_lane = rows_by_key(lanes.of_threads(process, thread))
     for (host,), rows in rows_by_key(calls.host).items():
-        theirs = by_lane.get((host,), np.empty(0, np.int64))
-        if host >= 0 and theirs.size:
-            theirs = theirs[np.argsort(starts[theirs])]
+        theirs = by_lane.get((host,))
+        if host >= 0 and theirs is not None:
+            theirs = theirs[np.argsort(starts[theirs], kind="stable")]
+            reach = np.maximum.accumulate(ends[theirs])
             at = np.searchsorted(starts[theirs], calls.start[rows], side="right") - 1
-            inside[rows] = (at >= 0) & (calls.start[rows] <= ends[theirs][np.maximum(at, 0)])
-    return inside
+            inside = (at >= 0) & (calls.start[rows] <= reach[np.maximum(at, 0)])
+            # Calls inside one another, or that touch, count as one.
+            chain = np.cumsum(np.append(True, starts[theirs][1:] > reach[:-1])) - 1
+            around[rows] = np.where(inside, theirs[0] + chain[np.maximum(at, 0)], -1)
+    return around

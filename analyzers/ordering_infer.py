@@ -4,14 +4,15 @@ Kineto gives neither the stream of a record nor, mostly, the record of a wait; n
 are reused, and lacks some records. What is left is the order of calls on a thread, and time: work that began before
 other work ended did not wait for it. In order of trust:
 
-1. a wait right after a record on its thread, with no launch between, waits for that record;
+1. a wait right after a record on its thread, with no launch between, waits for that record (not where a communication
+   library recorded for itself, and the wait came after its call);
 2. else for the last earlier record of its event id;
 3. else for the last earlier record of its thread that no wait claimed by 1, and that the times allow.
 
 The stream of a record nobody names, when a wait follows at once: of the streams that run computation, where a
 communication stream waits, the one its thread launched on last; where the thread's home stream waits, those the thread
-visited since, one for each wait in a row; where another stream waits, the home stream. Without a wait behind it, it
-is the stream its thread launched on last.
+visited since, one for each wait in a row; where another stream waits, the home stream. A stream that waits right after
+it launched communication waits for that. Without a wait behind it, it is the stream its thread launched on last.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
-from analyzers.ordering_calls import Calls, HostCalls
+from analyzers.ordering_calls import Calls, HostCalls, communication_around
 from analyzers.ordering_lanes import UNSEEN, Lanes
 from analyzers.trace import Ints, Mask, Trace, ints
 
@@ -29,11 +30,12 @@ CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
 class Inference:
     """Guesses for one trace; `wait_record` holds the links that need none (-1 elsewhere)."""
 
-    def __init__(self, trace: Trace, calls: HostCalls, wait_lane: Ints, inside: Mask, wait_record: Ints) -> None:
+    def __init__(self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, wait_record: Ints) -> None:
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
-        self.wait_lane, self.inside, self.known = wait_lane, inside, wait_record
+        self.wait_lane, self.around, self.known = wait_lane, around, wait_record
+        self.around_record = communication_around(trace, calls.records, calls.lanes)
         self.launches = _Launches(calls.lanes)
-        self.home = _homes(trace, calls, wait_lane, inside, self.launches)
+        self.home = _homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
         self.claimed = np.zeros(self.records.size, dtype=bool)
         self.claimed[self.pair[self.pair >= 0]] = True
@@ -73,6 +75,8 @@ class Inference:
             # Several waits may follow one record: all wait for its event.
             same = np.concatenate([[False], (at[1:] == at[:-1]) & (waits.event[rows][1:] != waits.event[rows][:-1])])
             ok = (at >= 0) & ~same & (self.launches.last_start(host, waits.start[rows]) < start)
+            theirs = self.around_record[record]
+            ok &= (theirs < 0) | (theirs == self.around[rows])
             told = records.event[record]
             ok &= (told < 0) | (waits.event[rows] < 0) | (told == waits.event[rows])
             pair[rows] = np.where(ok, record, -1)
@@ -82,38 +86,41 @@ class Inference:
         """Lane of a record without a stream, from the wait right behind it."""
         waits, lanes = self.calls.waits, self.lanes
         host, lane, record = waits.host[rows], self.wait_lane[rows], self.pair[rows]
-        when = self.records.start[record]
-        home = self.home[host]
-        last = self.launches.last_lane(host, when, ~lanes.communication)
-        talks = (lane >= 0) & lanes.communication[lane]
-        source = np.where(talks, np.where(last >= 0, last, home), np.where(lane == home, -1, home))
+        when, library = self.records.start[record], self.around[rows] >= 0
+        home, talks = self.home[host], (lane >= 0) & lanes.communication[lane]
+        last = self.launches.last_lane(host, when, np.ones(lanes.size, dtype=bool))
+        computing = self.launches.last_lane(host, when, ~lanes.communication)
+        source = np.where(talks, np.where(computing >= 0, computing, home), home)
         late = ~talks & (lane != home) & ~self._in_time(source, when, self._start_after(rows))
-        source[late & (last != lane)] = last[late & (last != lane)]
-        joins = np.flatnonzero((lane == home) & ~self.inside[rows])
-        source[joins] = self._visited(rows[joins], when[joins])
-        source[(lane < 0) | (self.inside[rows] & ~talks)] = -1  # a library's own stream, which runs nothing
+        source[late] = computing[late]
+        own = ~talks & (last >= 0) & lanes.communication[last] & (lane == computing) & self._first_since_launch(rows)
+        source[own] = last[own]
+        joins = np.flatnonzero((lane == home) & ~library)
+        visited = self._visited(rows[joins], when[joins])
+        source[joins] = np.where(visited >= 0, visited, source[joins])
+        source[(lane < 0) | (library & ~talks)] = -1  # a library's own stream, which runs nothing
         return source
 
     def _visited(self, rows: Ints, when: Ints) -> Ints:
         """For waits of a home stream: the streams visited since the home stream was last used, one each in turn."""
-        waits, answer = self.calls.waits, np.full(rows.size, -1, np.int64)
-        for (host, home), own in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
-            lane, start = self.launches.visits(host, self.lanes.communication)
-            instant, launched = when[own], self.launches.last_start(host, when[own])
-            high = np.searchsorted(start, instant)
-            run = np.cumsum(np.concatenate([[True], launched[1:] != launched[:-1]])) - 1
-            first = np.flatnonzero(np.concatenate([[True], run[1:] != run[:-1]]))
+        answer, everything = np.full(rows.size, -1, np.int64), np.ones(self.lanes.size, dtype=bool)
+        hosts, homes = self.calls.waits.host[rows], self.wait_lane[rows]
+        for (host, home), own in rows_by_key(hosts, homes).items():
+            launched = self.launches.last_start(host, when[own])
+            new = np.append(True, launched[1:] != launched[:-1])  # waits without a launch between are one run
+            run, first = np.cumsum(new) - 1, np.flatnonzero(new)
             turn, length = np.arange(own.size) - first[run], np.bincount(run)[run]
-            before = np.concatenate([[0], np.searchsorted(start, instant[first])[:-1]])[run]  # at the run before
-            at_home = np.maximum.accumulate(np.where(lane == home, np.arange(lane.size) + 1, 0)) if lane.size else lane
-            low = np.where(high > 0, at_home[np.maximum(high - 1, 0)], 0) if lane.size else np.zeros(own.size, np.int64)
-            if self.lanes.stream[home] == UNSEEN:
-                low = np.maximum(low, before)
-            away = np.maximum.accumulate(np.where(lane != home, np.arange(lane.size), -1)) if lane.size else lane
-            pick = np.where(length == 1, high - 1, np.minimum(low + turn, high - 1))
-            last = np.where(high > 0, away[np.maximum(high - 1, 0)], -1) if lane.size else np.full(own.size, -1)
-            pick = np.where(high > low, pick, last)
-            answer[own] = np.where(pick >= 0, lane[np.maximum(pick, 0)], -1) if lane.size else -1
+            instant = when[own[first]]
+            lane, start = self.launches.visits(host, self.lanes.communication, home, instant)
+            high = np.searchsorted(start, instant)[run]
+            place = np.arange(lane.size + 1)
+            after_home = np.maximum.accumulate(np.append(0, np.where(lane == home, place[1:], 0)))[high]
+            last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, place[:-1], -1)))[high]
+            talked = self.launches.last_lane(hosts[own], instant[run], everything)
+            last_away[(talked >= 0) & self.lanes.communication[talked]] = -1
+            pick = np.where(length == 1, high - 1, np.minimum(after_home + turn, high - 1))
+            pick = np.where(high > after_home, pick, last_away)
+            answer[own] = np.append(lane, -1)[pick]
         return answer
 
     def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints) -> tuple[Ints, Ints]:
@@ -146,6 +153,16 @@ class Inference:
                     record[own[ok]], source[own[ok]] = free[found[ok]], where[ok]
                     at -= 1
         return record, source
+
+    def _first_since_launch(self, rows: Ints) -> Mask:
+        """Whether its stream took no other wait since the thread last launched anything."""
+        waits, first = self.calls.waits, np.ones(rows.size, dtype=bool)
+        for (host, lane), own in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
+            every = waits.start[(waits.host == host) & (self.wait_lane == lane)]
+            start = waits.start[rows[own]]
+            before = np.append(every, np.iinfo(np.int64).min)[np.searchsorted(every, start) - 1]
+            first[own] = before < self.launches.last_start(host, start)
+        return first
 
     def _start_after(self, rows: Ints) -> Ints:
         """When the first unit that a stream queued after each wait started; far away where there is none."""
@@ -194,15 +211,21 @@ class _Launches:
                 answer[rows] = np.where(at >= 0, lane[np.maximum(at, 0)], -1) if lane.size else -1
         return answer
 
-    def visits(self, host: int, communication: Mask) -> tuple[Ints, Ints]:
-        """The computing streams a host lane launched on, one after another: lane and first launch of each visit."""
+    def visits(self, host: int, communication: Mask, home: int, at_home: Ints) -> tuple[Ints, Ints]:
+        """The computing streams a host lane launched on, one after another: lane and first launch of each visit.
+
+        The thread counts as back at its home stream at the instants `at_home`, too.
+        """
         lane, start = self.of(host)
         lane, start = lane[~communication[lane]], start[~communication[lane]]
-        new = np.concatenate([[True], lane[1:] != lane[:-1]]) if lane.size else np.zeros(0, dtype=bool)
+        lane, start = np.append(lane, np.full(at_home.size, home)), np.append(start, at_home)
+        order = np.argsort(start, kind="stable")
+        lane, start = lane[order], start[order]
+        new = np.append(True, lane[1:] != lane[:-1])
         return lane[new], start[new]
 
 
-def _homes(trace: Trace, calls: HostCalls, wait_lane: Ints, inside: Mask, launches: _Launches) -> Ints:
+def _homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launches: _Launches) -> Ints:
     """For each host lane the stream it comes back to; -1 where nothing tells.
 
     That is a stream which runs nothing itself, if the thread makes one wait; else the context's default stream, if the
@@ -215,7 +238,7 @@ def _homes(trace: Trace, calls: HostCalls, wait_lane: Ints, inside: Mask, launch
         lane, _ = launches.of(int(host))
         count = np.bincount(lane[~lanes.communication[lane]], minlength=lanes.size)
         preferred = np.flatnonzero(default & (count > 0))
-        hidden = wait_lane[(calls.waits.host == host) & ~inside & (wait_lane >= 0)]
+        hidden = wait_lane[(calls.waits.host == host) & outside & (wait_lane >= 0)]
         hidden = hidden[lanes.stream[hidden] == UNSEEN]
         if hidden.size:
             home[host] = hidden[0]

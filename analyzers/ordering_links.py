@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.ordering_calls import Calls, HostCalls, inside_communication
+from analyzers.ordering_calls import Calls, HostCalls, communication_around
 from analyzers.ordering_infer import Inference
 from analyzers.trace import Ints, Mask, Trace, ints
 
@@ -42,14 +42,14 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     `ordering_infer`).
     """
     lanes = calls.lanes
-    inside = inside_communication(trace, calls.waits, lanes)
-    hidden = (calls.waits.lane < 0) & (calls.waits.host >= 0) & ~inside
+    around = communication_around(trace, calls.waits, lanes)
+    hidden = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane = calls.waits.lane.copy()
     wait_lane[hidden] = lanes.unseen(calls.waits.host[hidden])
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
     if np.any(waits.record < 0) or np.any(events & (syncs.record < 0)):
-        inference = Inference(trace, calls, wait_lane, inside, waits.record)
+        inference = Inference(trace, calls, wait_lane, around, waits.record)
         waits = _or(waits, inference.waits())
         syncs = _or(syncs, inference.syncs(events & (syncs.record < 0)))
     return LinkedCalls(calls, wait_lane, waits, syncs)
