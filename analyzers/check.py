@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analyzers.causes import Explainer
 from analyzers.errors import TraceWarning
 from analyzers.graphs import about_graphs, hidden_work
+from analyzers.missed import explain_missed
+from analyzers.ordering_calls import calls_of_kind
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
 from analyzers.selection import select
@@ -128,6 +131,10 @@ def check_overlap(
     side_a, side_b, notes = without_shared(trace, side_a, side_b)
     pairing = pair(trace, side_a, side_b)
     ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
+    explainer = Explainer(
+        trace, side_a.picked, side_b.picked, pairing, calls_of_kind(trace, "stream", "event", "device")
+    )
+    ranks = explain_missed(explainer, ranks, (str(side_a.selector), str(side_b.selector)))
     unseen = hidden_work(trace, side_a, side_b)
     job = Job(None, 0, 0, None) if unseen else _job(ranks)
     reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))

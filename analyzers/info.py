@@ -120,7 +120,7 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
     for (rank, process), rows in lanes(ints(ops, "rank"), ints(ops, "process")).items():
         owner = trace.processes[process]
 
-        def count(mask: Mask, rows: np.ndarray = rows) -> int:  # type: ignore[type-arg]
+        def count(mask: Mask, rows: np.ndarray = rows) -> int:
             return int(np.count_nonzero(mask[rows]))
 
         found.append(
