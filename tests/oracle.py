@@ -6,6 +6,7 @@ neighbouring cuts what covers it. An interval is a (start, end) pair, half-open.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 Interval = tuple[int, int]
@@ -14,7 +15,7 @@ Interval = tuple[int, int]
 def pieces(*groups: Sequence[Interval]) -> Iterator[Interval]:
     """The elementary pieces of time between neighbouring starts and ends."""
     cuts = sorted({instant for group in groups for interval in group for instant in interval})
-    yield from zip(cuts, cuts[1:], strict=False)
+    yield from itertools.pairwise(cuts)
 
 
 def covers(interval: Interval, piece: Interval) -> bool:
