@@ -54,21 +54,21 @@ def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
         trace = nsys.read_sqlite(one.path, progress)
     else:
         raise TracevizError("nsys stats output can't be read yet.", path=one.path)
-    return trace if one.rank is None else _claim(trace, one)
+    return trace if one.rank is None else _claim(trace, one.path, one.rank)
 
 
-def _claim(trace: Trace, one: Input) -> Trace:
+def _claim(trace: Trace, path: Path, rank: int) -> Trace:
     """Take the manifest's word for the rank of the one process that worked on the GPU."""
     working = np.unique(ints(trace.ops, "process"))
     if working.size > 1:
         raise TracevizError(
-            f"The manifest says this is rank {one.rank}, but {working.size} processes in it used the GPU.",
-            path=one.path,
+            f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.",
+            path=path,
         )
     return replace(
         trace,
         processes=tuple(
-            replace(process, claims={**process.claims, "manifest": one.rank}) if index in working else process
+            replace(process, claims={**process.claims, "manifest": rank}) if index in working else process
             for index, process in enumerate(trace.processes)
         ),
     )
