@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analyzers.errors import TraceWarning, TracevizError
+from analyzers.errors import TracevizError, TraceWarning
 from analyzers.graphs import about_graphs, hidden_work
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
