@@ -158,8 +158,8 @@ class Explainer:
     def _releases(self, gaps: Gaps) -> Releases:
         trace, ops = self.trace, gaps.op
         ends = ints(trace.ops, "end_ns")
-        thread, _, returned = self._launches
-        launched = np.where(thread[ops] >= 0, np.minimum(returned[ops], gaps.end), NEVER)
+        known = ints(trace.ops, "launch")[ops] >= 0
+        launched = np.where(known, np.minimum(self._launches[2][ops], gaps.end), NEVER)
         released = np.stack([launched, np.full(ops.size, NEVER), np.full(ops.size, NEVER)])
         by_other = np.full((3, ops.size), NEVER)
         lane, position = self.ordering.place(ops)
@@ -222,7 +222,7 @@ class Explainer:
         """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
         thread, _, returned = self._launches
         start, process = ints(self.trace.ops, "start_ns"), ints(self.trace.ops, "process")
-        ahead = (thread >= 0) & (start > returned + DISPATCH_NS)
+        ahead = (ints(self.trace.ops, "launch") >= 0) & (start > returned + DISPATCH_NS)
         marked = np.zeros(gaps.size, dtype=bool)
         late = queued > gaps.start
         keys = process[gaps.op], thread[gaps.op]

@@ -11,7 +11,7 @@ from analyzers.names import function
 from analyzers.occupancy import blocks_per_sm, limits_of, running_at
 from analyzers.regions import launches
 from analyzers.syncs_context import around
-from analyzers.trace import Ints, codes, ints
+from analyzers.trace import Ints, Trace, codes, ints
 
 SHORT = 60  # letters of a kernel's name
 CAUSE_OF = {LAUNCH: "late-launch", STREAM: "stream order", EVENT: "event-dependency"}
@@ -86,7 +86,7 @@ class Storyteller:
         text += f" in '{where.range[0]}'" if where.range[0] else ""
         return text + (f" ({where.frame[0]})" if where.frame[0] else "")
 
-    def _at(self, calls: Ints, instants: Ints) -> tuple:  # type: ignore[type-arg]
+    def _at(self, calls: Ints, instants: Ints) -> tuple[Trace, Ints, Ints, Ints]:
         return self.trace, ints(self.trace.api, "process")[calls], ints(self.trace.api, "thread")[calls], instants
 
     def _late_launch(self, one: Explained, gap: int, cause: str) -> str:

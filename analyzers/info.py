@@ -13,7 +13,7 @@ from analyzers.nesting import lanes
 from analyzers.ranks import RULES
 from analyzers.regions import launched_in
 from analyzers.steps import find_steps
-from analyzers.trace import Capture, Mask, Trace, codes, ints, is_one_of
+from analyzers.trace import Capture, Ints, Mask, Trace, codes, ints, is_one_of
 
 MOST_RANGES = 40
 
@@ -120,7 +120,7 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
     for (rank, process), rows in lanes(ints(ops, "rank"), ints(ops, "process")).items():
         owner = trace.processes[process]
 
-        def count(mask: Mask, rows: np.ndarray = rows) -> int:
+        def count(mask: Mask, rows: Ints = rows) -> int:
             return int(np.count_nonzero(mask[rows]))
 
         found.append(
