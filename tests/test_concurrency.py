@@ -14,9 +14,7 @@ from tests.traces import Op
 
 
 def agrees(found: RankStreams, rows: list[Op]) -> None:
-    lanes = {
-        stream: [row.interval for row in rows if row.stream == stream] for stream in {row.stream for row in rows}
-    }
+    lanes = {stream: [row.interval for row in rows if row.stream == stream] for stream in {row.stream for row in rows}}
     order = sorted(lanes)
     assert [use.stream for use in found.streams] == order
     assert found.span_ns == max(row.interval[1] for row in rows) - min(row.start for row in rows)
