@@ -23,7 +23,7 @@ RULES = {
 
 
 _RANK_IN_NAME = re.compile(r"(?<![a-z])rank[-_]?(\d+)", re.IGNORECASE)
-_RANKS = range(2**31)  # what `ops.rank` holds
+RANKS = range(2**31)  # what `ops.rank` holds
 
 
 def rank_in_file_name(name: str) -> int | None:
@@ -34,7 +34,7 @@ def rank_in_file_name(name: str) -> int | None:
     """
     ranks = {int(rank[:12]) for rank in _RANK_IN_NAME.findall(name)}
     rank = ranks.pop() if len(ranks) == 1 else -1
-    return rank if rank in _RANKS else None
+    return rank if rank in RANKS else None
 
 
 def assign_ranks(trace: Trace) -> Trace:
@@ -48,7 +48,7 @@ def assign_ranks(trace: Trace) -> Trace:
     """
     working = [int(process) for process in np.unique(ints(trace.ops, "process"))]
     processes = [
-        replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in _RANKS})
+        replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in RANKS})
         for process in trace.processes
     ]
     rule = _rule([processes[index] for index in working], trace)
