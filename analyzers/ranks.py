@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -19,6 +20,19 @@ RULES = {
     "gpu": "the physical GPU's index",
     "order": "the order of the processes",
 }
+
+
+_RANK_IN_NAME = re.compile(r"(?<![a-z])rank[-_]?(\d+)", re.IGNORECASE)
+
+
+def rank_in_file_name(name: str) -> int | None:
+    """The rank a file's name states; None if it states none, or several.
+
+    >>> rank_in_file_name("ddp.rank3.json.gz"), rank_in_file_name("rank-12_trace.json"), rank_in_file_name("ranked2")
+    (3, 12, None)
+    """
+    ranks = {int(rank) for rank in _RANK_IN_NAME.findall(name)}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def assign_ranks(trace: Trace) -> Trace:

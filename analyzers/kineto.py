@@ -1,0 +1,125 @@
+"""Load a torch.profiler (Kineto) Chrome trace, plain or gzipped, into a Trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from analyzers import kineto_checks as checks
+from analyzers import kineto_header as headers
+from analyzers import kineto_links as links
+from analyzers import kineto_tables as tables
+from analyzers.errors import TracevizError
+from analyzers.kineto_comms import comms
+from analyzers.kineto_decode import decode
+from analyzers.kineto_events import Batch, Heads, join
+from analyzers.kineto_stream import EventStream, NotAsWritten, malformed, without_nan
+from analyzers.progress import Progress, silent
+from analyzers.trace import Capture, Process, Trace, ints, table
+
+_EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
+
+
+def read(path: Path, progress: Progress = silent) -> Trace:
+    """Read one trace file; its times count from the earliest event, as Perfetto shows them.
+
+    Times are exact: the digits become integers without passing through a float. End = start + duration.
+
+    Parameters
+    ----------
+    path : what `export_chrome_trace` wrote, `.json` or `.json.gz`, or a bare list of events; any layout.
+
+    Raises
+    ------
+    TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, or no trace.
+    """
+    try:
+        return _read(path, progress, exact=False)
+    except (NotAsWritten, msgspec.DecodeError):
+        return _read(path, progress, exact=True)
+
+
+def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
+    return _trace(path, *_events(path, progress, exact=exact))
+
+
+def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream, Batch, Heads]:
+    stream, heads = EventStream(path, progress, exact=exact), Heads()
+    batches = [_decode_patiently(piece, stream, heads) if exact else decode(piece, heads) for piece in stream.pieces()]
+    return stream, join(batches), heads
+
+
+def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
+    try:
+        return decode(piece, heads)
+    except msgspec.DecodeError:
+        pass
+    try:
+        return decode(without_nan(piece.decode(errors="replace").encode()), heads)
+    except msgspec.DecodeError as error:
+        raise malformed(stream.path, False, stream.events, str(error)) from None
+
+
+def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace:
+    header = stream.header
+    if batch.events == batch.unreadable and (batch.events or stream.is_list):
+        raise TracevizError(
+            "is JSON, but not a trace: its list holds no events.",
+            path=path,
+            hint="Give what torch.profiler's export_chrome_trace wrote.",
+        )
+    warnings = checks.sound(batch, heads.all)
+    rows = batch.rows
+    zero = min((int(each.start.min()) for each in rows.values() if len(each)), default=0)
+    pids = links.cpu_pids(heads.all)
+    api_process = links.process_of_heads(rows["api"], heads.all, pids)
+    gpu_process = {
+        group: links.process_of_gpu(rows[group], rows["api"], api_process, len(pids), rows[group].fields["device"])
+        for group in ("op", "sync")
+    }
+    launch = links.launches(rows["op"], gpu_process["op"], rows["api"], api_process, len(pids))
+    ops = tables.ops(rows["op"], heads.all, gpu_process["op"], zero, launch)
+    syncs = tables.syncs(rows["sync"], heads.all, gpu_process["sync"], zero)
+    api = links.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
+    ranges = tables.ranges(rows["range"], heads.all, links.process_of_heads(rows["range"], heads.all, pids), zero)
+    trace = Trace(
+        captures=(),
+        processes=(),
+        ops=ops,
+        api=api,
+        ranges=ranges,
+        syncs=syncs,
+        records=tables.records(rows["api"], heads.all, api_process),
+        comms=comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
+        devices=headers.devices(header),
+        streams=table("streams"),
+        warnings=tuple(warnings),
+    )
+    return checks.odd_links(_described(trace, path, header, zero, pids))
+
+
+def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids: list[int]) -> Trace:
+    """Add what is known of the file and its processes."""
+    base = headers.number(header, "baseTimeNanoseconds")
+    start = base + zero if base is not None else zero if zero >= _EPOCH_SINCE else None
+    host = headers.host(header, path, pids)
+    claims = headers.rank_claims(header, path) if len(pids) == 1 else {}
+    times = [frame for frame in (trace.ops, trace.api, trace.ranges, trace.syncs) if len(frame)]
+    capture = Capture(
+        path=str(path),
+        format="kineto",
+        producer=headers.producer(header),
+        schema=str(header.get("schemaVersion", "")),
+        host=host,
+        start_utc_ns=start,
+        first_ns=min((int(ints(frame, "start_ns").min()) for frame in times), default=0),
+        last_ns=max((int(ints(frame, "end_ns").max()) for frame in times), default=0),
+        world_size=headers.number(headers.distributed(header), "world_size"),
+        lacks=checks.lacks(trace, bool(headers.number(header, "record_shapes"))),
+        metadata=headers.metadata(header),
+    )
+    processes = tuple(Process(capture=0, pid=pid, host=host, claims=claims) for pid in pids)
+    return replace(trace, captures=(capture,), processes=processes, origin_utc_ns=start)

@@ -1,0 +1,133 @@
+"""Decode a piece of the event list whatever its layout: typed, with msgspec, only the fields some table needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import prod
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.kineto_events import FIELDS, GROUPS, Args, Batch, Heads, Rows, whole
+from analyzers.kineto_times import nanoseconds
+from analyzers.trace import Ints
+
+_NO_TEXT = msgspec.Raw(b"")
+_NO_ARGS = Args()
+
+
+class Event(msgspec.Struct, gc=False):
+    """A Chrome trace event; times stay text until all of them are converted at once."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: msgspec.Raw = _NO_TEXT
+    dur: msgspec.Raw = _NO_TEXT
+    args: Args = _NO_ARGS
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_EVENT = msgspec.json.Decoder(Event)
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def decode(events: bytes, heads: Heads) -> Batch:
+    """Decode comma-separated events.
+
+    Events without a readable name, thread or time are left out and counted.
+
+    Raises
+    ------
+    msgspec.DecodeError : this is not JSON.
+    """
+    text = b"[" + events + b"]"
+    try:
+        decoded, unreadable = _EVENTS.decode(text), 0
+    except msgspec.ValidationError:
+        decoded, unreadable = _decode_each(text)
+    try:
+        return _columns(decoded, heads, unreadable)
+    except ValueError:
+        timed = [event for event in decoded if _has_time(event)]
+        return _columns(timed, heads, unreadable + len(decoded) - len(timed))
+
+
+def _decode_each(text: bytes) -> tuple[list[Event], int]:
+    decoded, unreadable = [], 0
+    for raw in _RAWS.decode(text):
+        try:
+            decoded.append(_EVENT.decode(raw))
+        except msgspec.ValidationError:
+            unreadable += 1
+    return decoded, unreadable
+
+
+def _has_time(event: Event) -> bool:
+    if event.ph != "X":
+        return True
+    try:
+        nanoseconds([event.ts, event.dur or b"0"])
+    except ValueError:
+        return False
+    return True
+
+
+def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
+    readable = sum(event.ph != "" for event in events)
+    batch = Batch(events=readable + unreadable, unreadable=unreadable)
+    groups: dict[str, list[Event]] = {group: [] for group in FIELDS}
+    for event in events:
+        if event.ph == "X":
+            groups[GROUPS.get(event.cat, "span")].append(event)
+    for group, rows in groups.items():
+        if rows:
+            batch.rows[group] = _rows(rows, group, heads, batch.comms)
+    return batch
+
+
+def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> Rows:
+    args = [event.args for event in events]
+    comm = np.full(len(events), -1, np.int64)
+    if group in ("op", "range"):
+        telling = [row for row, each in enumerate(args) if each.is_communication]
+        comm[telling] = np.arange(len(comms), len(comms) + len(telling))
+        comms += [args[row] for row in telling]
+    return Rows(
+        head=_ints(heads.number(event.cat, event.name, event.pid, event.tid) for event in events),
+        start=nanoseconds([event.ts for event in events]),
+        duration=nanoseconds([event.dur or b"0" for event in events]),
+        comm=comm,
+        fields={name: _ints(map(_GETTERS[name], args)) for name in FIELDS[group]},
+    )
+
+
+def _ints(values: Iterable[Any]) -> Ints:
+    listed = list(values)
+    if all(type(value) is int for value in listed):
+        with suppress(OverflowError):
+            return np.array(listed, np.int64)
+    return np.array([whole(value) for value in listed], np.int64)
+
+
+def _product(numbers: Any) -> int:
+    if not isinstance(numbers, list) or not numbers:
+        return -1
+    sizes = [whole(number) for number in numbers]
+    return prod(sizes) if min(sizes) >= 0 else -1
+
+
+def _getter(name: str) -> Callable[[Args], Any]:
+    if name in ("grid", "block"):
+        return lambda args: _product(getattr(args, name))
+    if name == "external":
+        return lambda args: args.external if args.external != -1 else args.external_old
+    return attrgetter(name)
+
+
+_GETTERS = {name: _getter(name) for names in FIELDS.values() for name in names}

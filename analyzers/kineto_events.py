@@ -1,0 +1,184 @@
+"""What is kept of a Kineto event: which categories, which of their fields, and as which numpy columns."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.trace import Ints
+
+# Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
+GROUPS = {
+    "kernel": "op",
+    "Kernel": "op",
+    "gpu_memcpy": "op",
+    "Memcpy": "op",
+    "gpu_memset": "op",
+    "Memset": "op",
+    "cuda_runtime": "api",
+    "cuda_driver": "api",
+    "hip_runtime": "api",
+    "Runtime": "api",
+    "cpu_op": "range",
+    "Operator": "range",
+    "user_annotation": "range",
+    "python_function": "range",
+    "cuda_sync": "sync",
+}
+# Integer fields of each group: attributes of Args; grid and block are numbers of blocks and threads.
+FIELDS = {
+    "op": ("device", "context", "stream", "correlation", "bytes", "registers", "shared", "graph", "grid", "block"),
+    "api": ("correlation",),
+    "range": ("external", "sequence", "forward"),
+    "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
+    "span": (),
+}
+
+
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    """The fields of an event's `args` that some table needs.
+
+    Of any type here: operators and user events carry the same names with other meanings ("grid": "grid(100,)"), and
+    ROCm prints numbers with quotes. `whole` makes numbers of them.
+    """
+
+    external: Any = msgspec.field(name="External id", default=-1)
+    external_old: Any = msgspec.field(name="external id", default=-1)
+    sequence: Any = msgspec.field(name="Sequence number", default=-1)
+    forward: Any = msgspec.field(name="Fwd thread id", default=-1)
+    device: Any = -1
+    context: Any = -1
+    stream: Any = -1
+    correlation: Any = -1
+    bytes: Any = -1
+    registers: Any = msgspec.field(name="registers per thread", default=-1)
+    shared: Any = msgspec.field(name="shared memory", default=-1)
+    graph: Any = msgspec.field(name="graph id", default=-1)
+    grid: Any = None
+    block: Any = None
+    wait_stream: Any = msgspec.field(name="wait_on_stream", default=-1)
+    wait_record: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=-1)
+    wait_event: Any = msgspec.field(name="wait_on_cuda_event_id", default=-1)
+    collective: Any = msgspec.field(name="Collective name", default="")
+    in_elements: Any = msgspec.field(name="In msg nelems", default=-1)
+    out_elements: Any = msgspec.field(name="Out msg nelems", default=-1)
+    dtype: Any = ""
+    group: Any = msgspec.field(name="Process Group Name", default="")
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default="")
+    group_size: Any = msgspec.field(name="Group size", default=-1)
+    seq: Any = msgspec.field(name="Seq", default=-1)
+    source: Any = msgspec.field(name="Src Rank", default=-1)
+    target: Any = msgspec.field(name="Dst Rank", default=-1)
+
+    @property
+    def is_communication(self) -> bool:
+        """Whether the event tells about a collective or point-to-point call."""
+        return isinstance(self.collective, str) and self.collective != ""
+
+
+def whole(value: Any) -> int:
+    """An integer as int64, from a number or its text; -1 where it is none. Unsigned 64-bit ids wrap around.
+
+    >>> whole(7), whole("7"), whole(2**64 - 1), whole("0x0"), whole([1])
+    (7, 7, -1, -1, -1)
+    """
+    if isinstance(value, str):
+        value = int(value) if _INTEGER.fullmatch(value) else -1
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
+        return -1
+    return value - 2**64 if value >= 2**63 else value
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one group. `head` counts `Heads`, `comm` the list of communication args (-1: none); times are ns."""
+
+    head: Ints
+    start: Ints
+    duration: Ints
+    comm: Ints
+    fields: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return self.head.size
+
+    def __getitem__(self, which: Ints) -> Rows:
+        fields = {name: values[which] for name, values in self.fields.items()}
+        return Rows(self.head[which], self.start[which], self.duration[which], self.comm[which], fields)
+
+
+@dataclass
+class Batch:
+    """What one piece of the file held."""
+
+    rows: dict[str, Rows] = field(default_factory=dict)
+    comms: list[Args] = field(default_factory=list)
+    events: int = 0
+    unreadable: int = 0
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """What many events share: category, name, process and thread (device and stream for those of the GPU)."""
+
+    category: str
+    name: str
+    pid: int | str
+    tid: int | str
+
+    @property
+    def group(self) -> str:
+        """Table the event's row goes to."""
+        return GROUPS.get(self.category, "span")
+
+
+class Heads:
+    """Numbers every distinct Head; may be asked from several threads."""
+
+    def __init__(self) -> None:
+        self.all: list[Head] = []
+        self._number: dict[tuple[str, str, int | str, int | str], int] = {}
+        self._lock = threading.Lock()
+
+    def number(self, category: str, name: str, pid: int | str, tid: int | str) -> int:
+        """The Head's number, a new one the first time."""
+        key = (category, name, pid, tid)
+        found = self._number.get(key)
+        if found is None:
+            with self._lock:
+                found = self._number.setdefault(key, len(self.all))
+                if found == len(self.all):
+                    self.all.append(Head(*key))
+        return found
+
+
+def join(batches: list[Batch]) -> Batch:
+    """Stack batches in the order of the file; every group is there, if only empty."""
+    whole = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
+    shifts = np.cumsum([0] + [len(batch.comms) for batch in batches])
+    whole.comms = [comm for batch in batches for comm in batch.comms]
+    for group, names in FIELDS.items():
+        parts = [
+            (batch.rows[group], shift) for batch, shift in zip(batches, shifts, strict=False) if group in batch.rows
+        ]
+        whole.rows[group] = Rows(
+            head=_stack([rows.head for rows, _ in parts]),
+            start=_stack([rows.start for rows, _ in parts]),
+            duration=_stack([rows.duration for rows, _ in parts]),
+            comm=_stack([np.where(rows.comm >= 0, rows.comm + shift, -1) for rows, shift in parts]),
+            fields={name: _stack([rows.fields[name] for rows, _ in parts]) for name in names},
+        )
+    return whole
+
+
+def _stack(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
