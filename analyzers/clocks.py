@@ -37,10 +37,23 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     clocks = solve(matches) if enabled else unaligned(matches, "off")
     matches = matches.doubt(np.array(clocks.doubtful, np.int64))
     moved = move(trace, clocks) if clocks.method == "collectives" else trace
+    matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
     moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)))
     for warning in _warnings(clocks):
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
+
+
+def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
+    """Number the collectives by when they end, now that there is one clock."""
+    collective = ints(matches.calls, "collective")
+    ends = np.full(len(matches.collectives), np.iinfo(np.int64).max)
+    np.minimum.at(ends, collective, end[ints(matches.calls, "op")])
+    order = np.argsort(ends, kind="stable")
+    number = np.argsort(order, kind="stable")
+    contradictions = tuple(tuple(sorted(int(number[one]) for one in found)) for found in clocks.contradictions)
+    doubtful = tuple(int(number[one]) for one in clocks.doubtful)
+    return matches.renumber(order), replace(clocks, contradictions=contradictions, doubtful=doubtful)
 
 
 def waits(trace: Trace, matches: Matches) -> Ints:

@@ -13,7 +13,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.trace import Ints
+from analyzers.trace import Ints, Mask
 
 Floats = npt.NDArray[np.float64]
 BLOCK = 4096  # collectives at a time: memory stays at BLOCK × clocks
@@ -49,10 +49,9 @@ class Calls:
         np.fill_diagonal(edges, 0.0)
         return edges
 
-    def without(self, collectives: list[int]) -> Calls:
-        """The same calls but those of some collectives."""
-        keep = ~np.isin(self.collective, collectives)
-        return Calls(self.collective[keep], self.member[keep], self.start[keep], self.end[keep], self.members)
+    def only(self, rows: Mask) -> Calls:
+        """Some of the calls."""
+        return Calls(self.collective[rows], self.member[rows], self.start[rows], self.end[rows], self.members)
 
     def tightest(self, i: int, j: int) -> int:
         """The collective that makes the edge i → j as short as it is."""

@@ -12,6 +12,7 @@ from analyzers.trace import Ints
 Floats = npt.NDArray[np.float64]
 
 RESOLUTION_NS = 1_000.0  # no timestamp of a GPU is trusted to better than this
+HOUR_NS = 3_600_000_000_000
 ROUNDS = 6
 LONG = 16  # matched collectives from which on a drift may be told from scatter
 FASTEST_DRIFT = 200e-6  # crystal clocks stay well within this
@@ -51,11 +52,10 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
     used = known[member]
     seen = np.bincount(collective[used], minlength=number)
     middle = np.bincount(collective[used], weights=(end - offset[member])[used], minlength=number) / np.maximum(seen, 1)
-    error = np.zeros(members)
     for _ in range(ROUNDS):
         aligned = end - offset[member] - drift[member] * middle[collective]
         common = np.bincount(collective[used], weights=aligned[used], minlength=number) / np.maximum(seen, 1)
-        for one in np.flatnonzero(known):
+        for one in np.flatnonzero(known).tolist():
             mine = rows[one][seen[collective[rows[one]]] > 1]
             if mine.size:
                 shift, slope = _fit(common[collective[mine]], aligned[mine] - common[collective[mine]])
@@ -65,17 +65,29 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
         drift -= drift[reference]
     aligned = end - offset[member] - drift[member] * middle[collective]
     total = np.bincount(collective[used], weights=aligned[used], minlength=number)
-    count = np.zeros(members, np.int64)
-    doubt = np.zeros(members)
-    for one in np.flatnonzero(known):
-        mine = rows[one][seen[collective[rows[one]]] > 1]
+    count, error = np.zeros(members, np.int64), np.full(members, np.nan)
+    apart: list[Floats] = []  # of each clock's ends from the mean of the others'
+    for one, all_mine in enumerate(rows):
+        mine = all_mine[seen[collective[all_mine]] > 1]
+        others = np.maximum(seen[collective[mine]] - 1, 1)
+        apart.append(aligned[mine] - (total[collective[mine]] - aligned[mine]) / others)
         count[one] = mine.size
-        others = seen[collective[mine]] - 1
-        apart = aligned[mine] - (total[collective[mine]] - aligned[mine]) / np.maximum(others, 1)
-        error[one], doubt[one] = _error(apart)
-    error = np.maximum(error, doubt) + doubt[reference]
+    degrees = sum(max(one.size - 1, 0) for one in apart) - int(np.max(count, initial=1)) + 1
+    pooled = float(np.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in apart if one.size) / max(degrees, 1)))
+    doubt = np.array([_doubt(one, pooled, degrees) for one in apart])
+    for one in np.flatnonzero(known).tolist():
+        spread = float(np.quantile(np.abs(apart[one]), 0.95, method="higher")) if count[one] else np.inf
+        error[one] = max(spread, doubt[one]) + doubt[reference]
     error[reference] = 0.0
-    return Estimate(offset, drift, np.where(known, np.maximum(error, 0.0), np.nan), count)
+    return Estimate(offset, drift, error, count)
+
+
+def bases(end: Ints, member: Ints, members: int, at: int) -> Ints:
+    """A zero for each clock, so that floats hold its times exactly: `at`, or its own calls where those are far away."""
+    base = np.full(members, at)
+    for one in np.unique(member):
+        base[one] = int(np.median(end[member == one]))
+    return np.where(np.abs(base - at) < HOUR_NS, at, base)
 
 
 def _spread_out(collective: Ints, end: Floats, rows: list[Ints], reference: int) -> Floats:
@@ -119,13 +131,12 @@ def _fit(at: Floats, difference: Floats) -> tuple[float, float]:
     return float(np.median(difference - slope * at)), slope
 
 
-def _error(apart: Floats) -> tuple[float, float]:
-    """(how far single matched ends lie apart, 95 % of them; how far off their middle may be, at 99 %)."""
-    if apart.size < 2:
-        return 0.0, np.inf
-    size = apart.size
-    spread = float(np.quantile(np.abs(apart), 0.95, method="higher"))
-    scatter = float(np.std(apart, ddof=1)) if size <= len(_T99) else 1.4826 * float(np.median(np.abs(apart)))
-    t = _T99[size - 2] if size - 1 <= len(_T99) else 2.6
+def _doubt(apart: Floats, pooled: float, degrees: int) -> float:
+    """How far the middle of a clock's ends may be off, at 99 %: with few of them by the scatter over all clocks."""
+    if degrees < 1 or not apart.size:
+        return np.inf
+    few = apart.size <= len(_T99)
+    scatter = max(pooled, float(np.std(apart))) if few else 1.4826 * float(np.median(np.abs(apart)))
+    t = _T99[min(degrees, len(_T99)) - 1] if few else 2.6
     # The median of many is 1.25 times as uncertain as their mean (normal scatter).
-    return spread, max(1.25 * t * scatter / np.sqrt(size), RESOLUTION_NS / 2)
+    return max(1.25 * t * scatter / np.sqrt(apart.size), RESOLUTION_NS / 2)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.clocks_bounds import Calls, Floats, shortest_paths, within
-from analyzers.clocks_estimate import RESOLUTION_NS, estimate
+from analyzers.clocks_estimate import RESOLUTION_NS, bases, estimate
 from analyzers.collectives_match import Matches
 from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, ints, is_one_of
@@ -23,7 +23,6 @@ METHODS = {
 # Every rank needs data of every other, so none can end before all have arrived.
 SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 FEW = 8  # collectives below which the bounds, not the scatter, may limit what is known
-HOUR_NS = 3_600_000_000_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ def solve(matches: Matches) -> Clocks:
     start times have it.
     """
     clocks = unaligned(matches, "session")
-    rows, islands = _evidence(matches)
+    evidence = _evidence(matches)
+    rows, islands = evidence.ends, evidence.islands
     if len(clocks.clocks) < 2 or not rows.any():
         return clocks
     solved = list(clocks.clocks)
@@ -102,7 +102,8 @@ def solve(matches: Matches) -> Clocks:
     at = int(np.median(end[rows & (islands[member] == islands[member[rows][0]])]))
     for (island,), mine in lanes(islands).items():
         if mine.size > 1:
-            part = _island(matches.calls[rows & (islands[member] == island)], mine, at)
+            here = rows & (islands[member] == island)
+            part = _island(matches.calls[here], evidence.bounds[here], mine, at)
             for index, fitted in zip(mine.tolist(), part.clocks, strict=True):
                 one = solved[index]
                 solved[index] = replace(fitted, process=one.process, device=one.device, rank=one.rank)
@@ -111,22 +112,28 @@ def solve(matches: Matches) -> Clocks:
     return Clocks("collectives", _adopt(solved, matches), at, tuple(contradictions), tuple(doubtful))
 
 
-def _evidence(matches: Matches) -> tuple[Mask, Ints]:
-    """(calls that tell about clocks, island of each clock).
+@dataclass(frozen=True)
+class _Evidence:
+    """Calls (rows of `Matches.calls`) whose ends should coincide, those that bound clocks, and each clock's island."""
 
-    Sure, synchronizing collectives are the best evidence; others serve only where those leave clocks unlinked.
-    """
+    ends: Mask
+    bounds: Mask
+    islands: Ints
+
+
+def _evidence(matches: Matches) -> _Evidence:
+    """Sure, synchronizing collectives are best; others serve where those are few, or leave clocks unlinked."""
     calls, collectives = matches.calls, matches.collectives
-    number = ints(calls, "collective")
+    number, member, members = ints(calls, "collective"), ints(calls, "member"), len(matches.members)
     several = np.bincount(number, minlength=len(collectives)) > 1
     sure = collectives["sure"].to_numpy(bool) & several
-    best = sure & is_one_of(collectives, "operation", SYNCHRONIZING)
-    everything = _islands(calls[several[number]], len(matches.members))
-    for chosen in (best, sure):
-        rows = chosen[number]
-        if np.array_equal(_islands(calls[rows], len(matches.members)), everything):
-            return rows, everything
-    return several[number], everything
+    best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
+    islands = _islands(calls[several[number]], members)
+    reaching = [rows for rows in (best, sure[number]) if np.array_equal(_islands(calls[rows], members), islands)]
+    bounds = reaching[0] if reaching else several[number]
+    linked = np.bincount(member[several[number]], minlength=members) > 0
+    enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
+    return _Evidence(bounds if enough or not reaching else sure[number], bounds, islands)
 
 
 def _islands(calls: pd.DataFrame, members: int) -> Ints:
@@ -151,17 +158,18 @@ class _Island:
     doubtful: list[int]
 
 
-def _island(calls: pd.DataFrame, members: Ints, at: int) -> _Island:
-    """Solve linked clocks; the first is the reference."""
+def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Island:
+    """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference."""
     count = members.size
     member = np.searchsorted(members, ints(calls, "member"))
     numbers, collective = np.unique(ints(calls, "collective"), return_inverse=True)
-    base = _bases(ints(calls, "end_ns"), member, count, at)
+    base = bases(ints(calls, "end_ns"), member, count, at)
     start = (ints(calls, "start_ns") - base[member]).astype(np.float64)
     end = (ints(calls, "end_ns") - base[member]).astype(np.float64)
     fit = estimate(collective, member, end, count, 0)
     ahead = fit.offset[member] + fit.drift[member] * (end - fit.offset[member])
-    bounds = _bounds(Calls(collective, member, start - ahead, end - ahead, count), fit.error)
+    every = Calls(collective, member, start - ahead, end - ahead, count)
+    bounds = _bounds(every.only(bounding), fit.error)
     clocks = []
     for index in range(count):
         offset = fit.offset[index] + fit.drift[index] * float(at - base[0]) + float(base[index] - base[0])
@@ -181,12 +189,6 @@ def _island(calls: pd.DataFrame, members: Ints, at: int) -> _Island:
         )
     contradictions = [tuple(int(numbers[one]) for one in found) for found in bounds.contradictions]
     return _Island(clocks, contradictions, [int(numbers[one]) for one in bounds.doubtful])
-
-
-def _bases(end: Ints, member: Ints, count: int, at: int) -> Ints:
-    """A zero for each clock, so that floats hold its times exactly: `at`, or its own calls where those are far away."""
-    base = np.array([int(np.median(end[member == one])) for one in range(count)], np.int64)
-    return np.where(np.abs(base - at) < HOUR_NS, at, base)
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ def _bounds(calls: Calls, error: Floats) -> _Bounds:
             pairs = itertools.pairwise([*cycle, cycle[0]])
             contradictions = [tuple(sorted({calls.tightest(i, j) for i, j in pairs}))]
             contradictions += [(one,) for one in doubtful if one not in contradictions[0]]
-        calls = calls.without(list(guilty))
+        calls = calls.only(~np.isin(calls.collective, list(guilty)))
         distance, _ = shortest_paths(calls.least())
     moved = within(distance, np.zeros(calls.members))
     return _Bounds(distance, moved - moved[0], contradictions, doubtful)

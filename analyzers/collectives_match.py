@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analyzers.clocks_estimate import bases, estimate
 from analyzers.collectives_calls import PAIRWISE, calls, is_one, label
 from analyzers.collectives_merge import merge_sequences
 from analyzers.collectives_sequence import CLEAR, Floats
@@ -53,33 +54,89 @@ class Matches:
         frame.loc[collectives, "sure"] = False
         return Matches(self.members, self.calls, frame)
 
+    def renumber(self, order: Ints) -> Matches:
+        """Give the collectives in `order` the numbers 0, 1, …"""
+        number = np.empty(order.size, np.int64)
+        number[order] = np.arange(order.size)
+        moved = self.calls.assign(collective=number[ints(self.calls, "collective")])
+        rows = np.lexsort((ints(moved, "rank"), ints(moved, "collective")))
+        return Matches(
+            self.members,
+            moved.take(rows).reset_index(drop=True),
+            self.collectives.take(order).reset_index(drop=True),
+        )
+
 
 def match(trace: Trace) -> Matches:
     """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not."""
     found = calls(trace)
     table = found.table.take(np.lexsort((ints(found.table, "start_ns"), ints(found.table, "end_ns"))))
-    collective = np.full(len(table), -1, np.int64)
-    confidence = np.ones(len(table))
-    by = np.zeros(len(table), np.int64)
-
+    so_far = _SoFar(table)
     by_key = _has_key(table)
     if by_key.any():
-        collective[by_key], confidence[by_key] = _by_key(table[by_key])
-        by[by_key] = _HOW.index("sequence")
-    limit = _limit(trace)
-    for how, rows in _sequences(table, ~by_key):
-        first = int(collective.max(initial=-1)) + 1
-        lane = table.iloc[rows]
-        index, sure = merge_sequences(
+        so_far.put(np.flatnonzero(by_key), *_by_key(table[by_key]), "sequence")
+    sequences = _sequences(table, ~by_key)
+    for how, rows in sequences:
+        so_far.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
+    doubtful = [(how, rows) for how, rows in sequences if so_far.is_doubtful(rows)]
+    if doubtful and len(sequences) + int(by_key.any()) > 1:
+        ahead = so_far.clocks_ahead(len(found.members))
+        for how, rows in doubtful:
+            if np.all(np.isfinite(ahead[rows])):
+                move = np.rint(ahead).astype(np.int64, copy=False)[rows]
+                start, end = ints(table, "start_ns").copy(), ints(table, "end_ns").copy()
+                start[rows] -= move
+                end[rows] -= move
+                so_far.merge(how, rows[np.argsort(end[rows], kind="stable")], start, end, 0)
+    return _matches(found.members, table, so_far.collective, so_far.confidence, so_far.by)
+
+
+class _SoFar:
+    """Collective, confidence and kind of match of each call, as they become known."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table, self.next = table, 0
+        self.collective = np.full(len(table), -1, np.int64)
+        self.confidence = np.ones(len(table))
+        self.by = np.zeros(len(table), np.int64)
+
+    def put(self, rows: Ints, collective: Ints, confidence: Floats, how: str) -> None:
+        self.collective[rows], self.confidence[rows] = self.next + collective, confidence
+        self.by[rows] = _HOW.index(how)
+        self.next += int(collective.max()) + 1
+
+    def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
+        """Match one sequence of every rank, given clocks that are within a limit of each other."""
+        lane = self.table.take(rows)
+        index, confidence = merge_sequences(
             ints(lane, "member"),
             _symbols(lane, how),
-            ints(lane, "start_ns"),
-            ints(lane, "end_ns"),
-            limit_ns=limit,
+            start[rows],
+            end[rows],
+            limit_ns=limit_ns,
             one_group=how != "order",
         )
-        collective[rows], confidence[rows], by[rows] = first + index, sure, _HOW.index(how)
-    return _matches(found.members, table, collective, confidence, by)
+        self.put(rows, index, confidence, how)
+
+    def is_doubtful(self, rows: Ints) -> bool:
+        """Whether several ranks' sequences were matched without certainty, or left calls unmatched."""
+        several = np.ptp(ints(self.table, "member")[rows]) > 0
+        count = np.bincount(self.collective[rows] - self.collective[rows].min())
+        return bool(several and (np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)))
+
+    def clocks_ahead(self, members: int) -> Floats:
+        """How far each call's clock runs ahead by the sure matches; nan where those do not reach."""
+        member, end = ints(self.table, "member"), ints(self.table, "end_ns")
+        unsure = np.unique(self.collective[self.confidence < CLEAR])
+        number, count = np.unique(self.collective, return_counts=True)
+        rows = np.flatnonzero(np.isin(self.collective, np.setdiff1d(number[count > 1], unsure)))
+        if not rows.size:
+            return np.full(len(self.table), np.nan)
+        base = bases(end[rows], member[rows], members, int(np.median(end[rows])))
+        near = (end - base[member]).astype(np.float64)
+        collective = np.unique(self.collective[rows], return_inverse=True)[1]
+        fit = estimate(collective, member[rows], near[rows], members, int(np.bincount(member[rows]).argmax()))
+        return fit.offset[member] + fit.drift[member] * (near - fit.offset[member]) + base[member] - base[0]
 
 
 def _limit(trace: Trace) -> int | None:

@@ -24,8 +24,8 @@ def merge_sequences(
     Parameters
     ----------
     member, symbol, start, end : of each call; a member's calls share a clock.
-    limit_ns : the clocks are known to be within this of each other; None where nothing is known, and each member's
-        times then count from its own first call.
+    limit_ns : the clocks are known to be within this of each other, 0 if they are aligned already; None where nothing
+        is known, and each member's times then count from its own first call.
     one_group : all members are known to communicate with each other.
 
     Returns

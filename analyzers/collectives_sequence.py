@@ -63,8 +63,11 @@ def align(reference: Sequence, other: Sequence, limit_ns: int | None) -> Alignme
 
     Parameters
     ----------
-    limit_ns : the clocks are known to be within this of each other; None where nothing is known.
+    limit_ns : the clocks are known to be within this of each other; None where nothing is known, 0 where they are
+        aligned already.
     """
+    if limit_ns == 0:
+        return _pair(reference, other, 0.0, refine=False)[1]
     tried = [_pair(reference, other, shift) for shift in _hypotheses(reference, other, limit_ns)]
     if not tried:
         nothing = np.full(len(other), -1, np.int64)
@@ -142,13 +145,13 @@ def _anchors(reference: Sequence, other: Sequence, limit_ns: int | None) -> tupl
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _pair(reference: Sequence, other: Sequence, shift: float) -> tuple[float, Alignment]:
+def _pair(reference: Sequence, other: Sequence, shift: float, *, refine: bool = True) -> tuple[float, Alignment]:
     """Pair all calls under one shift, refining it and a drift as pairs are found; returns the cost and the pairs."""
     middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
     since = other.end - middle
     drift, tolerance = 0.0, 20 * JITTER_NS + DRIFT * 0.5 * float(other.end[-1] - other.end[0])
     keyed, order = _keyed(reference)
-    for _ in range(3):
+    for _ in range(3 if refine else 0):
         moved = other.end - np.rint(shift + drift * since).astype(np.int64)
         index, apart = _nearest(keyed, order, reference, other.symbol, moved)
         close = (index >= 0) & (apart <= tolerance)
