@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
 PAIRWISE = ("send", "recv", "send_recv")
-# NCCL states these by what one rank gives or takes per peer; nccl-tests by what all ranks hold together.
+# NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _KEYS = ["process", "correlation"]
 _SAID = ("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "sequence", "communicator", "peer")
@@ -35,9 +36,10 @@ class Calls:
 
     members : one row a clock, that is a (process, device): process, device, rank, capture.
     table : one row a kernel: op (row in `Trace.ops`), member, rank, stream, start_ns, end_ns (as captured), operation,
-        kernel (function name and grid as a code, -1 for a point-to-point kernel, whose grid may differ between
-        ranks), and from the trace's comms where they say: bytes (message size as nccl-tests counts it), dtype, group,
-        group_ranks, group_size, sequence, communicator, peer; -1 or missing (categorical code -1) where not.
+        kernel (function name and grid as a code; without grid for a point-to-point kernel, where ranks may differ),
+        and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
+        rank where `per_rank`), dtype, group, group_ranks, group_size, sequence, communicator, peer (global rank); -1
+        or missing (categorical code -1) where not.
     """
 
     members: pd.DataFrame
@@ -72,7 +74,8 @@ def calls(trace: Trace) -> Calls:
         np.where(told, merged.codes[rows.size :], merged.codes[: rows.size]), dtype=merged.dtype
     )
     table = table.assign(**{column: said[column] for column in _SAID if column not in ("operation", "bytes")})
-    table["bytes"] = _message_bytes(table["operation"].array, said)
+    table["bytes"], table["per_rank"] = _message_bytes(table["operation"].array, said)
+    table["peer"] = _global_peers(table["group_ranks"].array, ints(ops, "rank"), ints(table, "peer"))
     return Calls(members, table)
 
 
@@ -146,8 +149,11 @@ def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
     parts = [plain[~several]]
     groups = plain[several].groupby(_KEYS, sort=False)
     merged = plain[several].drop_duplicates(_KEYS).copy()
+    by_operation = plain[several].groupby([*_KEYS, "operation"], sort=False, observed=True)
     for column in ("bytes", "in_elements", "out_elements"):
-        merged[column] = groups[column].sum().where(groups[column].min() >= 0, -1).to_numpy()
+        # What is sent and what is received at once do not add up: the larger counts.
+        most = by_operation[column].sum().groupby(_KEYS, sort=False).max()
+        merged[column] = most.where(groups[column].min() >= 0, -1).to_numpy()
     merged["peer"] = merged["peer"].where(groups["peer"].nunique().to_numpy() == 1, -1)
     unlike = groups["operation"].nunique().to_numpy() > 1
     merged["operation"] = pd.Categorical(np.where(unlike, "send_recv", merged["operation"].to_numpy(object)))
@@ -155,15 +161,35 @@ def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
     return concat(parts)
 
 
-def _message_bytes(operations: pd.Categorical, said: dict[str, Any]) -> Ints:
-    """Message size as nccl-tests counts it: the larger of what a rank gives and takes, for every operation.
+def _message_bytes(operations: pd.Categorical, said: dict[str, Any]) -> tuple[Ints, Mask]:
+    """Message size as nccl-tests counts it, the larger of what a rank gives and takes; or one rank's share of it.
 
-    For all-gather that is the gathered result, for reduce-scatter the input, for all-to-all a rank's whole buffer:
-    nccl-tests' "size" column. NCCL's own annotation states the first three per rank, so it is multiplied.
+    nccl-tests' "size" is, for all-gather, the gathered result; for reduce-scatter, the input; for all-to-all, a rank's
+    whole buffer. NCCL's own annotation states a share of those: the second result says where it is still a share.
     """
     code, names = _codes(said["dtype"])
     width = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64)[code]
     elements = np.maximum(said["in_elements"], said["out_elements"])
-    ranks, stated = said["group_size"], said["bytes"]
-    whole = is_one(operations, _PER_RANK) & (stated >= 0) & (ranks > 0)
-    return np.where((elements >= 0) & (width > 0), elements * width, np.where(whole, stated * ranks, stated))
+    counted = (elements >= 0) & (width > 0)
+    share = is_one(operations, _PER_RANK) & (said["bytes"] >= 0) & ~counted
+    return np.where(counted, elements * width, said["bytes"]), share
+
+
+def _global_peers(group_ranks: pd.Categorical, rank: Ints, peer: Ints) -> Ints:
+    """A peer is printed as a global rank or as a place in its group: the latter where it must be."""
+    result = peer.copy()
+    named = [_listed(str(text)) for text in group_ranks.categories]
+    for (code, own, other), rows in lanes(group_ranks.codes.astype(np.int64), rank, peer).items():
+        ranks = named[code] if code >= 0 else []
+        if 0 <= other < len(ranks) and (other not in ranks or other == own):
+            result[rows] = ranks[other]
+    return result
+
+
+def _listed(text: str) -> list[int]:
+    """Ranks of a group as printed; none where the text is cut short.
+
+    >>> _listed("[0, 2]"), _listed("[0, 1, ...]")
+    ([0, 2], [])
+    """
+    return [int(one) for one in re.findall(r"\d+", text)] if re.fullmatch(r"[\[({]?[\d,\s]*[\])}]?", text) else []

@@ -27,7 +27,7 @@ MATCHED_BY = {
     "order": "order within the CUDA stream, by kernel; which ranks belong together is inferred",
     "alone": "seen on one rank only",
 }
-UNEVEN = ("all_to_all", "gather", "scatter", "send_recv", "dispatch", "combine")  # sizes may differ between ranks
+UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
 UNLIKE = 0.2  # confidence in one sequence number for two operations
 _HOW = list(MATCHED_BY)
 ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
@@ -178,21 +178,26 @@ def _occurrence(key: Ints) -> Ints:
 
 def _sequences(table: pd.DataFrame, rows: Mask) -> list[tuple[str, Ints]]:
     """Calls of which each rank's order is one sequence: (how they are told apart, rows)."""
-    pairwise = _pairwise(table)
-    communicator, group = ints(table, "communicator") >= 0, _given(table, "group")
-    peers = rows & pairwise & (ints(table, "peer") >= 0) & ~is_one(_categorical(table, "operation"), ("send_recv",))
+    pairwise, rows = _pairwise(table), rows.copy()
+    communicator, group = ints(table, "communicator") != -1, _given(table, "group")
+    peers = rows & pairwise & ~communicator & (ints(table, "peer") >= 0)
     result: list[tuple[str, Ints]] = []
-    if peers.any():
-        sends = is_one(_categorical(table, "operation"), ("send",))
-        rank, peer = ints(table, "rank"), ints(table, "peer")
-        ends = np.where(sends, rank, peer), np.where(sends, peer, rank)
-        result += _split("pair", peers, label(_categorical(table, "group"), *ends))
-    rows = rows & ~peers
+    for how, pair in _split("pair", peers & ~is_one(_categorical(table, "operation"), ("send_recv",)), _pairs(table)):
+        if np.unique(ints(table, "member")[pair]).size == 2:
+            result.append((how, pair))
+            rows[pair] = False
     result += _split("communicator", rows & communicator, ints(table, "communicator"))
     rows = rows & ~communicator
     result += _split("group", rows & group, label(_categorical(table, "group"), _categorical(table, "group_ranks")))
     rows = rows & ~group
     return result + _split("order", rows, _streams(table, rows))
+
+
+def _pairs(table: pd.DataFrame) -> Ints:
+    """Number of (group, sender, receiver)."""
+    sends = is_one(_categorical(table, "operation"), ("send",))
+    rank, peer = ints(table, "rank"), ints(table, "peer")
+    return label(_categorical(table, "group"), np.where(sends, rank, peer), np.where(sends, peer, rank))
 
 
 def _given(table: pd.DataFrame, column: str) -> Mask:
@@ -226,7 +231,8 @@ def _symbols(lane: pd.DataFrame, how: str) -> Ints:
     operation = _categorical(lane, "operation")
     if how == "order":
         return label(operation, ints(lane, "kernel"))
-    return label(operation, np.where(is_one(operation, UNEVEN), -1, size), _categorical(lane, "dtype"))
+    kind = np.where(is_one(operation, PAIRWISE), -1, operation.codes)  # one's send is the other's receive
+    return label(kind, np.where(is_one(operation, UNEVEN), -1, size), _categorical(lane, "dtype"))
 
 
 def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confidence: Floats, by: Ints) -> Matches:
@@ -248,11 +254,13 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     least, largest = np.ones(head.size), np.full(head.size, -1)
     np.minimum.at(least, collective, confidence)
     np.maximum.at(largest, collective, ints(taken, "bytes"))
+    ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
+    share = first["per_rank"].to_numpy(bool)
     how = np.where(count > 1, by[head], _HOW.index("alone"))
     collectives = pd.DataFrame(
         {
             "operation": pd.Categorical.from_codes(joined, dtype=operation.dtype),
-            "bytes": largest,
+            "bytes": np.where(share, np.where(ranks > 0, largest * ranks, -1), largest),
             "dtype": _categorical(first, "dtype"),
             "group": _categorical(first, "group"),
             "group_ranks": _categorical(first, "group_ranks"),

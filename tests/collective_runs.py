@@ -118,7 +118,7 @@ class Run:
         if self.keyed == "communicator":
             labels = sorted({(names[key], ranks[key]) for key in names})
             number = {key: labels.index((names[key], ranks[key])) for key in names}
-            columns["communicator"] = [1_000_000_007 + number[key] for key in keys]
+            columns["communicator"] = [(-1) ** number[key] * (1_000_000_007 + number[key]) for key in keys]
         else:
             columns["group"] = [names[key] for key in keys]
             columns["group_ranks"] = [ranks[key] for key in keys]
