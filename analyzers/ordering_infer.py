@@ -33,7 +33,7 @@ class Inference:
     def __init__(self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, wait_record: Ints) -> None:
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
         self.wait_lane, self.around, self.known = wait_lane, around, wait_record
-        self.around_record = communication_around(trace, calls.records, calls.lanes)
+        self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start)
         self.launches = _Launches(calls.lanes)
         self.home = _homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()

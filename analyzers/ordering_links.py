@@ -42,7 +42,7 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     `ordering_infer`).
     """
     lanes = calls.lanes
-    around = communication_around(trace, calls.waits, lanes)
+    around = communication_around(trace, lanes, calls.waits.host, calls.waits.start)
     hidden = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane = calls.waits.lane.copy()
     wait_lane[hidden] = lanes.unseen(calls.waits.host[hidden])
