@@ -26,10 +26,15 @@ class Links:
 
 @dataclass(frozen=True)
 class LinkedCalls:
-    """Host calls with their links; `wait_lane` is the stream made to wait, with unseen streams given a lane."""
+    """Host calls with their links.
+
+    `wait_lane` is the stream made to wait, with unseen streams given a lane; `own` are the waits that a communication
+    library made for itself.
+    """
 
     calls: HostCalls
     wait_lane: Ints
+    own: Mask
     waits: Links
     syncs: Links
 
@@ -52,7 +57,7 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
         inference = Inference(trace, calls, wait_lane, around, waits.record)
         waits = _or(waits, inference.waits())
         syncs = _or(syncs, inference.syncs(events & (syncs.record < 0)))
-    return LinkedCalls(calls, wait_lane, waits, syncs)
+    return LinkedCalls(calls, wait_lane, around >= 0, waits, syncs)
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
