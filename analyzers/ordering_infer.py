@@ -28,18 +28,27 @@ CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
 
 
 class Inference:
-    """Guesses for one trace; `wait_record` holds the links that need none (-1 elsewhere)."""
+    """Guesses for one trace.
 
-    def __init__(self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, wait_record: Ints) -> None:
+    Parameters
+    ----------
+    wait_lane : the lane that each of `calls.waits` makes wait.
+    around : the communication call that each wait lies inside, -1 none.
+    known : the waits that need no guess, and `claimed` the records that those wait for.
+    """
+
+    def __init__(
+        self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, known: Mask, claimed: Ints
+    ) -> None:
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
-        self.wait_lane, self.around, self.known = wait_lane, around, wait_record
+        self.wait_lane, self.around, self.known = wait_lane, around, known
         self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start)
         self.launches = Launches(calls.lanes)
         self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
         self.claimed = np.zeros(self.records.size, dtype=bool)
         self.claimed[self.pair[self.pair >= 0]] = True
-        self.claimed[wait_record[wait_record >= 0]] = True
+        self.claimed[claimed[claimed >= 0]] = True
 
     def waits(self) -> tuple[Ints, Ints]:
         """For each stream wait the record and the lane it was recorded on; -1 unknown."""
@@ -49,7 +58,7 @@ class Inference:
         named = (record >= 0) & ~unnamed
         source[named] = self.records.lane[record[named]]
         source[unnamed] = self._source_of_pair(np.flatnonzero(unnamed))
-        lone = np.flatnonzero((record < 0) & (self.known < 0) & (self.wait_lane >= 0))
+        lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
         record[lone], source[lone] = self._lone(waits, lone, self._start_after(lone), self.wait_lane[lone])
         source[source == self.wait_lane] = -1
         return record, source
@@ -80,7 +89,7 @@ class Inference:
             told = records.event[record]
             ok &= (told < 0) | (waits.event[rows] < 0) | (told == waits.event[rows])
             pair[rows] = np.where(ok, record, -1)
-        return np.where(self.known < 0, pair, -1)
+        return np.where(self.known, -1, pair)
 
     def _source_of_pair(self, rows: Ints) -> Ints:
         """Lane of a record without a stream, from the wait right behind it."""

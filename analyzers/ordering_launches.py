@@ -14,16 +14,20 @@ class Launches:
     """Per host lane, what it launched, in order of time."""
 
     def __init__(self, lanes: Lanes) -> None:
-        self._lane_of_unit = lanes.lane_of_unit()
+        lane = lanes.lane_of_unit()
         order = np.lexsort((lanes.enqueue, lanes.launcher))
         self._start, host = lanes.enqueue[order], lanes.launcher[order]
-        self._lane = self._lane_of_unit[order]
+        self._lane, self._unit = lane[order], order
         self._first = np.searchsorted(host, np.arange(lanes.size + 1))
 
     def of(self, host: int) -> tuple[Ints, Ints]:
         """Lane and start of each launch of a host lane."""
         low, high = self._first[host], self._first[host + 1]
         return self._lane[low:high], self._start[low:high]
+
+    def units(self, host: int) -> Ints:
+        """Unit of each launch of a host lane."""
+        return self._unit[self._first[host] : self._first[host + 1]]
 
     def last_start(self, host: int, instant: Ints) -> Ints:
         """Start of a host lane's last launch before each instant."""

@@ -16,7 +16,7 @@ class Links:
     """What each of some calls waits for.
 
     `record` is the position in `HostCalls.records` (-1 unknown), `source` the lane that recorded (-1 unknown), `exact`
-    whether the capture says so itself.
+    whether the capture says so itself; exact and unknown is a record from before the capture.
     """
 
     record: Ints
@@ -53,17 +53,16 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     wait_lane[hidden] = lanes.unseen(calls.waits.host[hidden])
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
-    if np.any(waits.record < 0) or np.any(events & (syncs.record < 0)):
-        inference = Inference(trace, calls, wait_lane, around, waits.record)
+    if np.any(~waits.exact) or np.any(events & ~syncs.exact):
+        inference = Inference(trace, calls, wait_lane, around, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
-        syncs = _or(syncs, inference.syncs(events & (syncs.record < 0)))
+        syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
     return LinkedCalls(calls, wait_lane, around >= 0, waits, syncs)
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
-    known = stated.record >= 0
-    record, source = inferred
-    return Links(np.where(known, stated.record, record), np.where(known, stated.source, source), stated.exact & known)
+    known, (record, source) = stated.exact, inferred
+    return Links(np.where(known, stated.record, record), np.where(known, stated.source, source), known)
 
 
 def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
@@ -83,7 +82,8 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
         context = np.where(waits.sync >= 0, ints(trace.syncs, "context")[row], -1)
         source = np.where((record >= 0) & (source < 0), calls.lanes.of_streams(waits.process, context, told), source)
     known = source >= 0
-    return Links(np.where(known, record, -1), source, known)
+    before = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
+    return Links(np.where(known, record, -1), source, known | before)
 
 
 def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:

@@ -32,9 +32,9 @@ class Around:
 
 def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     """Look up what is around each (process, thread, instant)."""
-    point, row = _enclosing(trace.ranges, process, thread, instant)
+    point, row = enclosing(trace.ranges, process, thread, instant)
     code, names = codes(trace.ranges, "name")
-    is_op, is_range, is_user_frame = _classes(trace, names)
+    is_op, is_range, is_user_frame = range_classes(trace, names)
     start = ints(trace.ranges, "start_ns")
     innermost = _last(point, row, is_range, instant.size)
     inside = (
@@ -55,7 +55,7 @@ def _none(size: int) -> Texts:
     return np.full(size, "", object)
 
 
-def _classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
+def range_classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
     """Which ranges are operators, which the user's or a library's ranges, and which frames of the user's code.
 
     nsys shows torch's operators as NVTX ranges (`emit_nvtx`); what NCCL and torch name for each collective is no range
@@ -74,7 +74,7 @@ def _classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
     return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(theirs)
 
 
-def _enclosing(ranges: pd.DataFrame, process: Ints, thread: Ints, instant: Ints) -> tuple[Ints, Ints]:
+def enclosing(ranges: pd.DataFrame, process: Ints, thread: Ints, instant: Ints) -> tuple[Ints, Ints]:
     """Pairs of (position of an instant, row of a range around it), by instant, outermost first."""
     starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
     points, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
