@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.nsys_file import NsysFile
+from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_names import Names, labelled
 from analyzers.nsys_process import THREAD_BITS, Processes, thread
 from analyzers.trace import SYNC_KINDS, Ints, ints, is_one_of, table
@@ -16,7 +16,6 @@ NVTX = "NVTX_EVENTS"
 SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 RECORD = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
-OPEN = -(1 << 62)  # end of a range that was never closed
 NO_ID = (1 << 32) - 1  # how a 32-bit "none" is exported
 SYNC_CALLS = {
     "stream": ("cudaStreamSynchronize", "cuStreamSynchronize"),
@@ -24,16 +23,17 @@ SYNC_CALLS = {
     "device": ("cudaDeviceSynchronize", "cuCtxSynchronize"),
     "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
 }
+ROW = "row"
 QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
 
 
 def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
-    """NVTX push/pop and start/end ranges; one never closed ends at `OPEN`."""
+    """NVTX push/pop and start/end ranges; one never closed ends at `NO_TIME`. Column `ROW` is its row in the export."""
     raw = file.ints(
         NVTX,
         {
-            "start_ns": file.column(NVTX, "start"),
-            "end_ns": file.column(NVTX, "end", missing=str(OPEN)),
+            "start_ns": file.time(NVTX, "start"),
+            "end_ns": file.time(NVTX, "end"),
             "thread": file.column(NVTX, "globalTid"),
             "text": file.column(NVTX, "textId"),
             "domain": file.column(NVTX, "domainId", missing="0"),
@@ -42,17 +42,18 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFr
         where=f"eventType IN ({PUSH_POP}, {START_END})" if file.has(NVTX, "eventType") else "",
     )
     owner = raw.pop("thread")
-    name = _range_names(file, names, raw.pop("text"), raw.pop("row"))
+    rows = raw.pop("row")
+    name = _range_names(file, names, raw.pop("text"), rows)
     domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
-    return table(
-        "ranges",
-        {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw},
-    )
+    ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
+    return table("ranges", ranges).assign(**{ROW: rows})
 
 
 def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any:
     registered = names.categorical(numbers)
-    where, texts = file.texts(NVTX, "text")
+    if not file.has(NVTX, "text"):
+        return registered
+    where, texts = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
     if where.size == 0:
         return registered
     place = np.minimum(np.searchsorted(where, rows), where.size - 1)
@@ -88,8 +89,8 @@ def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
     raw = file.ints(
         SYNC,
         {
-            "start_ns": file.column(SYNC, "start"),
-            "end_ns": file.column(SYNC, "end"),
+            "start_ns": file.time(SYNC, "start"),
+            "end_ns": file.time(SYNC, "end"),
             "context": file.column(SYNC, "contextId"),
             "stream": file.column(SYNC, "streamId"),
             "correlation": file.column(SYNC, "correlationId"),
@@ -159,7 +160,7 @@ def _id(values: Ints) -> Ints:
 def close_ranges(ranges: pd.DataFrame, last_ns: int) -> tuple[pd.DataFrame, int]:
     """End ranges that were never closed at the capture's end; also how many there were."""
     ends = ints(ranges, "end_ns")
-    still_open = ends == OPEN
+    still_open = ends == NO_TIME
     if not still_open.any():
         return ranges, 0
     closed = np.where(still_open, np.maximum(last_ns, ints(ranges, "start_ns")), ends)

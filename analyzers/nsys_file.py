@@ -1,9 +1,11 @@
-"""An nsys SQLite export as a file: opened so that it is never touched, asked for the tables and columns it has."""
+"""An nsys SQLite export: which tables and columns it has, and their values as arrays."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,18 +14,27 @@ from urllib.parse import quote
 import connectorx
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from analyzers.errors import TracevizError
+from analyzers.nsys_open import WAIT, check, connect, identity, uri
 from analyzers.trace import Ints
 
-MAGIC = b"SQLite format 3\0"
 MISSING = "-1"  # what a column that is absent, or NULL, reads as
-BIG_TABLE = 200_000  # rows from which two readers are faster than one
-REEXPORT = "Export the report again: nsys export --type sqlite --force-overwrite true -o OUT.sqlite REPORT.nsys-rep"
+NO_TIME = -(1 << 62)  # what a time that is absent, or NULL, reads as
+BIG_TABLE = 200_000  # rows from which several readers are faster than one
+READERS = max(1, min(4, os.cpu_count() or 1))
+EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
+# Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
+LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 
 
 class NsysFile:
     """One export, open for reading; use it in a `with`.
+
+    Attributes
+    ----------
+    tables : name of each table -> name of each column -> its declared type.
 
     Raises
     ------
@@ -32,8 +43,8 @@ class NsysFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stat = _refuse_unreadable(path)
-        self._connection = sqlite3.connect(_uri(path), uri=True)
+        self._identity = check(path)
+        self._connection = connect(path)
         try:
             self.tables = self._introspect()
             self._refuse_foreign()
@@ -50,103 +61,119 @@ class NsysFile:
     ) -> None:
         """Close; refuse what was read if the file changed meanwhile."""
         self._connection.close()
-        if error is None and _identity(self.path) != self._stat:
-            raise TracevizError("changed while it was being read.", path=self.path, hint="Wait for its writer to end.")
+        if error is None and identity(self.path) != self._identity:
+            raise TracevizError("changed while it was being read.", path=self.path, hint=WAIT)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the export says that it was written to its end; the oldest ones cannot say so."""
+        return any(self.has(name) and self.rows(f"SELECT 1 FROM {name} LIMIT 1") for name in LAST_TABLES)
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the table is there with all of these columns."""
         return table in self.tables and all(column in self.tables[table] for column in columns)
 
+    def number(self, table: str, column: str) -> str:
+        """SQL for an integer column. Where it is declared as something else, only values that are integers convert."""
+        declared = self.tables[table][column].upper()
+        if "INT" in declared or declared in ("", "BIGINT"):
+            return f'"{column}"'
+        return (
+            f'CASE WHEN CAST("{column}" AS INTEGER) = "{column}" THEN CAST("{column}" AS INTEGER) ELSE "{column}" END'
+        )
+
     def column(self, table: str, *names: str, missing: str = MISSING) -> str:
-        """SQL for the first of these columns that exists and is not NULL, else `missing`."""
-        there = [f'"{name}"' for name in names if self.has(table, name)]
+        """SQL for the first of these integer columns that exists and is not NULL, else `missing`."""
+        there = [self.number(table, name) for name in names if self.has(table, name)]
         return f"coalesce({', '.join([*there, missing])})" if there else missing
 
-    def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    def time(self, table: str, name: str) -> str:
+        """SQL for a time, `NO_TIME` where there is none."""
+        return self.column(table, name, missing=str(NO_TIME))
+
+    def combined(self, table: str, operator: str, *names: str) -> str:
+        """SQL for integer columns joined by an operator, `MISSING` unless all are there."""
+        if not self.has(table, *names):
+            return MISSING
+        return f"coalesce({operator.join(self.number(table, name) for name in names)}, {MISSING})"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of a query over a small table."""
         try:
-            return self._connection.execute(sql, parameters).fetchall()
+            return self._connection.execute(sql).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
     def ints(self, table: str, columns: Mapping[str, str], where: str = "") -> dict[str, Ints]:
-        """Integer columns of a table, name -> int64 array, from name -> SQL expression (see `column`)."""
-        frame = self._read(table, columns, where)
-        if frame is None:
-            return {name: np.empty(0, np.int64) for name in columns}
-        return {name: self._integers(table, name, frame[name]) for name in columns}
+        """Integer columns of a table in row order: name -> int64 array, from name -> SQL (see `column`)."""
+        batches = self._read(table, columns, where)
+        return {
+            name: np.concatenate(
+                [np.empty(0, np.int64)] + [self._integers(table, name, batch[name]) for batch in batches]
+            )
+            for name in columns
+        }
 
-    def texts(self, table: str, column: str) -> tuple[Ints, Any]:
-        """Row ids where a text column is not NULL, and its texts there."""
-        if not self.has(table, column):
+    def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Any]:
+        """Row ids that match, ascending, and their texts as a categorical."""
+        batches = self._read(table, {"text": sql}, where)
+        if not batches:
             return np.empty(0, np.int64), pd.Categorical([])
-        frame = self._read(table, {"row": "rowid", "text": f'"{column}"'}, f'"{column}" IS NOT NULL')
-        if frame is None or frame.empty:
-            return np.empty(0, np.int64), pd.Categorical([])
-        return frame["row"].to_numpy(np.int64), pd.Categorical(frame["text"].astype(str))
+        rows = np.concatenate([batch["row"].to_numpy() for batch in batches])
+        texts = pa.chunked_array([batch["text"].cast(pa.string()) for batch in batches]).combine_chunks()
+        coded = texts.dictionary_encode()
+        return rows, pd.Categorical.from_codes(
+            coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
+        )
 
-    def _read(self, table: str, columns: Mapping[str, str], where: str) -> pd.DataFrame | None:
-        span = self.rows(f'SELECT min(rowid), max(rowid) FROM "{table}"')[0] if table in self.tables else (None, None)
-        if span[0] is None:
-            return None
-        first, last = span
-        middle = (first + last) // 2
-        parts = [(first, last)] if last - first < BIG_TABLE else [(first, middle), (middle + 1, last)]
-        wanted = ", ".join(f'{expression} AS "{name}"' for name, expression in columns.items())
+    def _read(self, table: str, columns: Mapping[str, str], where: str) -> Sequence[pa.RecordBatch]:
+        """Batches in row order; readers of one table deliver theirs in any order."""
+        if table not in self.tables:
+            return []
+        first, last = self.rows(f'SELECT min(rowid), max(rowid) FROM "{table}"')[0]
+        if first is None:
+            return []
+        readers = READERS if last - first >= BIG_TABLE else 1
+        cuts = np.linspace(first, last + 1, readers + 1).astype(np.int64).tolist()
+        wanted = ", ".join(f'{sql} AS "{name}"' for name, sql in {"row": "rowid", **columns}.items())
         condition = f" AND ({where})" if where else ""
         queries = [
-            f'SELECT {wanted} FROM "{table}" WHERE rowid BETWEEN {low} AND {high}{condition}' for low, high in parts
+            f'SELECT {wanted} FROM "{table}" WHERE rowid >= {low} AND rowid < {high}{condition}'
+            for low, high in itertools.pairwise(cuts)
         ]
         try:
-            return connectorx.read_sql(f"sqlite://{quote(_uri(self.path))}", queries)
-        except Exception as error:  # connectorx raises many types for what is in the file
+            found = connectorx.read_sql(f"sqlite://{quote(uri(self.path))}", queries, return_type="arrow")
+        except Exception as error:  # one type for everything that is wrong with the values
             raise self._damaged(error, f"in table {table}") from error
+        return sorted(
+            (batch for batch in found.to_batches() if batch.num_rows), key=lambda batch: batch["row"][0].as_py()
+        )
 
-    def _integers(self, table: str, name: str, values: pd.Series) -> Ints:
-        if values.empty:
-            return np.empty(0, np.int64)
-        if not pd.api.types.is_integer_dtype(values.dtype):
-            raise TracevizError(f"table {table} holds text where integers belong ({name}).", path=self.path)
-        return values.to_numpy(np.int64)
+    def _integers(self, table: str, name: str, values: pa.Array) -> Ints:
+        if not pa.types.is_integer(values.type):
+            raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
+        return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = [name for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {name: {row[1]: row[2] for row in self.rows(f'PRAGMA table_info("{name}")')} for name in names}
 
     def _refuse_foreign(self) -> None:
-        if self.has("META_DATA_EXPORT"):
-            return
-        if self.has("StringIds") or any(name.startswith(("CUPTI_ACTIVITY", "TARGET_INFO")) for name in self.tables):
+        ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
+        if not self.has("StringIds", "id", "value"):
+            raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
+        ancient = bool(ours) and not any(name.startswith(("ENUM_", "META_DATA")) for name in self.tables)
+        if not ancient and not self.is_finished:
             raise TracevizError(
-                "incomplete nsys export: it has no META_DATA_EXPORT, so the export failed or was cut off.",
+                "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed or was stopped.",
                 path=self.path,
-                hint=REEXPORT,
+                hint=f"Export the report again, with the nsys that made it or a newer one: {EXPORT}",
             )
-        raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
 
     def _damaged(self, error: Exception, where: str = "") -> TracevizError:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return TracevizError(
-            f"can't be read{' ' + where if where else ''}: {str(error).splitlines()[0]}.", path=self.path, hint=REEXPORT
+            f"can't be read{' ' + where if where else ''}: {reason}.",
+            path=self.path,
+            hint=f"Export the report again: {EXPORT}",
         )
-
-
-def _uri(path: Path) -> str:
-    # immutable: SQLite then takes no lock and makes no -wal, -shm or -journal beside the file; safe because
-    # `_refuse_unreadable` has seen that nobody writes it, and the file is looked at again after reading.
-    return f"file:{quote(str(path.resolve()))}?immutable=1"
-
-
-def _identity(path: Path) -> tuple[int, int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns, stat.st_ino
-
-
-def _refuse_unreadable(path: Path) -> tuple[int, int, int]:
-    identity = _identity(path)
-    with path.open("rb") as file:
-        head = file.read(len(MAGIC))
-    if not head:
-        raise TracevizError("the file is empty.", path=path)
-    if head != MAGIC:
-        raise TracevizError("not an SQLite file.", path=path)
-    return identity

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.nsys_file import NsysFile
+from analyzers.nsys_file import MISSING, NsysFile
 from analyzers.nsys_names import Names, call_name, kernel_name, labelled
 from analyzers.nsys_process import Processes, thread
 from analyzers.trace import COPY_KINDS, MEMORY_KINDS, OPS, Ints, ints, table
@@ -27,6 +27,10 @@ MEMORY_NUMBERS = {
     0: "PAGEABLE", 1: "PINNED", 2: "DEVICE", 3: "ARRAY", 4: "MANAGED", 5: "DEVICE_STATIC", 6: "MANAGED_STATIC",
 }  # fmt: skip
 
+# A table indexed by correlation id answers ten times faster than a search; nsys leaves out many calls, but not the ids
+# they took, so that one id in about ten is a row.
+DENSE = 32
+
 Columns = dict[str, Any]
 
 
@@ -35,8 +39,8 @@ def read_api(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
     raw = file.ints(
         API,
         {
-            "start_ns": file.column(API, "start"),
-            "end_ns": file.column(API, "end"),
+            "start_ns": file.time(API, "start"),
+            "end_ns": file.time(API, "end"),
             "caller": file.column(API, "globalTid"),
             "correlation": file.column(API, "correlationId"),
             "name": file.column(API, "nameId"),
@@ -88,35 +92,40 @@ def _placed(file: NsysFile, source: str, processes: Processes, columns: dict[str
     raw = file.ints(
         source,
         {
-            "start_ns": file.column(source, "start"),
-            "end_ns": file.column(source, "end"),
+            "start_ns": file.time(source, "start"),
+            "end_ns": file.time(source, "end"),
             "device": file.column(source, "deviceId"),
             "context": file.column(source, "contextId"),
             "stream": file.column(source, "streamId"),
             "correlation": file.column(source, "correlationId"),
             "owner": file.column(source, "globalPid"),
+            "graph": _graph(file, source),
             **columns,
         },
     )
     return {"process": processes.number(raw.pop("owner")), **raw}
 
 
-def _kernels(file: NsysFile, names: Names, processes: Processes) -> Columns:
-    def product(*columns: str) -> str:
-        there = file.has(KERNEL, *columns)
-        return f"coalesce({' * '.join(columns)}, -1)" if there else "-1"
+def _graph(file: NsysFile, source: str) -> str:
+    """SQL for the id of the CUDA graph; a node's id holds it in its upper half (0 where older exports mean none)."""
+    if file.has(source, "graphId"):
+        return file.column(source, "graphId")
+    if not file.has(source, "graphNodeId"):
+        return MISSING
+    return f"coalesce(nullif({file.number(source, 'graphNodeId')}, 0) >> 32, {MISSING})"
 
-    shared = file.has(KERNEL, "staticSharedMemory", "dynamicSharedMemory")
+
+def _kernels(file: NsysFile, names: Names, processes: Processes) -> Columns:
     raw = _placed(
         file,
         KERNEL,
         processes,
         {
             "name": file.column(KERNEL, "demangledName", "shortName", "mangledName"),
-            "grid": product("gridX", "gridY", "gridZ"),
-            "block": product("blockX", "blockY", "blockZ"),
+            "grid": file.combined(KERNEL, " * ", "gridX", "gridY", "gridZ"),
+            "block": file.combined(KERNEL, " * ", "blockX", "blockY", "blockZ"),
             "registers": file.column(KERNEL, "registersPerThread"),
-            "shared_bytes": "coalesce(staticSharedMemory + dynamicSharedMemory, -1)" if shared else "-1",
+            "shared_bytes": file.combined(KERNEL, " + ", "staticSharedMemory", "dynamicSharedMemory"),
         },
     )
     return {**raw, "name": names.categorical(raw["name"], kernel_name)}
@@ -163,7 +172,7 @@ def _memsets(file: NsysFile, processes: Processes) -> Columns:
 
 
 def _graphs(file: NsysFile, processes: Processes) -> Columns:
-    raw = _placed(file, GRAPH, processes, {"graph": file.column(GRAPH, "graphId")})
+    raw = _placed(file, GRAPH, processes, {})
     return {**raw, "kind": "graph", "name": "CUDA graph"}
 
 
@@ -212,8 +221,8 @@ def _join(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
     if keys.size == 0:
         return np.full(wanted.size, -1, np.int64)
     low, high = int(keys.min()), int(keys.max())
-    if high - low < 4 * keys.size + 1_000_000:  # dense: a direct-address table is 10 times faster than a search
-        direct = np.full(high - low + 1, -1, np.int64)
+    if high - low < DENSE * keys.size + 1_000_000:
+        direct = np.full(high - low + 1, -1, np.int32)
         direct[keys - low] = rows
         inside = (wanted >= low) & (wanted <= high)
         return np.where(inside, direct[np.where(inside, wanted - low, 0)], -1)

@@ -1,4 +1,4 @@
-"""What an nsys export says about the machine, its GPUs, streams and processes."""
+"""GPUs and streams of the machine an nsys export comes from."""
 
 from __future__ import annotations
 
@@ -20,20 +20,6 @@ DEVICE_COLUMNS = {
     "shared_bytes_per_sm": "maxShmemPerSm",
     "memory_bytes": "totalMemory",
 }
-
-
-def metadata(file: NsysFile, source: str) -> dict[str, str]:
-    """META_DATA_EXPORT or META_DATA_CAPTURE as name -> value; of a repeated name the first."""
-    rows = file.rows(f"SELECT name, value FROM {source}") if file.has(source, "name", "value") else []
-    return {str(name): str(value) for name, value in reversed(rows) if value is not None}
-
-
-def session_start(file: NsysFile) -> int | None:
-    """Epoch time of the session's zero in ns."""
-    if not file.has("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"):
-        return None
-    rows = file.rows("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME WHERE utcEpochNs IS NOT NULL")
-    return int(rows[0][0]) if rows else None
 
 
 def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -> pd.DataFrame:
@@ -71,34 +57,56 @@ def physical_gpus(file: NsysFile) -> dict[tuple[int, int], int]:
 
 
 def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:
-    """Streams the driver told of."""
-    source, contexts = "TARGET_INFO_CUDA_STREAM", "TARGET_INFO_CUDA_CONTEXT_INFO"
+    """Streams the driver told of, and each context's default stream."""
     process = {pid(key): index for index, key in enumerate(keys)}
-    default: set[tuple[int, int, int]] = set()
-    if file.has(contexts, "processId", "contextId", "nullStreamId"):
-        default = set(file.rows(f"SELECT processId, contextId, nullStreamId FROM {contexts}"))
-    seen: dict[tuple[int, int, int], dict[str, Any]] = {}
-    if file.has(source, "processId", "contextId", "streamId"):
-        priority, flag = file.column(source, "priority", missing="0"), file.column(source, "flag")
-        for owner, context, stream, urgency, kind in file.rows(
-            f"SELECT processId, contextId, streamId, {priority}, {flag} FROM {source}"
-        ):
-            blocking = {NON_BLOCKING: 0, DEFAULT: 1, NULL: 1}.get(kind, -1)
-            # priorities are signed, exported as unsigned 32-bit numbers
-            signed = urgency - (1 << 32) if urgency >= 1 << 31 else urgency
-            seen[owner, context, stream] = {"priority": signed, "blocking": blocking}
+    default = _default_streams(file)
+    known = _created_streams(file)
     rows = [
         {
             "process": process[owner],
             "context": context,
             "stream": stream,
             "default": int((owner, context, stream) in default) if default else -1,
-            **seen.get((owner, context, stream), {"blocking": 1}),
+            **known.get((owner, context, stream), {"priority": 0, "blocking": 1}),
         }
-        for owner, context, stream in dict.fromkeys([*seen, *sorted(default)])
+        for owner, context, stream in dict.fromkeys([*known, *sorted(default)])
         if owner in process
     ]
     return _table("streams", rows)
+
+
+def _default_streams(file: NsysFile) -> set[tuple[int, int, int]]:
+    """(process id, context, stream) of each context's default stream, by the table of today or that of old exports."""
+    for source, column in (
+        ("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"),
+        ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"),
+    ):
+        if file.has(source, "processId", "contextId", column):
+            return set(file.rows(f"SELECT processId, contextId, {column} FROM {source}"))
+    return set()
+
+
+def _created_streams(file: NsysFile) -> dict[tuple[int, int, int], dict[str, int]]:
+    source = "TARGET_INFO_CUDA_STREAM"
+    if not file.has(source, "processId", "contextId", "streamId"):
+        return {}
+    priority, flag = file.column(source, "priority", missing="0"), file.column(source, "flag")
+    streams = {}
+    for owner, context, stream, urgency, kind in file.rows(
+        f"SELECT processId, contextId, streamId, {priority}, {flag} FROM {source}"
+    ):
+        blocking = {NON_BLOCKING: 0, DEFAULT: 1, NULL: 1}.get(kind, -1)
+        signed = urgency - (1 << 32) if urgency >= 1 << 31 else urgency  # exported as if it were unsigned
+        streams[owner, context, stream] = {"priority": signed, "blocking": blocking}
+    return streams
+
+
+def contexts(file: NsysFile) -> set[int]:
+    """Ids of the processes that had a CUDA context, whether or not they did any GPU work."""
+    source = "TARGET_INFO_CUDA_CONTEXT_INFO"
+    if not file.has(source, "processId"):
+        return set()
+    return {int(process) for (process,) in file.rows(f"SELECT DISTINCT processId FROM {source}")}
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -1,0 +1,223 @@
+"""What an nsys export says about itself: who made it, which rank it is, and what it cannot answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.errors import TraceWarning
+from analyzers.nsys_file import NsysFile
+from analyzers.nsys_process import LOW_24, pid
+from analyzers.ranks import rank_in_name
+from analyzers.trace import Process, ints, is_one_of
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+SIZE_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+KEPT_VARIABLES = re.compile(
+    r"CUDA_(DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|VISIBLE_DEVICES)|(TORCH_)?NCCL_\w+"
+)  # they change how work is queued
+_VARIABLE = re.compile(r'(?P<name>\w+)="?(?P<value>.*?)"?', re.DOTALL)
+_LOST = re.compile(r"incomplete|dropped|lost|overflow|out of memory", re.IGNORECASE)
+SEVERE = 3  # DIAGNOSTIC_EVENT severity of an error
+FIRST_STOP = "The first rank that calls cudaProfilerStop ends a one-report capture for all ranks."
+EARLY = 0.05  # of the capture's span: a process whose GPU work ends earlier than this was probably cut off
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts of one export that are no events.
+
+    Attributes
+    ----------
+    start_utc_ns : epoch time of the session's zero, None where the export has none.
+    shift_ns : what the export added to every time; zero unless it was made with --ts-shift or --ts-normalize.
+    environment : variables of the launched command.
+    """
+
+    producer: str
+    schema: str
+    host: str
+    start_utc_ns: int | None
+    shift_ns: int
+    environment: dict[str, str]
+
+    @property
+    def world_size(self) -> int | None:
+        """Ranks of the run, where the command's environment says."""
+        return _number(self.environment, SIZE_VARIABLES)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Variables that change how work is queued."""
+        return {name: value for name, value in self.environment.items() if KEPT_VARIABLES.fullmatch(name)}
+
+
+def read_about(file: NsysFile) -> About:
+    """Read the export's and the capture's metadata."""
+    export = {**_pairs(file, "EXPORT_META_DATA"), **_pairs(file, "META_DATA_EXPORT")}
+    start = _session_start(file)
+    hand = _int(export.get("EXPORT_PARAM_TIME_SHIFT"))
+    normalized = export.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
+    total = hand + (start or 0 if normalized else 0)
+    version = export.get("EXPORT_PRODUCT_VERSION", "")
+    return About(
+        producer=f"{export.get('EXPORT_PRODUCT_NAME', 'nsys')} {version}".strip(),
+        schema=export.get("EXPORT_SCHEMA_VERSION", ""),
+        host=_host(file),
+        # --ts-shift is how reports of machines without a common clock are aligned by hand: keep what it says.
+        start_utc_ns=None if start is None else start + hand,
+        shift_ns=_int(export.get("EXPORT_CONFIG_TIME_SHIFT")) or total,
+        environment=_environment(file),
+    )
+
+
+def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, alone: Path | None) -> Process:
+    """Describe one process and what each rule says its rank is.
+
+    Parameters
+    ----------
+    gpus : physical GPUs it worked on.
+    alone : the capture's name, if no other process of it has GPU work: then all it says of itself is about this one.
+    """
+    claims: dict[str, int] = {}
+    if alone is not None:
+        rank = _number(about.environment, RANK_VARIABLES)
+        named = rank_in_name(alone)
+        claims |= {} if rank is None else {"environment": rank}
+        claims |= {} if named is None else {"file-name": named}
+    if len(gpus) == 1 and gpus[0] >= 0:
+        claims["gpu"] = gpus[0]
+    return Process(capture=0, pid=pid(key), name=_process_name(file, pid(key)), host=about.host, claims=claims)
+
+
+def missing(file: NsysFile, tables: dict[str, pd.DataFrame]) -> tuple[str, ...]:
+    """What this capture cannot answer, and how the next one can."""
+    said = []
+    if (tables["ops"]["kind"] == "graph").any():
+        said.append("what ran inside CUDA graphs, traced as one row a launch (--cuda-graph-trace=node)")
+    if tables["api"].empty:
+        said.append("CUDA calls, and so which range launched what (--trace=cuda)")
+    if tables["ranges"].empty:
+        said.append("NVTX ranges (--trace=cuda,nvtx, and ranges in the program)")
+    if (
+        tables["records"].empty
+        and is_one_of(tables["api"], "name", ("cudaEventRecord", "cudaEventRecordWithFlags")).any()
+    ):
+        said.append("which stream recorded which event (--cuda-event-trace=true)")
+    elif len(tables["records"]) and not file.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "eventSyncId"):
+        said.append("exact links from a recorded event to the wait for it (nsys 2024.2 or newer)")
+    if tables["syncs"].empty and not tables["api"].empty:
+        said.append("what CUDA synchronizations waited for")
+    return tuple(said)
+
+
+def warnings(
+    file: NsysFile, tables: dict[str, pd.DataFrame], processes: list[Process], contexts: set[int]
+) -> list[TraceWarning]:
+    """What the reader of any result from this capture must know."""
+    return [*_lost_events(file), *_cut_off(tables["ops"], processes, contexts)]
+
+
+def _lost_events(file: NsysFile) -> list[TraceWarning]:
+    source = "DIAGNOSTIC_EVENT"
+    if not file.has(source, "text"):
+        return []
+    severity = file.column(source, "severity")
+    owner = file.column(source, "globalPid")
+    found: dict[str, set[int]] = {}
+    counts: dict[str, int] = {}
+    for text, level, key in file.rows(f"SELECT text, {severity}, {owner} >> 24 FROM {source}"):
+        if level < SEVERE and not _LOST.search(text):
+            continue
+        first = text.split(". ")[0].strip()
+        number = re.search(r"\d+", first)
+        what = re.sub(r":?\s*\d+", "", first, count=1).rstrip(".") if number else first.rstrip(".")
+        found.setdefault(what, set()).add(key & LOW_24)
+        counts[what] = counts.get(what, 0) + (int(number.group()) if number else 0)
+    return [
+        TraceWarning(
+            "dropped-events",
+            f"nsys says of process {', '.join(map(str, sorted(owners)))}: {what}"
+            f"{f': {counts[what]}' if counts[what] else ''}. Work at the capture's edge may be missing.",
+        )
+        for what, owners in found.items()
+    ]
+
+
+def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:
+    """Ranks that the first cudaProfilerStop of a one-report capture ended early, or kept out altogether."""
+    said = []
+    owner, end = ints(ops, "process"), ints(ops, "end_ns")
+    working = set(np.unique(owner[is_one_of(ops, "kind", ("kernel", "graph"))]).tolist())
+    idle = sorted(contexts - {processes[index].pid for index in working})
+    if idle and working:
+        said.append(
+            TraceWarning(
+                "no-gpu-work",
+                f"process {', '.join(map(str, idle))} has a CUDA context but no kernel in this capture. {FIRST_STOP}",
+            )
+        )
+    last = {index: int(end[owner == index].max()) for index in sorted(working)}
+    span = int(end.max()) - int(ints(ops, "start_ns").min()) if len(ops) else 0
+    early = [index for index, ended in last.items() if max(last.values()) - ended > EARLY * span]
+    if early:
+        gaps = [
+            f"process {processes[index].pid} by {(max(last.values()) - last[index]) / 1e6:.1f} ms" for index in early
+        ]
+        said.append(
+            TraceWarning("uneven-ends", f"GPU work ends before the last rank's: {', '.join(gaps)}. {FIRST_STOP}")
+        )
+    return said
+
+
+def _session_start(file: NsysFile) -> int | None:
+    source = "TARGET_INFO_SESSION_START_TIME"
+    if not file.has(source, "utcEpochNs"):
+        return None
+    rows = file.rows(f"SELECT utcEpochNs FROM {source} WHERE utcEpochNs > 0")
+    return int(rows[0][0]) if rows else None
+
+
+def _host(file: NsysFile) -> str:
+    if not file.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
+        return ""
+    rows = file.rows("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'")
+    return str(rows[0][0]) if rows else ""
+
+
+def _environment(file: NsysFile) -> dict[str, str]:
+    rows: list[tuple[Any, ...]] = []
+    if file.has("META_DATA_CAPTURE", "name", "value"):
+        rows = file.rows("SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
+    found = [_VARIABLE.fullmatch(str(text)) for (text,) in rows]
+    return {match["name"]: match["value"] for match in found if match}
+
+
+def _pairs(file: NsysFile, source: str) -> dict[str, str]:
+    rows = file.rows(f"SELECT name, value FROM {source}") if file.has(source, "name", "value") else []
+    return {str(name): str(value) for name, value in rows if value is not None}
+
+
+def _process_name(file: NsysFile, process: int) -> str:
+    if not file.has("PROCESSES", "pid", "name"):
+        return ""
+    rows = file.rows(f"SELECT name FROM PROCESSES WHERE pid = {process} AND name IS NOT NULL")
+    return str(rows[0][0]) if rows else ""
+
+
+def _number(environment: dict[str, str], names: tuple[str, ...]) -> int | None:
+    return next((int(environment[name]) for name in names if environment.get(name, "").isdecimal()), None)
+
+
+def _int(text: str | None) -> int:
+    return int(text) if text and re.fullmatch(r"-?\d+", text) else 0
+
+
+def gpus_of(devices: pd.DataFrame, process: int) -> list[int]:
+    """Physical GPUs one process worked on."""
+    return [int(gpu) for gpu in np.unique(ints(devices, "gpu")[ints(devices, "process") == process])]

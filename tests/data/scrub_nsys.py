@@ -1,0 +1,98 @@
+"""Take what tells about the capturing machine out of an nsys export, before it becomes a fixture.
+
+    python tests/data/scrub_nsys.py EXPORT.sqlite FIXTURE.sqlite
+    python tests/data/scrub_nsys.py REPORT.nsys-rep FIXTURE.nsys-rep --replace /home/somebody/x /home/user/place
+
+An export keeps its events, GPUs, streams, the names they use and CUDA's enumerations; environment (but for ranks and
+NCCL), paths, host, other processes and threads go. In a report, whose format is not public, each text is replaced by
+one of equal length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sqlite3
+from pathlib import Path
+
+DROPPED = ("ANALYSIS_FILE", "ProcessStreams", "ThreadNames", "TARGET_INFO_NIC_INFO")
+KEPT_ENUMS = ("ENUM_CUDA", "ENUM_CUPTI", "ENUM_NSYS")
+KEPT_CAPTURE = "name LIKE '%CUDA%' OR name LIKE '%NVTX%' OR name IN ('CAPTURE_EVENT_TYPE', 'RUN_DURATION_MS')"
+KEPT_VARIABLES = re.compile(
+    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|SLURM_PROCID|NCCL_\w+|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_VISIBLE_DEVICES)="
+)
+KEPT_SYSTEM = ("CudaDriverVersion", "NvDriverVersion", "CpuCores", "OsDescription")
+EXPORT_PATHS = (
+    "name LIKE '%\\_FILE' ESCAPE '\\' OR name LIKE '%\\_PATH%' ESCAPE '\\' OR name IN ('EXPORT_HOST', 'EXPORT_USER')"
+)
+
+
+def scrub_export(source: Path, target: Path) -> None:
+    """Write the export's copy without what tells about its machine."""
+    shutil.copyfile(source, target)
+    target.chmod(0o644)
+    database = sqlite3.connect(target)
+    tables = dict(database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+    for name in tables:
+        if name in DROPPED or (name.startswith("ENUM_") and not name.startswith(KEPT_ENUMS)):
+            database.execute(f"DROP TABLE {name}")
+    tables = dict(database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+    _keep_variables(database)
+    database.execute(f"DELETE FROM META_DATA_EXPORT WHERE {EXPORT_PATHS}")
+    kept = ", ".join(f"'{name}'" for name in KEPT_SYSTEM)
+    database.execute(f"DELETE FROM TARGET_INFO_SYSTEM_ENV WHERE name NOT IN ({kept})")
+    if "PROCESSES" in tables:
+        database.execute("DELETE FROM PROCESSES WHERE pid NOT IN (SELECT processId FROM TARGET_INFO_CUDA_CONTEXT_INFO)")
+    if "DIAGNOSTIC_EVENT" in tables:
+        database.execute("DELETE FROM DIAGNOSTIC_EVENT WHERE text LIKE '%/%'")
+    _drop_unused_strings(database, tables)
+    database.commit()
+    database.execute("VACUUM")
+    database.close()
+
+
+def _keep_variables(database: sqlite3.Connection) -> None:
+    for row, name, value in database.execute("SELECT rowid, name, value FROM META_DATA_CAPTURE").fetchall():
+        if name.endswith("ENVIRONMENT_VARIABLE") and not KEPT_VARIABLES.match(value):
+            database.execute("DELETE FROM META_DATA_CAPTURE WHERE rowid = ?", (row,))
+    database.execute(f"DELETE FROM META_DATA_CAPTURE WHERE NOT ({KEPT_CAPTURE} OR name LIKE '%ENVIRONMENT_VARIABLE')")
+
+
+def _drop_unused_strings(database: sqlite3.Connection, tables: dict[str, str]) -> None:
+    """Keep the strings some event refers to; the schema says in a comment which columns do."""
+    used: set[int] = set()
+    for name, sql in tables.items():
+        for column in re.findall(r"(\w+)[^\n]*-- REFERENCES StringIds\(id\)", sql):
+            used |= {number for (number,) in database.execute(f'SELECT DISTINCT "{column}" FROM "{name}"')}
+        if name == "NVTX_EVENTS":
+            used |= {number for (number,) in database.execute("SELECT DISTINCT textId FROM NVTX_EVENTS")}
+    known = [number for (number,) in database.execute("SELECT id FROM StringIds")]
+    database.executemany("DELETE FROM StringIds WHERE id = ?", [(number,) for number in known if number not in used])
+
+
+def scrub_report(source: Path, target: Path, replacements: list[tuple[str, str]]) -> None:
+    """Write the report's copy with texts replaced by others of their length, so that no offset moves."""
+    data = source.read_bytes()
+    for old, new in replacements:
+        if len(old.encode()) != len(new.encode()):
+            raise SystemExit(f"{old!r} and {new!r} differ in length")
+        data = data.replace(old.encode(), new.encode())
+    target.write_bytes(data)
+
+
+def main() -> None:
+    """Scrub one file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--replace", nargs=2, action="append", default=[], metavar=("OLD", "NEW"))
+    arguments = parser.parse_args()
+    if arguments.source.suffix == ".sqlite":
+        scrub_export(arguments.source, arguments.target)
+    else:
+        scrub_report(arguments.source, arguments.target, arguments.replace)
+
+
+if __name__ == "__main__":
+    main()
