@@ -139,7 +139,11 @@ class Ordering:
 
     def released_by(self, ops: Ints) -> Released:
         """The latest ops that each op had to wait for once it was queued; see `Released`."""
-        return self._releases.of(*self.place(ops))
+        return self.released_at(*self.place(ops))
+
+    def released_at(self, lane: Ints, position: Ints) -> Released:
+        """As `released_by`, for units that are or would be at these positions of these lanes."""
+        return self._releases.of(lane, position)
 
     @cached_property
     def _releases(self) -> Releases:

@@ -171,25 +171,25 @@ def _outside_captures(trace: Trace, calls: Ints) -> Ints:
     return calls[depth <= 0]
 
 
-def communication_around(trace: Trace, calls: Calls, lanes: Lanes) -> Ints:
-    """The communication call on the same thread that each call lies inside, as a number; -1 where there is none.
+def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) -> Ints:
+    """The communication call that each instant of a host lane lies inside, as a number; -1 where there is none.
 
     What a communication library does for itself lies inside one of its calls, and says nothing of its caller's streams.
     """
-    around = np.full(calls.size, -1, np.int64)
+    around = np.full(host.size, -1, np.int64)
     own = trace.ranges[is_one_of(trace.ranges, "domain", ["NCCL"])]
     columns = ("process", "thread", "start_ns", "end_ns")
     process, thread, starts, ends = (
         np.concatenate([ints(trace.comms, column), ints(own, column)]) for column in columns
     )
     by_lane = rows_by_key(lanes.of_threads(process, thread))
-    for (host,), rows in rows_by_key(calls.host).items():
-        theirs = by_lane.get((host,))
-        if host >= 0 and theirs is not None:
+    for (each,), rows in rows_by_key(host).items():
+        theirs = by_lane.get((each,))
+        if each >= 0 and theirs is not None:
             theirs = theirs[np.argsort(starts[theirs], kind="stable")]
             reach = np.maximum.accumulate(ends[theirs])
-            at = np.searchsorted(starts[theirs], calls.start[rows], side="right") - 1
-            inside = (at >= 0) & (calls.start[rows] <= reach[np.maximum(at, 0)])
+            at = np.searchsorted(starts[theirs], instant[rows], side="right") - 1
+            inside = (at >= 0) & (instant[rows] <= reach[np.maximum(at, 0)])
             # Calls inside one another, or that touch, count as one.
             chain = np.cumsum(np.append(True, starts[theirs][1:] > reach[:-1])) - 1
             around[rows] = np.where(inside, theirs[0] + chain[np.maximum(at, 0)], -1)

@@ -21,25 +21,34 @@ import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import Calls, HostCalls, communication_around
-from analyzers.ordering_lanes import UNSEEN, Lanes
-from analyzers.trace import Ints, Mask, Trace, ints
+from analyzers.ordering_launches import Launches, homes
+from analyzers.trace import Ints, Mask, Trace
 
 CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
 
 
 class Inference:
-    """Guesses for one trace; `wait_record` holds the links that need none (-1 elsewhere)."""
+    """Guesses for one trace.
 
-    def __init__(self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, wait_record: Ints) -> None:
+    Parameters
+    ----------
+    wait_lane : the lane that each of `calls.waits` makes wait.
+    around : the communication call that each wait lies inside, -1 none.
+    known : the waits that need no guess, and `claimed` the records that those wait for.
+    """
+
+    def __init__(
+        self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, known: Mask, claimed: Ints
+    ) -> None:
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
-        self.wait_lane, self.around, self.known = wait_lane, around, wait_record
-        self.around_record = communication_around(trace, calls.records, calls.lanes)
-        self.launches = _Launches(calls.lanes)
-        self.home = _homes(trace, calls, wait_lane, around < 0, self.launches)
+        self.wait_lane, self.around, self.known = wait_lane, around, known
+        self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start)
+        self.launches = Launches(calls.lanes)
+        self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
         self.claimed = np.zeros(self.records.size, dtype=bool)
         self.claimed[self.pair[self.pair >= 0]] = True
-        self.claimed[wait_record[wait_record >= 0]] = True
+        self.claimed[claimed[claimed >= 0]] = True
 
     def waits(self) -> tuple[Ints, Ints]:
         """For each stream wait the record and the lane it was recorded on; -1 unknown."""
@@ -49,7 +58,7 @@ class Inference:
         named = (record >= 0) & ~unnamed
         source[named] = self.records.lane[record[named]]
         source[unnamed] = self._source_of_pair(np.flatnonzero(unnamed))
-        lone = np.flatnonzero((record < 0) & (self.known < 0) & (self.wait_lane >= 0))
+        lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
         record[lone], source[lone] = self._lone(waits, lone, self._start_after(lone), self.wait_lane[lone])
         source[source == self.wait_lane] = -1
         return record, source
@@ -80,7 +89,7 @@ class Inference:
             told = records.event[record]
             ok &= (told < 0) | (waits.event[rows] < 0) | (told == waits.event[rows])
             pair[rows] = np.where(ok, record, -1)
-        return np.where(self.known < 0, pair, -1)
+        return np.where(self.known, -1, pair)
 
     def _source_of_pair(self, rows: Ints) -> Ints:
         """Lane of a record without a stream, from the wait right behind it."""
@@ -177,84 +186,3 @@ class Inference:
         if self.lanes.op.size == 0:
             return np.ones(lane.size, dtype=bool)
         return (unit < 0) | (self.lanes.end[np.maximum(unit, 0)] <= deadline)
-
-
-class _Launches:
-    """Per host lane, what it launched, in order of time."""
-
-    def __init__(self, lanes: Lanes) -> None:
-        self._lane_of_unit = lanes.lane_of_unit()
-        order = np.lexsort((lanes.enqueue, lanes.launcher))
-        self._start, host = lanes.enqueue[order], lanes.launcher[order]
-        self._lane = self._lane_of_unit[order]
-        self._first = np.searchsorted(host, np.arange(lanes.size + 1))
-
-    def of(self, host: int) -> tuple[Ints, Ints]:
-        """Lane and start of each launch of a host lane."""
-        low, high = self._first[host], self._first[host + 1]
-        return self._lane[low:high], self._start[low:high]
-
-    def last_start(self, host: int, instant: Ints) -> Ints:
-        """Start of a host lane's last launch before each instant."""
-        start = self.of(host)[1]
-        start = np.append(np.iinfo(np.int64).min, start)
-        return start[np.searchsorted(start, instant) - 1]
-
-    def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
-        """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
-        answer = np.full(host.size, -1, np.int64)
-        for (which,), rows in rows_by_key(host).items():
-            if which >= 0:
-                lane, start = self.of(which)
-                lane, start = lane[wanted[lane]], start[wanted[lane]]
-                at = np.searchsorted(start, instant[rows]) - 1
-                answer[rows] = np.where(at >= 0, lane[np.maximum(at, 0)], -1) if lane.size else -1
-        return answer
-
-    def visits(self, host: int, communication: Mask, home: int, at_home: Ints) -> tuple[Ints, Ints]:
-        """The computing streams a host lane launched on, one after another: lane and first launch of each visit.
-
-        The thread counts as back at its home stream at the instants `at_home`, too.
-        """
-        lane, start = self.of(host)
-        lane, start = lane[~communication[lane]], start[~communication[lane]]
-        lane, start = np.append(lane, np.full(at_home.size, home)), np.append(start, at_home)
-        order = np.argsort(start, kind="stable")
-        lane, start = lane[order], start[order]
-        new = np.append(True, lane[1:] != lane[:-1])
-        return lane[new], start[new]
-
-
-def _homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launches: _Launches) -> Ints:
-    """For each host lane the stream it comes back to; -1 where nothing tells.
-
-    That is a stream which runs nothing itself, if the thread makes one wait; else the context's default stream, if the
-    thread launches on it; else the computing stream it launches on most.
-    """
-    lanes, home = calls.lanes, np.full(calls.lanes.size, -1, np.int64)
-    default = _default_lanes(trace, lanes)
-    by_process: dict[int, int] = {}
-    for host in np.flatnonzero(lanes.is_host()):
-        lane, _ = launches.of(int(host))
-        count = np.bincount(lane[~lanes.communication[lane]], minlength=lanes.size)
-        preferred = np.flatnonzero(default & (count > 0))
-        hidden = wait_lane[(calls.waits.host == host) & outside & (wait_lane >= 0)]
-        hidden = hidden[lanes.stream[hidden] == UNSEEN]
-        if hidden.size:
-            home[host] = hidden[0]
-        elif count.any():
-            home[host] = preferred[0] if preferred.size else np.argmax(count)
-        if home[host] >= 0:
-            by_process.setdefault(int(lanes.process[host]), int(home[host]))
-    for host in np.flatnonzero(lanes.is_host() & (home < 0)):
-        home[host] = by_process.get(int(lanes.process[host]), -1)
-    return home
-
-
-def _default_lanes(trace: Trace, lanes: Lanes) -> Mask:
-    """Lanes that are their context's default stream."""
-    default = np.zeros(lanes.size, dtype=bool)
-    rows = trace.streams[trace.streams["default"].to_numpy() == 1]
-    found = lanes.of_streams(ints(rows, "process"), ints(rows, "context"), ints(rows, "stream"))
-    default[found[found >= 0]] = True
-    return default

@@ -16,7 +16,7 @@ class Links:
     """What each of some calls waits for.
 
     `record` is the position in `HostCalls.records` (-1 unknown), `source` the lane that recorded (-1 unknown), `exact`
-    whether the capture says so itself.
+    whether the capture says so itself; exact and unknown is a record from before the capture.
     """
 
     record: Ints
@@ -26,10 +26,15 @@ class Links:
 
 @dataclass(frozen=True)
 class LinkedCalls:
-    """Host calls with their links; `wait_lane` is the stream made to wait, with unseen streams given a lane."""
+    """Host calls with their links.
+
+    `wait_lane` is the stream made to wait, with unseen streams given a lane; `own` are the waits that a communication
+    library made for itself.
+    """
 
     calls: HostCalls
     wait_lane: Ints
+    own: Mask
     waits: Links
     syncs: Links
 
@@ -42,23 +47,22 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     `ordering_infer`).
     """
     lanes = calls.lanes
-    around = communication_around(trace, calls.waits, lanes)
+    around = communication_around(trace, lanes, calls.waits.host, calls.waits.start)
     hidden = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane = calls.waits.lane.copy()
     wait_lane[hidden] = lanes.unseen(calls.waits.host[hidden])
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
-    if np.any(waits.record < 0) or np.any(events & (syncs.record < 0)):
-        inference = Inference(trace, calls, wait_lane, around, waits.record)
+    if np.any(~waits.exact) or np.any(events & ~syncs.exact):
+        inference = Inference(trace, calls, wait_lane, around, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
-        syncs = _or(syncs, inference.syncs(events & (syncs.record < 0)))
-    return LinkedCalls(calls, wait_lane, waits, syncs)
+        syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
+    return LinkedCalls(calls, wait_lane, around >= 0, waits, syncs)
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
-    known = stated.record >= 0
-    record, source = inferred
-    return Links(np.where(known, stated.record, record), np.where(known, stated.source, source), stated.exact & known)
+    known, (record, source) = stated.exact, inferred
+    return Links(np.where(known, stated.record, record), np.where(known, stated.source, source), known)
 
 
 def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
@@ -78,7 +82,8 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
         context = np.where(waits.sync >= 0, ints(trace.syncs, "context")[row], -1)
         source = np.where((record >= 0) & (source < 0), calls.lanes.of_streams(waits.process, context, told), source)
     known = source >= 0
-    return Links(np.where(known, record, -1), source, known)
+    before = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
+    return Links(np.where(known, record, -1), source, known | before)
 
 
 def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
