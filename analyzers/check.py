@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
-from analyzers.errors import TraceWarning
+from analyzers.causes import Explainer
+from analyzers.errors import TracevizError, TraceWarning
 from analyzers.graphs import about_graphs, hidden_work
+from analyzers.missed import explain_missed
+from analyzers.ordering_calls import calls_of_kind
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
 from analyzers.selection import select
@@ -122,12 +124,18 @@ def check_overlap(
 
     Raises
     ------
-    TracevizError : a selector can't be read, or the sides share ops that belong to neither alone.
+    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, or the bar is no ratio.
     """
+    if not 0 <= min_overlap <= 1:
+        raise TracevizError(f"The bar {min_overlap!r} is no ratio in [0, 1].", hint="Write 60 % as 0.6.")
     side_a, side_b = select(trace, a), select(trace, b)
     side_a, side_b, notes = without_shared(trace, side_a, side_b)
     pairing = pair(trace, side_a, side_b)
     ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
+    explainer = Explainer(
+        trace, side_a.picked, side_b.picked, pairing, calls_of_kind(trace, "stream", "event", "device")
+    )
+    ranks = explain_missed(explainer, ranks, (str(side_a.selector), str(side_b.selector)))
     unseen = hidden_work(trace, side_a, side_b)
     job = Job(None, 0, 0, None) if unseen else _job(ranks)
     reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
@@ -144,7 +152,7 @@ def check_overlap(
         job=job,
         paired_by=RULES[pairing.rule] + _moved(pairing),
         reason=reason,
-        warnings=(*trace.warnings, *side_a.warnings, *side_b.warnings, *notes, *_about_ranks(ranks, job)),
+        warnings=(*trace.warnings, *side_a.warnings, *side_b.warnings, *notes, *_about_ranks(trace, ranks, job)),
     )
 
 
@@ -174,7 +182,12 @@ def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
         return "; ".join(empty)
     if not ranks:
         return "there is no GPU work in what was selected"
-    return "no rank ran both sides"
+    both = [rank for rank in ranks if rank.a.ops and rank.b.ops]
+    if not both:
+        return "no rank ran both sides on one device"
+    side, text = ("a", sides[0][0]) if not any(rank.a.real_busy_ns for rank in both) else ("b", sides[1][0])
+    waited = any(getattr(rank, side).wait_ns for rank in both)
+    return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
 
 
 def _moved(pairing: Pairing) -> str:
@@ -183,9 +196,21 @@ def _moved(pairing: Pairing) -> str:
     return f", B moved by {pairing.shift:+d}: more of it overlaps that way, as in a pipeline"
 
 
-def _about_ranks(ranks: list[RankOverlap], job: Job) -> list[TraceWarning]:
-    lacking = sorted({rank.rank for rank in ranks if rank.real_overlap_ratio is None})
-    if not lacking or job.critical_rank is None:
+def _about_ranks(trace: Trace, ranks: list[RankOverlap], job: Job) -> list[TraceWarning]:
+    if job.critical_rank is None:
         return []
-    names = ", ".join(map(str, np.unique(lacking)))
-    return [TraceWarning("empty-side", f"Only one side ran on rank {names}: no overlap is possible there.")]
+    several = len({rank.rank for rank in ranks}) < len(ranks)
+    lacking = [
+        f"{rank.rank} (device {rank.device})" if several else f"{rank.rank}"
+        for rank in ranks
+        if rank.real_overlap_ratio is None
+    ]
+    said = []
+    if lacking:
+        where = ", ".join(lacking)
+        said.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
+    idle = sorted(set(trace.rank_ids) - {rank.rank for rank in ranks})
+    if idle:
+        where = ", ".join(map(str, idle))
+        said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
+    return said

@@ -32,4 +32,5 @@ def operations(trace: Trace) -> list[str]:
     calls = trace.comms[["process", "correlation"]].assign(said=spoken)
     calls = calls[calls["said"].ne("") & calls["correlation"].ge(0)].drop_duplicates(["process", "correlation"])
     joined = trace.ops[["process", "correlation"]].merge(calls, on=["process", "correlation"], how="left")["said"]
-    return np.where(joined.notna(), joined.to_numpy(object), by_name).tolist()
+    known = np.where(joined.notna(), joined.to_numpy(object), by_name)
+    return np.where(is_communication(trace), known, "").tolist()

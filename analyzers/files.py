@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.errors import TracevizError
+from analyzers.ranks import RANKS
 
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
@@ -52,7 +54,18 @@ def find_inputs(paths: Iterable[str | Path]) -> tuple[list[Input], list[Path]]:
                 inputs.setdefault(one.path.resolve(), one)
     if not inputs:
         raise TracevizError("No trace was given.", hint=f"Give {KNOWN}.")
-    return list(inputs.values()), skipped
+    return _without_twins(inputs), skipped
+
+
+def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
+    """Of a report and its export, read one: the export, unless the report was written anew since."""
+    dropped = set()
+    for report, one in inputs.items():
+        export = report.with_suffix(".sqlite")
+        if one.kind == "nsys-report" and export in inputs:
+            stale = export.stat().st_mtime_ns < report.stat().st_mtime_ns
+            dropped.add(export if stale else report)
+    return [one for path, one in inputs.items() if path not in dropped]
 
 
 def kind_of(path: Path) -> str:
@@ -86,12 +99,12 @@ def kind_of(path: Path) -> str:
 
 
 def _expand(text: str) -> list[Path]:
-    path = Path(text).expanduser()
     try:
+        path = Path(text).expanduser()
         if path.exists():
             return [path]
         found = sorted(Path(match) for match in glob.glob(str(path)))  # noqa: PTH207 (absolute patterns too)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a ~user who is not there
         raise TracevizError(f"This path can't be used ({error}).", path=text) from error
     if not found:
         raise TracevizError("There is no such file.", path=text, hint=f"Give {KNOWN}, a folder or a manifest.")
@@ -105,14 +118,14 @@ def _in_file(path: Path) -> list[Input]:
 
 def _in_folder(folder: Path) -> tuple[list[Input], list[Path]]:
     manifest = folder / MANIFEST
-    if manifest.exists() and kind_of(manifest) == "manifest":
-        return _in_manifest(manifest), []
-    named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
-    exported = {path.with_suffix("") for path in named if path.suffix == ".sqlite"}
+    try:
+        if manifest.exists() and kind_of(manifest) == "manifest":
+            return _in_manifest(manifest), []
+        named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
+    except OSError as error:
+        raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error
     inputs, skipped = [], []
     for path in named:
-        if path.name.endswith(REPORTS) and path.with_suffix("") in exported:
-            continue  # its export lies beside it
         if path.name.endswith((".json", ".json.gz")) and not _looks_like_kineto(path):
             skipped.append(path)
         else:
@@ -125,8 +138,11 @@ def _in_folder(folder: Path) -> tuple[list[Input], list[Path]]:
 def _looks_like_kineto(path: Path) -> bool:
     if path.name.endswith(".gz"):
         return True
-    with path.open("rb") as file:
-        head = file.read(1 << 16)
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+    except OSError:
+        return True  # for the reader to say what is wrong
     return head.lstrip()[:1] == b"[" or any(
         sign in head for sign in (b'"traceEvents"', b'"distributedInfo"', b'"deviceProperties"', b'"schemaVersion"')
     )
@@ -136,14 +152,16 @@ def _in_manifest(path: Path) -> list[Input]:
     try:
         captures = json.loads(path.read_bytes())["captures"]
         entries = [(str(entry["path"]), entry.get("rank")) for entry in captures]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
     inputs = []
     for name, rank in entries:
         file = path.parent / name
-        if not file.exists():
-            raise TracevizError(f"The manifest names {name}, which is not there.", path=path)
-        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int)):
-            raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is no number.", path=path)
-        inputs.append(Input(file, kind_of(file), rank))
+        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS):
+            raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is none.", path=path)
+        kind = kind_of(file) if os.path.lexists(file) else ""
+        if kind in ("", "manifest"):
+            why = "is a manifest itself" if kind else "is not there"
+            raise TracevizError(f"The manifest names {name}, which {why}.", path=path)
+        inputs.append(Input(file, kind, rank))
     return inputs

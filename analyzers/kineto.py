@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +19,14 @@ from analyzers.errors import TracevizError
 from analyzers.kineto_comms import comms
 from analyzers.kineto_decode import decode
 from analyzers.kineto_events import Batch, Heads, join
+from analyzers.kineto_scan import Known, scan
 from analyzers.kineto_stream import EventStream, NotAsWritten, malformed, without_nan
 from analyzers.progress import Progress, silent
 from analyzers.trace import Capture, Process, Trace, ints, table
 
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
+
+WORKERS = 2
 
 
 def read(path: Path, progress: Progress = silent) -> Trace:
@@ -48,8 +54,15 @@ def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
 
 def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream, Batch, Heads]:
     stream, heads = EventStream(path, progress, exact=exact), Heads()
-    batches = [_decode_patiently(piece, stream, heads) if exact else decode(piece, heads) for piece in stream.pieces()]
-    return stream, join(batches), heads
+    if exact:
+        return stream, join([_decode_patiently(piece, stream, heads) for piece in stream.pieces()]), heads
+    known = Known(heads)
+    return stream, join(in_threads(stream.pieces(), lambda piece: _decode_quickly(piece, known))), heads
+
+
+def _decode_quickly(piece: bytes, known: Known) -> Batch:
+    batch = scan(piece, known)
+    return decode(piece, known.heads) if batch is None else batch
 
 
 def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
@@ -61,6 +74,19 @@ def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
         return decode(without_nan(piece.decode(errors="replace").encode()), heads)
     except msgspec.DecodeError as error:
         raise malformed(stream.path, False, stream.events, str(error)) from None
+
+
+def in_threads(items: Iterator[bytes], work: Callable[[bytes], Batch]) -> list[Batch]:
+    """Results in order; only a few items are held at a time."""
+    results: list[Batch] = []
+    waiting: deque[Future[Batch]] = deque()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > WORKERS:
+                results.append(waiting.popleft().result())
+        results += [future.result() for future in waiting]
+    return results
 
 
 def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace:

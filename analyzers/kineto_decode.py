@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from analyzers.kineto_events import FIELDS, GROUPS, Args, Batch, Heads, Rows, whole
+from analyzers.kineto_events import FIELDS, GROUPS, TELLING, Args, Batch, Heads, Rows, whole
 from analyzers.kineto_times import nanoseconds
 from analyzers.trace import Ints
 
 _NO_TEXT = msgspec.Raw(b"")
-_NO_ARGS = Args()
+NO_ARGS = Args()
 
 
 class Event(msgspec.Struct, gc=False):
@@ -29,7 +29,7 @@ class Event(msgspec.Struct, gc=False):
     tid: int | str = -1
     ts: msgspec.Raw = _NO_TEXT
     dur: msgspec.Raw = _NO_TEXT
-    args: Args = _NO_ARGS
+    args: Args = NO_ARGS
 
 
 _EVENTS = msgspec.json.Decoder(list[Event])
@@ -58,6 +58,16 @@ def decode(events: bytes, heads: Heads) -> Batch:
         return _columns(timed, heads, unreadable + len(decoded) - len(timed))
 
 
+def count(events: bytes) -> int:
+    """How many comma-separated values there are.
+
+    Raises
+    ------
+    msgspec.DecodeError : this is not JSON.
+    """
+    return len(_RAWS.decode(b"[" + events + b"]"))
+
+
 def _decode_each(text: bytes) -> tuple[list[Event], int]:
     decoded, unreadable = [], 0
     for raw in _RAWS.decode(text):
@@ -81,20 +91,21 @@ def _has_time(event: Event) -> bool:
 def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
     readable = sum(event.ph != "" for event in events)
     batch = Batch(events=readable + unreadable, unreadable=unreadable)
-    groups: dict[str, list[Event]] = {group: [] for group in FIELDS}
-    for event in events:
+    places: dict[str, list[int]] = {group: [] for group in FIELDS}
+    for place, event in enumerate(events):
         if event.ph == "X":
-            groups[GROUPS.get(event.cat, "span")].append(event)
-    for group, rows in groups.items():
-        if rows:
-            batch.rows[group] = _rows(rows, group, heads, batch.comms)
+            places[GROUPS.get(event.cat, "span")].append(place)
+    for group, at in places.items():
+        if at:
+            batch.rows[group] = _rows([events[place] for place in at], group, heads, batch.comms)
+            batch.at[group] = np.array(at, np.int64)
     return batch
 
 
 def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> Rows:
     args = [event.args for event in events]
     comm = np.full(len(events), -1, np.int64)
-    if group in ("op", "range"):
+    if group in TELLING:
         telling = [row for row, each in enumerate(args) if each.is_communication]
         comm[telling] = np.arange(len(comms), len(comms) + len(telling))
         comms += [args[row] for row in telling]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -39,6 +39,7 @@ FIELDS = {
     "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
     "span": (),
 }
+TELLING = ("op", "range")  # groups whose args may tell about communication
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
@@ -118,9 +119,10 @@ class Rows:
 
 @dataclass
 class Batch:
-    """What one piece of the file held."""
+    """What one piece of the file held; `at` is each row's place among the piece's events."""
 
     rows: dict[str, Rows] = field(default_factory=dict)
+    at: dict[str, Ints] = field(default_factory=dict)
     comms: list[Args] = field(default_factory=list)
     events: int = 0
     unreadable: int = 0
@@ -163,21 +165,41 @@ class Heads:
 
 def join(batches: list[Batch]) -> Batch:
     """Stack batches in the order of the file; every group is there, if only empty."""
-    whole = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
+    joined = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
     shifts = np.cumsum([0] + [len(batch.comms) for batch in batches])
-    whole.comms = [comm for batch in batches for comm in batch.comms]
+    joined.comms = [comm for batch in batches for comm in batch.comms]
     for group, names in FIELDS.items():
         parts = [
             (batch.rows[group], shift) for batch, shift in zip(batches, shifts, strict=False) if group in batch.rows
         ]
-        whole.rows[group] = Rows(
-            head=_stack([rows.head for rows, _ in parts]),
-            start=_stack([rows.start for rows, _ in parts]),
-            duration=_stack([rows.duration for rows, _ in parts]),
-            comm=_stack([np.where(rows.comm >= 0, rows.comm + shift, -1) for rows, shift in parts]),
-            fields={name: _stack([rows.fields[name] for rows, _ in parts]) for name in names},
-        )
-    return whole
+        moved = [replace(rows, comm=np.where(rows.comm >= 0, rows.comm + shift, -1)) for rows, shift in parts]
+        joined.rows[group] = stack(moved, names)
+    return joined
+
+
+def interleave(first: Batch, second: Batch) -> Batch:
+    """Put the rows of two parts of one piece in the order of their events; only `second` may tell of communication."""
+    for group, more in second.rows.items():
+        if group not in first.rows:
+            first.rows[group], first.at[group] = more, second.at[group]
+            continue
+        at = np.concatenate([first.at[group], second.at[group]])
+        order = np.argsort(at)
+        first.rows[group] = stack([first.rows[group], more], FIELDS[group])[order]
+        first.at[group] = at[order]
+    first.comms, first.unreadable = second.comms, second.unreadable
+    return first
+
+
+def stack(parts: Sequence[Rows], fields: Sequence[str]) -> Rows:
+    """Rows of one group below each other."""
+    return Rows(
+        head=_stack([rows.head for rows in parts]),
+        start=_stack([rows.start for rows in parts]),
+        duration=_stack([rows.duration for rows in parts]),
+        comm=_stack([rows.comm for rows in parts]),
+        fields={name: _stack([rows.fields[name] for rows in parts]) for name in fields},
+    )
 
 
 def _stack(parts: list[Ints]) -> Ints:

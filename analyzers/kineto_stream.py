@@ -24,6 +24,8 @@ _DAMAGED: tuple[type[Exception], ...] = (igzip.BadGzipFile, isal_zlib.IsalError)
 _BLANK = b" \t\r\n"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
+_COMMA = re.compile(rb"[ \t\r\n]*(,?)")
+_LIST_END = ord("]")
 _TAIL = 1 << 16  # where a border is looked for first
 _QUOTE, _OPEN, _CLOSE = 1, 2, 3
 _KINDS = np.zeros(256, np.uint8)
@@ -59,7 +61,7 @@ class EventStream:
         self.events = 0  # known in the exact way only
         self._progress = progress
         self._buffer = b""
-        self.is_list = self._ended = self._cut_short = False
+        self.is_list = self._ended = self._cut_short = self._comma_due = False
 
     def pieces(self) -> Iterator[bytes]:
         """Whole events with commas between them, about 16 MB at a time."""
@@ -109,12 +111,23 @@ class EventStream:
         except _DAMAGED as error:
             raise TracevizError(f"is a damaged gzip file ({error}).", path=self.path, hint=HINT_AGAIN) from error
         self._buffer = b"".join(parts)
+        self._pass_comma(0)
 
     def _take(self, end: int) -> bytes:
-        piece, self._buffer = self._buffer[:end].strip(_BLANK), self._buffer[end:].lstrip(_BLANK)
-        if self._buffer.startswith(b","):
-            self._buffer = self._buffer[1:]
+        piece = self._buffer[:end]
+        self._comma_due = True
+        self._pass_comma(end)
         return piece
+
+    def _pass_comma(self, start: int) -> None:
+        """Drop what comes before `start`, and the comma that must follow it, which may not have been read yet."""
+        following = _COMMA.match(self._buffer, start)
+        if following and self._comma_due and following.end() < len(self._buffer):
+            start = following.end()
+            self._comma_due = False
+            if not following[1] and self._buffer[start] != _LIST_END:
+                raise self._malformed(False, "no comma between two events") if self.exact else NotAsWritten
+        self._buffer = self._buffer[start:] if start else self._buffer
 
     def _find_events(self, file: BinaryIO) -> None:
         self._fill(file)

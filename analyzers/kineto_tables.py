@@ -192,7 +192,7 @@ def _per_head(heads: Sequence[Head], head: Ints, of: Callable[[Head], Any]) -> _
     """Distinct values of a property of heads, and which of them each row has; asks only heads that occur."""
     occurs = np.unique(head)
     values = [of(heads[each]) for each in occurs]
-    distinct = list(dict.fromkeys(values))
+    distinct = sorted(set(values))  # heads are numbered by whichever thread meets them first
     place = {value: code for code, value in enumerate(distinct)}
     by_head = np.zeros(len(heads) or 1, np.int64)
     by_head[occurs] = [place[value] for value in values]

@@ -11,11 +11,13 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.trace import Ints
+from analyzers.trace import Ints, Mask
 
 Bytes = npt.NDArray[np.uint8]
 _COMMA, _DOT, _ZERO = b",.0"
 MOST_DIGITS = 18  # what any int64 holds
+MOST_WHOLE = 16  # of microseconds since 1970, until the year 2262
+_LAST = (2**63 - 1) // 1000 - 1
 
 
 def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
@@ -41,11 +43,16 @@ def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
     decimals = np.maximum(commas - whole_end - 1, 0)
     plain = not np.any((text < _ZERO) & (text != _COMMA) & (text != _DOT)) and not np.any(text > _ZERO + 9)
     plain = plain and at.size == np.unique(at).size and int(decimals.max()) <= 3
-    plain = plain and int((whole_end - starts).min()) > 0 and int((whole_end - starts).max()) <= MOST_DIGITS - 3
-    if not plain or commas.size != len(texts):
+    plain = plain and int((whole_end - starts).min()) > 0 and int((whole_end - starts).max()) <= MOST_WHOLE
+    whole = digits(text, starts, whole_end - starts) if plain and commas.size == len(texts) else None
+    if whole is None or not in_reach(whole).all():
         return np.array([_exact(bytes(each)) for each in texts], np.int64)
-    whole = digits(text, starts, whole_end - starts)
     return whole * 1000 + digits(text, whole_end + 1, decimals) * 10 ** (3 - decimals)
+
+
+def in_reach(microseconds: Ints) -> Mask:
+    """Which counts of whole microseconds are an int64 of ns."""
+    return microseconds <= _LAST
 
 
 def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:

@@ -62,7 +62,8 @@ def _claim(trace: Trace, path: Path, rank: int) -> Trace:
     working = np.unique(ints(trace.ops, "process"))
     if working.size > 1:
         raise TracevizError(
-            f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.", path=path
+            f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.",
+            path=path,
         )
     return replace(
         trace,

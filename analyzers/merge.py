@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from analyzers.errors import TraceWarning
-from analyzers.trace import TABLES, Capture, Process, Trace, ints
+from analyzers.trace import TABLES, Capture, Process, Trace, codes, ints
 
 TIME_COLUMNS = ("start_ns", "end_ns")
 
@@ -63,14 +64,23 @@ def merge(traces: Sequence[Trace]) -> Trace:
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Stack tables of one schema; categoricals stay categorical (pandas.concat would turn them into objects)."""
+    first = frames[0]
     return pd.DataFrame(
         {
-            column: union_categoricals([frame[column] for frame in frames])
-            if isinstance(frames[0][column].dtype, pd.CategoricalDtype)
+            column: _stacked([codes(frame, column) for frame in frames])
+            if isinstance(first[column].dtype, pd.CategoricalDtype)
             else np.concatenate([frame[column].to_numpy() for frame in frames])
-            for column in frames[0].columns
+            for column in first.columns
         }
     )
+
+
+def _stacked(parts: Sequence[tuple[npt.NDArray[np.signedinteger[Any]], list[str]]]) -> Any:
+    """One categorical of several; pandas' own union refuses one that holds no text beside one that does."""
+    texts = list(dict.fromkeys(text for _, some in parts for text in some))
+    place = {text: code for code, text in enumerate(texts)}
+    moved = [np.array([*(place[text] for text in some), -1], np.int64)[code] for code, some in parts]
+    return pd.Categorical.from_codes(np.concatenate(moved), dtype=pd.CategoricalDtype(texts))
 
 
 def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:

@@ -10,6 +10,8 @@ from analyzers.errors import TracevizError
 from analyzers.steps import find_steps, step_of_ops
 from analyzers.trace import Mask, Trace, ints
 
+_LIMITS = np.iinfo(np.int64)
+
 
 def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
     """Keep the GPU ops of some ranks.
@@ -29,7 +31,7 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
 
     Raises
     ------
-    TracevizError : the trace has no step marks, or none of these steps.
+    TracevizError : the trace has no step marks, none of these steps, or they launched nothing.
     """
     steps = find_steps(trace)
     if not steps.rows.size:
@@ -41,7 +43,10 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
     if not wanted.any():
         raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")
     position = step_of_ops(trace, steps)
-    return _keep(trace, (position >= 0) & wanted[position])
+    kept = (position >= 0) & wanted[position]
+    if not kept.any():
+        raise TracevizError(f"No GPU op was launched in steps from {first} up to {last}.")
+    return _keep(trace, kept)
 
 
 def clip(trace: Trace, low: int, high: int) -> Trace:
@@ -49,16 +54,17 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
 
     Raises
     ------
-    TracevizError : the window is empty or lies outside the trace.
+    TracevizError : the window is empty or no op lies in it.
     """
+    low, high = (min(max(int(edge), _LIMITS.min), _LIMITS.max) for edge in (low, high))
     if high <= low:
         raise TracevizError(f"The window from {low} to {high} ns is empty.")
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    if not len(trace.ops) or high <= starts.min() or low >= ends.max():
-        span = f"; GPU work runs from {starts.min():,} to {ends.max():,} ns" if len(trace.ops) else ""
-        raise TracevizError(f"No GPU work lies in the window from {low:,} to {high:,} ns{span}.")
     # A zero-length op at an instant of the window stays.
     kept = (ends > low) & (starts < high) | ((starts == ends) & (starts >= low) & (starts < high))
+    if not kept.any():
+        span = f"; GPU work runs from {starts.min():,} to {ends.max():,} ns" if len(trace.ops) else ""
+        raise TracevizError(f"No GPU work lies in the window from {low:,} to {high:,} ns{span}.")
     cut_starts = np.clip(starts, low, high)
     arrived = np.clip(starts + waits, low, high)
     ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), wait_ns=arrived - cut_starts)

@@ -10,13 +10,15 @@ import pandas as pd
 from analyzers.trace import Ints, ints
 
 MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
+_LIMITS = np.iinfo(np.int64)
 
 
 class RangeIndex:
     """Looks up, for many (process, thread, instant) at once, the innermost range that contains the instant.
 
     Ranges pushed and popped on one thread nest. Those opened and closed by hand (NVTX start/end ranges) may cross;
-    there the one that started last, of those still open, counts as the innermost.
+    there the one that started last, of those still open, counts as the innermost; of two that start together, the
+    shorter.
 
     Parameters
     ----------
@@ -33,12 +35,14 @@ class RangeIndex:
         """Position of the innermost range around each instant, -1 where there is none."""
         found = np.full(instant.size, -1, np.int64)
         for lane, rows in lanes(process, thread).items():
-            best_start = np.full(rows.size, np.iinfo(np.int64).min)
+            best_start, best_end = (np.full(rows.size, limit) for limit in (_LIMITS.min, _LIMITS.max))
             for positions, starts, ends in self._lanes.get(lane, []):
                 at = np.searchsorted(starts, instant[rows], side="right") - 1
-                inside = (at >= 0) & (instant[rows] <= ends[at]) & (starts[at] >= best_start)
+                start, end = starts[at], ends[at]
+                inner = (start > best_start) | ((start == best_start) & (end <= best_end))
+                inside = (at >= 0) & (instant[rows] <= end) & inner
                 found[rows[inside]] = positions[at[inside]]
-                best_start[inside] = starts[at[inside]]
+                best_start[inside], best_end[inside] = start[inside], end[inside]
         return found
 
 

@@ -38,6 +38,7 @@ def rank_in_name(path: str | PurePath) -> int | None:
 
 
 _RANK_IN_NAME = re.compile(r"(?<![a-z])rank[-_]?(\d+)", re.IGNORECASE)
+RANKS = range(2**31)  # what `ops.rank` holds
 
 
 def rank_in_file_name(name: str) -> int | None:
@@ -46,8 +47,9 @@ def rank_in_file_name(name: str) -> int | None:
     >>> rank_in_file_name("ddp.rank3.json.gz"), rank_in_file_name("rank-12_trace.json"), rank_in_file_name("ranked2")
     (3, 12, None)
     """
-    ranks = {int(rank) for rank in _RANK_IN_NAME.findall(name)}
-    return ranks.pop() if len(ranks) == 1 else None
+    ranks = {int(rank[:12]) for rank in _RANK_IN_NAME.findall(name)}
+    rank = ranks.pop() if len(ranks) == 1 else -1
+    return rank if rank in RANKS else None
 
 
 def assign_ranks(trace: Trace) -> Trace:
@@ -60,7 +62,10 @@ def assign_ranks(trace: Trace) -> Trace:
     TracevizError : two processes are given the same rank by what the captures say of themselves.
     """
     working = [int(process) for process in np.unique(ints(trace.ops, "process"))]
-    processes = list(trace.processes)
+    processes = [
+        replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in RANKS})
+        for process in trace.processes
+    ]
     rule = _rule([processes[index] for index in working], trace)
     for place, index in enumerate(working):
         rank = place if rule == "order" else processes[index].claims[rule]
@@ -83,9 +88,13 @@ def _rule(working: list[Process], trace: Trace) -> str:
             return rule
         if rule == "gpu":  # processes that share a GPU, or several hosts
             continue
-        files = [trace.captures[process.capture].path for process in working if process.claims[rule] == twice[0]]
+        first, second = [process for process in working if process.claims[rule] == twice[0]][:2]
+        files = [trace.captures[process.capture].path for process in (first, second)]
+        both = f"{files[0]} and {files[1]}"
+        if first.capture == second.capture:
+            both = f"Processes {first.pid} and {second.pid} of {files[0]}"
         raise TracevizError(
-            f"{files[0]} and {files[1]} both say they are rank {twice[0]} (by {RULES[rule]}).",
+            f"{both} both say they are rank {twice[0]} (by {RULES[rule]}).",
             hint="Give the captures of one run only, or a manifest.json that names each file's rank.",
         )
     return "order"

@@ -17,14 +17,17 @@ ENGINE = "autograd::engine::evaluate_function"
 
 
 def launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """(thread, start, end) of every op's launch call, ns; thread -1 and times 0 where the launch is not known."""
+    """(thread, start, end) of every op's launch call, ns; all 0 where the launch is not known (`ops.launch` < 0).
+
+    Any number may be a thread's id: Kineto cuts some to 32 bits, with their sign.
+    """
     row = ints(trace.ops, "launch")
     known = row >= 0
     if not len(trace.api):
-        return np.full(row.size, -1, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
-    thread = np.where(known, ints(trace.api, "thread")[row], -1)
-    start = np.where(known, ints(trace.api, "start_ns")[row], 0)
-    end = np.where(known, ints(trace.api, "end_ns")[row], 0)
+        return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
+    thread, start, end = (
+        np.where(known, ints(trace.api, column)[row], 0) for column in ("thread", "start_ns", "end_ns")
+    )
     return thread, start, end
 
 
@@ -40,27 +43,30 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     occurrence : row in `trace.ranges` of the innermost such range, -1 where there is none, per op.
     by_autograd : ops found through a forward–backward link, rows of `trace.ops`.
     """
-    rows = np.flatnonzero(wanted)
+    occurrence = np.full(len(trace.ops), -1, np.int64)
+    rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    if not rows.size or not launched.size:
+        return occurrence, np.empty(0, np.int64)
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
     index = RangeIndex(trace.ranges.iloc[rows])
-    found = index.innermost(process, thread, start)
-    left = np.flatnonzero((found < 0) & (thread >= 0)) if rows.size else np.empty(0, np.int64)
-    linked = _forward_threads(trace)
-    left = left[np.isin(thread[left], list({worker for _, worker in linked}))]
-    if left.size:
-        left = left[_in_engine(trace, process[left], thread[left], start[left])]
-        owner = np.array(
-            [linked.get(pair, -1) for pair in zip(process[left].tolist(), thread[left].tolist(), strict=True)]
-        )
-        found[left] = index.innermost(process[left], owner, start[left])
-        left = left[found[left] >= 0]
-    return np.where(found >= 0, rows[found] if rows.size else -1, -1), left
+    found = index.innermost(process[launched], thread[launched], start[launched])
+    occurrence[launched] = np.where(found >= 0, rows[found], -1)
+    left, by_autograd = launched[found < 0], []
+    linked = _forward_threads(trace) if left.size else {}
+    if linked:
+        left = left[_engine(trace).innermost(process[left], thread[left], start[left]) >= 0]
+    for (owning, worker), forward in linked.items():
+        of_worker = left[(process[left] == owning) & (thread[left] == worker)]
+        found = index.innermost(process[of_worker], np.full(of_worker.size, forward), start[of_worker])
+        occurrence[of_worker] = np.where(found >= 0, rows[found], -1)
+        by_autograd.append(of_worker[found >= 0])
+    return occurrence, np.sort(np.concatenate(by_autograd)) if by_autograd else np.empty(0, np.int64)
 
 
 def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int, int]:
     """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
-    left = (occurrence < 0) & (thread >= 0)
+    left = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
     anywhere = trace.ranges[wanted].assign(thread=0)
     index = RangeIndex(anywhere)
     rows = np.flatnonzero(left)
@@ -69,17 +75,16 @@ def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int
     return dict(zip(workers.tolist(), count.tolist(), strict=True))
 
 
-def _in_engine(trace: Trace, process: Ints, thread: Ints, start: Ints) -> Mask:
+def _engine(trace: Trace) -> RangeIndex:
     code, texts = codes(trace.ranges, "name")
-    engine = np.array([text.startswith(ENGINE) for text in texts] + [False])[code]
-    return RangeIndex(trace.ranges[engine]).innermost(process, thread, start) >= 0
+    return RangeIndex(trace.ranges[np.array([text.startswith(ENGINE) for text in texts] + [False])[code]])
 
 
 def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
     """(process, backward thread) -> the one thread whose forward ops its backward ops are linked to."""
     ranges = trace.ranges
     numbered = (ints(ranges, "sequence") >= 0) & is_one_of(ranges, "kind", ("op",))
-    backward = ints(ranges, "forward_thread") > 0
+    backward = ints(ranges, "forward_thread") != -1
     columns = ["process", "thread", "sequence"]
     forward = ranges.loc[numbered & ~backward, columns].drop_duplicates()
     behind = ranges.loc[numbered & backward, columns].drop_duplicates()

@@ -22,8 +22,8 @@ RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
 class Selection:
     """The ops a selector picks.
 
-    `picked` is a mask over `trace.ops`; `occurrence` the row in `trace.ranges` of the range each was launched in (-1
-    where the selector names no range); `reason` says why nothing was picked, "" where something was.
+    `picked` is a mask over `trace.ops`; `occurrence` the row in `trace.ranges` of the innermost range it names that
+    each was launched in (-1 where that is none); `reason` says why nothing was picked, "" where something was.
     """
 
     selector: Selector
@@ -43,12 +43,12 @@ def select(trace: Trace, text: str) -> Selection:
     selector = selectors.parse(text)
     occurrence = np.full(len(trace.ops), -1, np.int64)
     warnings: list[TraceWarning] = []
-    for atom in selectors.atoms(selector):
-        if atom.kind in RANGE_ATOMS:
-            ranges = named_ranges(trace, atom)
-            inside, by_autograd = launched_in(trace, ranges)
-            occurrence = np.where(inside >= 0, inside, occurrence)
-            warnings += _about_threads(trace, atom, ranges, inside, by_autograd)
+    named = [(atom, named_ranges(trace, atom)) for atom in selectors.atoms(selector) if atom.kind in RANGE_ATOMS]
+    for atom, ranges in named:
+        inside, by_autograd = launched_in(trace, ranges)
+        warnings += _about_threads(trace, atom, ranges, inside, by_autograd)
+    if named:
+        occurrence, _ = launched_in(trace, np.logical_or.reduce([ranges for _, ranges in named]))
     picked = _evaluate(trace, selector)
     reason = "" if picked.any() else explain_nothing(trace, selector)
     return Selection(selector, picked, np.where(picked, occurrence, -1), reason, tuple(warnings))
@@ -87,7 +87,8 @@ def _pick_range(trace: Trace, atom: Atom) -> Mask:
 def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=False)
     code, texts = codes(trace.ops, "name")
-    return np.array([fits(text) for text in texts] + [False])[code] & is_one_of(trace.ops, "kind", ("kernel",))
+    fitting = np.array([fits(text) or fits(names.function(text)) for text in texts] + [False])
+    return fitting[code] & is_one_of(trace.ops, "kind", ("kernel",))
 
 
 def _pick_copy(trace: Trace, atom: Atom) -> Mask:
@@ -137,11 +138,12 @@ def _explain_atom(trace: Trace, atom: Atom) -> str:
         code, texts = codes(trace.ranges, "name")
         there = [texts[index] for index in np.unique(code[kinds]) if index >= 0]
         near = nearest(atom.text, there)
-        hints = [f"'{name}' ({_launches(trace, atom.kind, name)} launches)" for name in near]
+        hints = [f"'{name}' ({_launches(trace, atom.kind, name)})" for name in near]
         return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not there else "")
     if atom.kind == "kernel":
-        _, texts = codes(trace.ops, "name")
-        near = nearest(atom.text, [names.function(text) for text in texts])
+        code, texts = codes(trace.ops, "name")
+        there = [texts[index] for index in np.unique(code[is_one_of(trace.ops, "kind", ("kernel",))]) if index >= 0]
+        near = nearest(atom.text, [names.function(text) for text in there])
         return f"no kernel named like '{atom.text}'" + _did_you_mean([f"'{name}'" for name in near])
     if atom.kind == "stream":
         there = [str(stream) for stream in np.unique(ints(trace.ops, "stream"))]
@@ -158,12 +160,16 @@ def _copies(trace: Trace) -> list[str]:
     return [texts[index] for index in np.unique(code)]
 
 
-def _launches(trace: Trace, kind: str, name: str) -> int:
-    return int(np.count_nonzero(_evaluate(trace, Atom(kind, name))))
+def _launches(trace: Trace, kind: str, name: str) -> str:
+    count = int(np.count_nonzero(_evaluate(trace, Atom(kind, name))))
+    return f"{count} launch{'es' * (count != 1)}"
 
 
 def nearest(text: str, there: Sequence[str], count: int = 3) -> list[str]:
-    """Names that come near a text, whatever their case, nearest first."""
+    """Names that come near a text, whatever their case, nearest first; only case apart, nothing else comes near."""
+    same = [name for name in dict.fromkeys(there) if name.lower() == text.lower()]
+    if same:
+        return same[:count]
     by_lower: dict[str, str] = {}
     for name in there:
         by_lower.setdefault(name.lower(), name)

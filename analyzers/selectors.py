@@ -8,7 +8,6 @@ anything. Ranges, operators, collectives and copies are named whole, kernels by 
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,8 +37,9 @@ class Atom:
         if self.regex:
             return lambda name: re.search(self.text, name) is not None
         if "*" in self.text:
-            pattern = re.compile(fnmatch.translate(self.text if whole else f"*{self.text}*"))
-            return lambda name: pattern.match(name) is not None
+            pattern = re.compile(".*".join(map(re.escape, self.text.split("*"))), re.DOTALL)
+            fits = pattern.fullmatch if whole else pattern.search
+            return lambda name: fits(name) is not None
         return (lambda name: name == self.text) if whole else (lambda name: self.text in name)
 
 
@@ -60,7 +60,7 @@ class And:
     parts: tuple[Selector, ...]
 
     def __str__(self) -> str:
-        return "+".join(f"({part})" if isinstance(part, Or) else str(part) for part in self.parts)
+        return "+".join(f"({part})" if isinstance(part, (And, Or)) else str(part) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Or:
     parts: tuple[Selector, ...]
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.parts))
+        return ",".join(f"({part})" if isinstance(part, Or) else str(part) for part in self.parts)
 
 
 Selector = Atom | Not | And | Or
@@ -87,7 +87,11 @@ Not(part=Atom(kind='comm', text='', regex=False)))), Atom(kind='stream', text='3
     ------
     TracevizError : the text is no selector; says where.
     """
-    return _Parser(text).whole()
+    parser = _Parser(text)
+    try:
+        return parser.whole()
+    except RecursionError as error:
+        raise TracevizError("The selector is nested too deeply.", hint=f"Examples: {EXAMPLES}.") from error
 
 
 def atoms(selector: Selector, *, positive: bool = True) -> list[Atom]:
@@ -146,8 +150,8 @@ class _Parser:
         text = self._text()
         if not text:
             raise self._bad(f"nothing follows {word!r}")
-        if word == "stream" and not re.fullmatch(r"-?\d{1,18}", text):
-            raise self._bad(f"a stream is a number, not {text!r}")
+        if word == "stream" and (regex or not re.fullmatch(r"-?\d{1,18}", text)):
+            raise self._bad(f"a stream is a number, not {'~' * regex + text!r}")
         if regex:
             try:
                 re.compile(text)

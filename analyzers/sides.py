@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +36,7 @@ def without_shared(trace: Trace, a: Selection, b: Selection) -> tuple[Selection,
     if np.any(shared & ~(inner_a ^ inner_b)):
         raise TracevizError(
             f"'{a.selector}' and '{b.selector}' share {count} ops, and neither lies inside the other.",
-            hint=f"Exclude them from one side, for example: -b '{_excluding(b, a)}'.",
+            hint=f"Exclude them from one side, for example: -b {shlex.quote(_excluding(b, a))}",
         )
     notes = [_note(int(np.count_nonzero(inner)), one, other)
              for inner, one, other in ((inner_a, a, b), (inner_b, b, a)) if inner.any()]  # fmt: skip

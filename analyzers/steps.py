@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.nesting import RangeIndex
+from analyzers.nesting import RangeIndex, lanes
 from analyzers.regions import launches
 from analyzers.trace import Ints, Trace, codes, ints, is_one_of
 
 # torch.profiler's own marks, and what people write by hand.
-STEP = re.compile(r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iter(?:ation)?|batch)[ _#:]*)(\d+)$", re.IGNORECASE)
+STEP = re.compile(
+    r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iter(?:ation)?|batch)[ _#:]*)(\d{1,18})$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,23 @@ def find_steps(trace: Trace) -> Steps:
     marks = [STEP.match(text) for text in texts]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks] + [-1], np.int64)[code]
     kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
-    profiler = np.array([text.startswith("ProfilerStep#") for text in texts] + [False])[code] & kinds
-    rows = np.flatnonzero(profiler if profiler.any() else kinds & (number >= 0))
+    marked = kinds & (number >= 0)
+    profiler = np.array([text.startswith("ProfilerStep#") for text in texts] + [False])[code] & marked
+    rows = _outer(trace, np.flatnonzero(profiler if profiler.any() else marked))
     return Steps(rows, number[rows])
+
+
+def _outer(trace: Trace, rows: Ints) -> Ints:
+    """Leave out marks that lie inside another one of their thread, such as a micro-batch's inside a step's."""
+    process, thread, starts, ends = (
+        ints(trace.ranges, column)[rows] for column in ("process", "thread", "start_ns", "end_ns")
+    )
+    kept = np.zeros(rows.size, dtype=bool)
+    for mine in lanes(process, thread).values():
+        order = mine[np.lexsort((-ends[mine], starts[mine]))]
+        reach = np.maximum.accumulate(ends[order])
+        kept[order] = np.append(True, ends[order][1:] > reach[:-1])
+    return rows[kept]
 
 
 def step_of_ops(trace: Trace, steps: Steps) -> Ints:
@@ -44,7 +60,7 @@ def step_of_ops(trace: Trace, steps: Steps) -> Ints:
 
     An op whose launch is not known goes by its own start.
     """
-    thread, start, _ = launches(trace)
-    instant = np.where(thread >= 0, start, ints(trace.ops, "start_ns"))
+    _, start, _ = launches(trace)
+    instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
     index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
     return index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)

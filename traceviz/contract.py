@@ -46,6 +46,19 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_ratio": rank.real_overlap_ratio,
         "achievable_ns": rank.achievable_ns,
         "missed_ns": rank.missed_ns,
+        "missed": [
+            {
+                "cause": one.cause,
+                "ns": one.ns,
+                "after_sync_ns": one.after_sync_ns,
+                "evidence": one.evidence,
+                "next_behind": one.next_behind,
+                "instance": one.instance,
+                "start_ns": one.start_ns,
+                "end_ns": one.end_ns,
+            }
+            for one in rank.missed
+        ],
         "instances": [
             {
                 "label": instance.label,

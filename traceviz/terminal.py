@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -31,8 +32,16 @@ def write(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callabl
     elif kind is Format.md:
         sys.stdout.write(markdown(blocks()))
     else:
-        console = Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS") or PIPE_WIDTH))
-        print_blocks(blocks(), console)
+        _print(blocks())
+
+
+def _print(blocks: Sequence[Block]) -> None:
+    if sys.stdout.isatty():
+        print_blocks(blocks, Console())
+        return
+    text = io.StringIO()
+    print_blocks(blocks, Console(file=text, width=int(os.environ.get("COLUMNS") or PIPE_WIDTH)))
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
 
 
 def fail(error: TracevizError) -> int:
