@@ -10,6 +10,7 @@ start before the call that launched it. In a report whose device 0 reads 42 µs 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,9 @@ FAR_NS = 1_000_000  # an op this long before its launch is a broken record, not 
 def move(trace: Trace, clocks: Clocks) -> Trace:
     """Return the trace with all times on the reference's clock, and nothing else changed."""
     hosts, capture = host_clocks(trace, clocks), _capture_of(trace)
-    frames = {"ops": trace.ops.assign(**{column: _gpu_times(trace, clocks, column) for column in TIME_COLUMNS})}
+    frames: dict[str, Any] = {
+        "ops": trace.ops.assign(**{column: _gpu_times(trace, clocks, column) for column in TIME_COLUMNS})
+    }
     for name in ("api", "ranges", "syncs", "comms"):
         frame: pd.DataFrame = getattr(trace, name)
         where = capture[ints(frame, "process")]

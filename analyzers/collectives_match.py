@@ -250,7 +250,7 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     pairwise = np.zeros(head.size, dtype=bool)
     pairwise[collective[_pairwise(taken)]] = True
     operation = _categorical(first, "operation").add_categories([] if _knows(first, "send_recv") else ["send_recv"])
-    joined = np.where(pairwise & (count > 1), operation.categories.get_loc("send_recv"), operation.codes)
+    joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
     least, largest = np.ones(head.size), np.full(head.size, -1)
     np.minimum.at(least, collective, confidence)
     np.maximum.at(largest, collective, ints(taken, "bytes"))

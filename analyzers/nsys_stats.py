@@ -232,7 +232,7 @@ def _warnings(frame: pd.DataFrame, skipped: int) -> list[TraceWarning]:
 def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Trace:
     frame = frame.sort_values(["start_ns", "end_ns", "device"], kind="stable", ignore_index=True)
     indices, process = np.unique(ints(frame, "device"), return_inverse=True)
-    named = frame.drop_duplicates("device").set_index("device")["device_name"].loc[indices]
+    named = frame.drop_duplicates("device").set_index("device")["device_name"].reindex(indices)
     lanes = frame.assign(process=process)[["process", "context", "stream"]].drop_duplicates()
     columns = [column for column in frame.columns if column != "device_name"]
     lacks = ("launch calls", "ranges", "synchronizations", "absolute times")
@@ -246,7 +246,7 @@ def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Tra
     tables["devices"] = table(
         "devices", {"process": np.arange(indices.size), "device": indices, "gpu": indices, "name": named.to_numpy()}
     )
-    tables["streams"] = table("streams", {column: lanes[column].to_numpy() for column in lanes})
+    tables["streams"] = table("streams", {str(column): lanes[column].to_numpy() for column in lanes})
     return Trace(
         captures=tuple(captures),
         processes=tuple(Process(number, pid=-1, claims={"gpu": int(gpu)}) for number, gpu in enumerate(indices)),
