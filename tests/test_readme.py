@@ -29,12 +29,8 @@ def section(title: str) -> str:
     return README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def without_trailing_space(text: str) -> str:
-    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-
-
-def test_example_output_is_what_the_example_command_prints() -> None:
-    (shown,) = blocks("text")
+def example_output() -> str:
+    """What the first command prints after its installation."""
     install, ask = re.split(r"(?=\.venv/bin/traceviz)", blocks("bash")[0])
     assert "install ." in install
     command = ask.replace(".venv/bin/traceviz", f"{shlex.quote(sys.executable)} -m traceviz")
@@ -43,7 +39,11 @@ def test_example_output_is_what_the_example_command_prints() -> None:
         ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=120
     )
     assert run.stderr == ""
-    assert without_trailing_space(run.stdout) == shown
+    return re.sub(r"[ \t]+$", "", run.stdout, flags=re.MULTILINE)
+
+
+def test_example_output_is_what_the_example_command_prints() -> None:
+    assert blocks("text") == [example_output()], "python -m tests.test_readme writes the new output into the README"
 
 
 def test_python_example_prints_what_its_comment_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +71,8 @@ def test_selectors_shown_are_selectors() -> None:
 def test_files_it_points_to_are_there() -> None:
     missing = [path for path in re.findall(r"\]\(([^):#]+)\)", README) if not (ROOT / path).exists()]
     assert not missing
+
+
+if __name__ == "__main__":
+    (shown,) = blocks("text")
+    (ROOT / "README.md").write_text(README.replace(shown, example_output()), encoding="utf-8")
