@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,7 +80,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
 
 def _tables(
     file: NsysFile, about: About, progress: Progress
-) -> tuple[dict[str, pd.DataFrame], pd.DataFrame, list[int], list[TraceWarning]]:
+) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[TraceWarning]]:
     """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
     names, numbering, lost = Names(file), Processes(), Counter[str]()
     progress("reading CUDA calls", 0, STEPS)
