@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from traceviz.arguments import Format, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, read_ratio, shown
+from traceviz.arguments import (
+    Format,
+    NoAlign,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    StepRange,
+    Traces,
+    Window,
+    narrowed,
+    read_ratio,
+    shown,
+)
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -32,6 +44,7 @@ def check_overlap(
     ranks: Ranks = None,
     steps: StepRange = None,
     window: Window = None,
+    no_align: NoAlign = False,
     nsys: Nsys = None,
     output: OutputFormat = Format.text,
 ) -> None:
@@ -45,7 +58,8 @@ def check_overlap(
     from traceviz.views import overlap
 
     with progress() as tell:
-        trace = narrowed(load.load(shown(traces), nsys_command=nsys, progress=tell), ranks, steps, window)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = narrowed(trace, ranks, steps, window)
         result = check.check_overlap(trace, a, b, min_overlap=bar)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     raise typer.Exit(result.exit_code)
