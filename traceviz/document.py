@@ -12,8 +12,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 # Names come from other people's traces: no control character of theirs may reach a terminal.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
+_LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
 STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
 
 
@@ -103,7 +104,7 @@ def quoted(text: str) -> str:
     &lt;b&gt;\\[x\\](y)&lt;/b&gt; \\| @\u200bme
     """
     text = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKDOWN.sub(r"\\\1", text).replace("@", "@\u200b")
+    return _LINKS.sub(r"\1" + "\u200b", _MARKDOWN.sub(r"\\\1", text))
 
 
 def _print_item(text: str, console: Console) -> None:

@@ -31,7 +31,7 @@ def blocks(result: OverlapResult) -> list[Block]:
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
     if result.job.real_overlap_ratio is None:
-        return f"{result.reason}."
+        return result.reason if result.reason.endswith("?") else f"{result.reason}."
     met = "meets" if result.passed else "misses"
     return (
         f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
@@ -60,7 +60,7 @@ def _ranks(result: OverlapResult) -> Table:
     more = len(result.ranks) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     if waits:
-        note += "\nWait: part of a collective's run that only waits for its last rank; real figures leave it out."
+        note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 
