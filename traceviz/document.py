@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -120,7 +119,7 @@ def _print_table(block: Table, console: Console) -> None:
         console.print(Text(plain(block.title), "bold"))
     table = RichTable(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for header in block.headers:
-        table.add_column(escape(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
+        table.add_column(Text(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
     for row in block.rows:
         table.add_row(*(Text(plain(cell)) for cell in row))
     console.print(table)

@@ -11,21 +11,25 @@ def duration(ns: int) -> str:
     >>> duration(162_879), duration(0), duration(999), duration(-1_500_000), duration(61_500_000_000)
     ('162.9 µs', '0 ns', '999 ns', '-1.500 ms', '61.50 s')
     """
-    for size, unit in _UNITS:
-        if abs(ns) >= size:
-            value = ns / size
-            return f"{value:.{3 if abs(value) < 10 else 2 if abs(value) < 100 else 1}f} {unit}"
-    return f"{ns} ns"
+    if abs(ns) < 1000:
+        return f"{ns} ns"
+    # The unit and the digits of the number as it will be rounded: 999,999 ns are 1.000 ms, not 1000.0 µs.
+    size, unit = next((size, unit) for size, unit in _UNITS if abs(ns) >= size * 0.99995 or size == 10**3)
+    value = ns / size
+    decimals = 3 if abs(value) < 9.9995 else 2 if abs(value) < 99.995 else 1
+    return f"{value:.{decimals}f} {unit}"
 
 
 def percent(ratio: float | None) -> str:
-    """A ratio as a percentage with one decimal; a dash where there is none. Never rounds up to 100 %.
+    """A ratio as a percentage with one decimal; a dash where there is none. A part is never shown as all or nothing.
 
-    >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0)
-    ('16.1%', '–', '99.9%', '100.0%')
+    >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0), percent(0.0001)
+    ('16.1%', '–', '99.9%', '100.0%', '<0.1%')
     """
     if ratio is None:
         return "–"
+    if 0 < ratio < 0.0005:
+        return "<0.1%"
     shown = f"{ratio:.1%}"
     return "99.9%" if shown == "100.0%" and ratio < 1 else shown
 

@@ -33,10 +33,13 @@ def sentence(result: OverlapResult) -> str:
     if result.job.real_overlap_ratio is None:
         return result.reason if result.reason.endswith("?") else f"{result.reason}."
     met = "meets" if result.passed else "misses"
+    share, bar = percent(result.job.real_overlap_ratio), percent(result.bar)
+    if share == bar and not result.passed:
+        share = f"Just under {share}"
     return (
-        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
+        f"{share} of what could overlap did: "
         f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} "
-        f"on rank {result.job.critical_rank}. That {met} the bar of {percent(result.bar)}."
+        f"on rank {result.job.critical_rank}. That {met} the bar of {bar}."
     )
 
 
