@@ -29,7 +29,7 @@ class Format(str, Enum):
 Traces = Annotated[
     list[Path],
     typer.Argument(
-        metavar="TRACE...",
+        metavar="TRACE",
         help="Captures of one run: .nsys-rep, .sqlite, torch.profiler .json[.gz], a glob, a folder or a manifest.",
         show_default=False,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -50,6 +49,3 @@ def main() -> None:
         sys.exit(fail(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)

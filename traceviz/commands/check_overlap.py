@@ -28,9 +28,11 @@ Examples:
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
 
+\b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
   NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
 
+\b
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
