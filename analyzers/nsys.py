@@ -13,9 +13,10 @@ from analyzers.errors import TraceWarning
 from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
+from analyzers.nsys_launch import launches
 from analyzers.nsys_names import Names
 from analyzers.nsys_nccl import read_comms
-from analyzers.nsys_ops import launches, read_api, read_ops
+from analyzers.nsys_ops import read_api, read_ops
 from analyzers.nsys_payload import read_payload
 from analyzers.nsys_process import Processes, adopt
 from analyzers.nsys_target import contexts, read_devices, read_streams
