@@ -72,7 +72,7 @@ class Crossing:
         theirs = f" ({self.behind_range!r})" if self.behind_range else ""
         sure = "" if self.exact else "; waits are inferred in this capture"
         return (
-            f"{function(self.name)} on stream {self.stream}{where} does not wait for {function(self.behind_name)}"
+            f"'{function(self.name)}' on stream {self.stream}{where} does not wait for '{function(self.behind_name)}'"
             f" on stream {self.other}{theirs}: a possible race{sure}"
         )
 
