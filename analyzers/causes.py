@@ -20,6 +20,7 @@ from analyzers.occupancy import limits_of, no_room, running_at
 from analyzers.ordering import Ordering
 from analyzers.pairing import Pairing
 from analyzers.regions import launches
+from analyzers.syncs_calls import Blocking, blocking_calls
 from analyzers.trace import Ints, Mask, Trace, ints
 
 CAUSES = (
@@ -75,21 +76,19 @@ class Explained:
 class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
-    def __init__(
-        self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, blocking: Ints, last_rank: Ints | None = None
-    ) -> None:
+    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last_rank: Ints) -> None:
         """Prepare.
 
         Parameters
         ----------
         a, b : masks over `trace.ops`.
-        blocking : rows of `trace.api` that blocked their thread.
         last_rank : for each op, the rank that came last to its collective, -1 where there is none.
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = Ordering(trace)
-        self.blocking, self.last_rank = blocking, last_rank
-        self.blocked = _unions_by_thread(trace, blocking)
+        self.last_rank = last_rank
+        self.blocking = blocking_calls(trace, self.ordering)
+        self.blocked = _unions_by_thread(trace, self.blocking)
         self._launches = launches(trace)
         self.one_queue = any(capture.metadata.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" for capture in trace.captures)
 
@@ -112,7 +111,7 @@ class Explainer:
         if not rows.size:
             return None
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
-        return longest, int(self.last_rank[longest]) if self.last_rank is not None else -1
+        return longest, int(self.last_rank[longest])
 
     def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
         releases = self._releases(gaps)
@@ -257,7 +256,7 @@ def share(total: int, weights: Ints) -> Ints:
     return parts
 
 
-def _unions_by_thread(trace: Trace, calls: Ints) -> dict[tuple[int, ...], Union]:
-    starts, ends = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
-    keys = ints(trace.api, "process")[calls], ints(trace.api, "thread")[calls]
-    return {key: union(starts[calls[rows]], ends[calls[rows]]) for key, rows in lanes(*keys).items()}
+def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:
+    starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
+    keys = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
+    return {key: union(starts[rows], ends[rows]) for key, rows in lanes(*keys).items()}

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from analyzers.causes import Explainer
+from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.graphs import about_graphs, hidden_work
+from analyzers.job import Job, job_of, last_ranks
 from analyzers.missed import explain_missed
-from analyzers.ordering_calls import calls_of_kind
+from analyzers.narrow import in_whole, whole_with_cuts
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
-from analyzers.selection import select
+from analyzers.selection import Selection, select
 from analyzers.sides import without_shared
 from analyzers.trace import Trace
 
 DEFAULT_BAR = 0.6
+WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 EXIT_CODES = {True: 0, False: 1, None: 3}
-
-
-@dataclass(frozen=True)
-class Job:
-    """The whole job's answer; `critical_rank` is the rank it is read from (None: nowhere were both sides busy)."""
-
-    critical_rank: int | None
-    real_overlap_ns: int
-    achievable_ns: int  # the denominator of the ratio
-    real_overlap_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -47,6 +41,7 @@ class OverlapResult:
     bar: float
     ranks: tuple[RankOverlap, ...]
     job: Job
+    clocks: Clocks | None
     paired_by: str
     reason: str
     warnings: tuple[TraceWarning, ...]
@@ -132,12 +127,11 @@ def check_overlap(
     side_a, side_b, notes = without_shared(trace, side_a, side_b)
     pairing = pair(trace, side_a, side_b)
     ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
-    explainer = Explainer(
-        trace, side_a.picked, side_b.picked, pairing, calls_of_kind(trace, "stream", "event", "device")
+    ranks = explain_missed(
+        _explainer(trace, side_a, side_b, pairing), ranks, (str(side_a.selector), str(side_b.selector))
     )
-    ranks = explain_missed(explainer, ranks, (str(side_a.selector), str(side_b.selector)))
     unseen = hidden_work(trace, side_a, side_b)
-    job = Job(None, 0, 0, None) if unseen else _job(ranks)
+    job = Job() if unseen else job_of(trace, side_a.picked, side_b.picked, ranks)
     reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
     ratio = job.real_overlap_ratio
     notes += [TraceWarning("graph-as-one-row", text) for text in about_graphs(trace, side_a, side_b)]
@@ -150,10 +144,26 @@ def check_overlap(
         bar=min_overlap,
         ranks=tuple(ranks),
         job=job,
+        clocks=trace.clocks,
         paired_by=RULES[pairing.rule] + _moved(pairing),
         reason=reason,
-        warnings=(*trace.warnings, *side_a.warnings, *side_b.warnings, *notes, *_about_ranks(trace, ranks, job)),
+        warnings=(
+            *trace.warnings,
+            *side_a.warnings,
+            *side_b.warnings,
+            *notes,
+            *_about_ranks(trace, ranks, job),
+            *_about_waits(ranks),
+        ),
     )
+
+
+def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:
+    """Explain within the whole trace: what an op of a part waited for may lie outside the part."""
+    whole = whole_with_cuts(trace)
+    picked = [in_whole(trace, side.picked.astype(np.int64), 0) > 0 for side in (a, b)]
+    spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
+    return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
 
 
 def verdict(ratio: float | None, bar: float) -> str:
@@ -163,15 +173,6 @@ def verdict(ratio: float | None, bar: float) -> str:
     if ratio >= bar:
         return "overlapped"
     return "serialized" if ratio < SERIALIZED_BELOW else "partial"
-
-
-def _job(ranks: list[RankOverlap]) -> Job:
-    """The lowest rank on which both sides were busy speaks for the job."""
-    for rank in ranks:
-        if rank.real_overlap_ratio is not None:
-            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
-            return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
-    return Job(None, 0, 0, None)
 
 
 def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
@@ -214,3 +215,21 @@ def _about_ranks(trace: Trace, ranks: list[RankOverlap], job: Job) -> list[Trace
         where = ", ".join(map(str, idle))
         said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
     return said
+
+
+def _about_waits(ranks: list[RankOverlap]) -> list[TraceWarning]:
+    """Where waiting for late ranks looks like overlap: what the two figures mean."""
+    said = []
+    for rank in ranks:
+        plain, real = rank.overlap_ratio, rank.real_overlap_ratio
+        if plain is None or real is None or plain - real < WAITS_MATTER:
+            continue
+        side = rank.a if rank.a.wait_ns >= rank.b.wait_ns else rank.b
+        said.append(
+            f"rank {rank.rank} ({plain:.0%} looks hidden, {real:.0%} is; {side.wait_ns / side.busy_ns:.0%} of its "
+            f"{'A' if side is rank.a else 'B'} is waiting)"
+        )
+    if not said:
+        return []
+    text = f"On {', '.join(said)}: a collective that only waits for a late rank hides nothing."
+    return [TraceWarning("waiting-is-not-overlap", text)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,9 @@ from analyzers.clocks import Aligned, Clocks
 from analyzers.collectives_checks import capture_warnings
 from analyzers.collectives_summary import Summary, summarize
 from analyzers.errors import TraceWarning
-from analyzers.trace import Ints, codes, ints
+from analyzers.trace import Ints, Trace, codes, ints
 
+LAST = np.iinfo(np.int64).max
 # Bus bandwidth = size / time × this factor of n ranks (a, b: (a·n − b) / n); 1 for operations not listed.
 # Source: nccl-tests, doc/PERFORMANCE.md, and the *GetBw functions in its src/*.cu
 _BUS_FACTORS = {
@@ -95,10 +96,10 @@ class Collectives:
 
     def __iter__(self) -> Iterator[Collective]:
         """Yield the collectives one by one, in order of time."""
-        head = np.searchsorted(ints(self.calls, "collective"), np.arange(len(self.table) + 1))
+        head = np.searchsorted(ints(self.calls, "collective"), np.append(ints(self.table, "index"), LAST))
         parts = self.calls.drop(columns="collective").to_dict("records")
-        for row in self.table.to_dict("records"):
-            mine = slice(head[row["index"]], head[row["index"] + 1])
+        for place, row in enumerate(self.table.to_dict("records")):
+            mine = slice(head[place], head[place + 1])
             yield Collective(
                 **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
                 ranks=tuple(RankCall(**{str(key): int(value) for key, value in part.items()}) for part in parts[mine]),
@@ -115,6 +116,27 @@ def collectives(aligned: Aligned) -> Collectives:
     table = _table(aligned, calls)
     warnings = (*aligned.trace.warnings, *capture_warnings(aligned, calls))
     return Collectives(table, calls, summarize(table, calls), aligned.clocks, tuple(dict.fromkeys(warnings)))
+
+
+def collectives_of(trace: Trace) -> Collectives:
+    """Measure the collectives of a loaded trace; of a part of it, those that the part's ops took part in.
+
+    Figures always come from all ranks that were captured.
+
+    Raises
+    ------
+    ValueError : the trace was not loaded by `analyzers.load`, so nothing is matched.
+    """
+    if trace.clocks is None or trace.matches is None:
+        raise ValueError("the collectives of this trace are not matched: load it with analyzers.load")
+    every = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches))
+    if trace.rows is None:
+        return every
+    there = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])
+    table = every.table[every.table["index"].isin(there)].reset_index(drop=True)
+    calls = every.calls[every.calls["collective"].isin(there)].reset_index(drop=True)
+    place = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
+    return replace(every, table=table, calls=calls, summary=summarize(table, calls.assign(collective=place)))
 
 
 def bus_factor(operation: str, ranks: int) -> float:

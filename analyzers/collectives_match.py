@@ -115,6 +115,7 @@ class _SoFar:
             end[rows],
             limit_ns=limit_ns,
             one_group=how != "order",
+            strict=how == "order" and bool(_pairwise(lane).all()),
         )
         self.put(rows, index, confidence, how)
 

@@ -17,7 +17,14 @@ APART = 5.0  # ends of two groups differ this many times as much as those within
 
 
 def merge_sequences(
-    member: Ints, symbol: Ints, start: Ints, end: Ints, *, limit_ns: int | None, one_group: bool
+    member: Ints,
+    symbol: Ints,
+    start: Ints,
+    end: Ints,
+    *,
+    limit_ns: int | None,
+    one_group: bool,
+    strict: bool = False,
 ) -> tuple[Ints, Floats]:
     """Number the collectives that calls of several members, sorted by end, belong to.
 
@@ -27,6 +34,7 @@ def merge_sequences(
     limit_ns : the clocks are known to be within this of each other, 0 if they are aligned already; None where nothing
         is known, and each member's times then count from its own first call.
     one_group : all members are known to communicate with each other.
+    strict : calls may be between any two of the members, unnamed: only such as end closely together are one.
 
     Returns
     -------
@@ -45,12 +53,12 @@ def merge_sequences(
     count = 0
     while pending:
         group = _Group(sequences[pending[0]])
-        joined, pending = _gather(group, pending, sequences, limit_ns, one_group)
+        joined, pending = _gather(group, pending, sequences, limit_ns, one_group, strict)
         parts = [joined] if one_group else _subgroups(group, joined)
         for part in parts:
             if len(parts) > 1:  # what was merged with strangers is merged anew without them
                 group = _Group(sequences[part[0]])
-                _gather(group, part, sequences, limit_ns, one_group=True)
+                _gather(group, part, sequences, limit_ns, True, strict)
             for one in part:
                 collective[rows[one]] = count + group.index[one]
                 confidence[rows[one]] = group.confidence[one]
@@ -91,7 +99,12 @@ class _Group:
 
 
 def _gather(
-    group: _Group, pending: list[int], sequences: dict[int, Sequence], limit_ns: int | None, one_group: bool
+    group: _Group,
+    pending: list[int],
+    sequences: dict[int, Sequence],
+    limit_ns: int | None,
+    one_group: bool,
+    strict: bool,
 ) -> tuple[list[int], list[int]]:
     """Let members join until none of those left belongs; returns who joined and who is left."""
     first = pending[0]
@@ -103,9 +116,10 @@ def _gather(
     while progress and pending:
         progress, left = False, []
         for one in pending:
-            found = align(group.sequence, sequences[one], limit_ns)
+            found = align(group.sequence, sequences[one], limit_ns, strict=strict)
             matched = int(np.count_nonzero(found.index >= 0))
-            belongs = found.scatter_ns <= BELONGS_NS and 2 * matched >= min(len(sequences[one]), len(group.sequence))
+            enough = min(len(sequences[one]), len(group.sequence)) // (4 if strict else 2)
+            belongs = found.scatter_ns <= BELONGS_NS and matched >= enough
             if matched and (one_group or belongs):
                 group.add(one, found.index, found.confidence, found.shifted)
                 joined.append(one)

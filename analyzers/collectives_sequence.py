@@ -26,7 +26,13 @@ JITTER_NS = 30_000.0  # scale of honest differences between matched ends
 DRIFT = 50e-6  # clocks of one run stay within this of each other
 HYPOTHESES = 3
 LAG_WINDOW = 9
-FAR = 16.0  # a pair this many times as far apart as the typical one is not believed
+FAR = 16.0  # calls that end this many times as far apart as is usual are not one
+ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
+BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
+AGREED = 4.0  # ends and clocks agree on an alignment where all others ask for this many times its shift
+DECISIVE = 4.0  # standard errors between two alignments that decide
+TWOFOLD = 0.75  # confidence where ends and clocks agree
+ALONE = 0.3  # confidence in an alignment that rests on one pair
 CLEAR = 0.5  # a confidence from here on is sure
 
 
@@ -58,25 +64,43 @@ class Alignment:
     scatter_ns: float
 
 
-def align(reference: Sequence, other: Sequence, limit_ns: int | None) -> Alignment:
+def align(reference: Sequence, other: Sequence, limit_ns: int | None, *, strict: bool = False) -> Alignment:
     """Align `other` with `reference`.
 
     Parameters
     ----------
     limit_ns : the clocks are known to be within this of each other; None where nothing is known, 0 where they are
         aligned already.
+    strict : calls may be between other ranks than these two.
     """
     if limit_ns == 0:
-        return _pair(reference, other, 0.0, refine=False)[1]
-    tried = [_pair(reference, other, shift) for shift in _hypotheses(reference, other, limit_ns)]
+        return _pair(reference, other, 0.0, strict=strict, refine=False)[1]
+    tried = [_pair(reference, other, shift, strict=strict) for shift in _hypotheses(reference, other, limit_ns)]
     if not tried:
         nothing = np.full(len(other), -1, np.int64)
         return Alignment(nothing, np.zeros(len(other)), other, np.inf)
     tried.sort(key=lambda one: one[0])
-    best = tried[0][1]
-    rivals = [cost for cost, rival in tried[1:] if _differ(best, rival)]
-    margin = 1.0 if not rivals else min(1.0, 2.0 * (1.0 - tried[0][0] / max(rivals[0], 1e-9)))
+    cost, best = tried[0]
+    pairs = int(np.count_nonzero(best.index >= 0))
+    rivals = [(_margin(cost, price, pairs), rival) for price, rival in tried[1:] if _differ(best, rival)]
+    margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
+    if margin < CLEAR and limit_ns is not None:  # the ends do not tell; then clocks of one host are likely right
+        alike = [best] + [rival for margin, rival in rivals if margin < CLEAR]
+        shifts = np.abs([_shift(other, one) for one in alike])
+        nearest = int(np.argmin(shifts))
+        if shifts[nearest] <= ONE_HOST_NS:
+            agreed = nearest == 0 and bool(np.all(shifts[1:] > AGREED * (shifts[0] + JITTER_NS)))
+            best, margin = alike[nearest], TWOFOLD if agreed and pairs > 1 else margin
     return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns)
+
+
+def _margin(best: float, rival: float, pairs: int) -> float:
+    """How sure it is that an alignment beats another: the mean of n distances is known to a ratio of about 1 ± 1/√n."""
+    return float(np.clip(np.sqrt(pairs) * np.log(rival / best) / (2 * DECISIVE), 0.0, 1.0 if pairs > 1 else ALONE))
+
+
+def _shift(other: Sequence, found: Alignment) -> float:
+    return float(np.median(other.end - found.shifted.end))
 
 
 def _differ(one: Alignment, other: Alignment) -> bool:
@@ -145,7 +169,9 @@ def _anchors(reference: Sequence, other: Sequence, limit_ns: int | None) -> tupl
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
 
 
-def _pair(reference: Sequence, other: Sequence, shift: float, *, refine: bool = True) -> tuple[float, Alignment]:
+def _pair(
+    reference: Sequence, other: Sequence, shift: float, *, strict: bool, refine: bool = True
+) -> tuple[float, Alignment]:
     """Pair all calls under one shift, refining it and a drift as pairs are found; returns the cost and the pairs."""
     middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
     since = other.end - middle
@@ -162,13 +188,27 @@ def _pair(reference: Sequence, other: Sequence, shift: float, *, refine: bool = 
         tolerance = max(5.0 * float(np.median(apart[close])), 2 * JITTER_NS)
     move = np.rint(shift + drift * since).astype(np.int64)
     shifted = Sequence(other.symbol, other.start - move, other.end - move)
-    index, confidence, apart = _assign(reference, shifted, keyed, order)
+    index, confidence, apart = _assign(reference, shifted, keyed, order, strict)
     matched = index >= 0
     scatter = float(np.median(apart[matched])) if matched.any() else np.inf
-    possible = min(len(reference), len(other))
-    lost = max(possible - int(np.count_nonzero(matched)), 0)
-    cost = (float(np.sum(np.minimum(apart[matched], 10 * JITTER_NS))) + lost * 10 * JITTER_NS) / possible + 100.0
+    cost = 100.0 + _cost(reference, shifted, index, apart, strict)
     return cost, Alignment(index, confidence, shifted, scatter)
+
+
+def _cost(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, strict: bool) -> float:
+    """Mean distance of matched ends, ns, and what it costs to match no more calls than that.
+
+    Captures begin and stop where they like, but seldom lose calls in between: those cost more than the ones beyond.
+    """
+    matched = np.flatnonzero(index >= 0)
+    if not matched.size:
+        return np.inf
+    low, high = matched[0], matched[-1]
+    window = np.searchsorted(reference.end, np.sort(reference.end[index[[low, high]]]))
+    inside = int(high - low + 1 + window[1] - window[0] + 1 - 2 * matched.size)
+    outside = min(len(shifted) - (high - low + 1), len(reference) - (window[1] - window[0] + 1))
+    lost = 0.0 if strict else BETWEEN * max(inside, 0) + BEYOND * outside
+    return (float(np.sum(np.minimum(apart[matched], 10 * JITTER_NS))) + lost * JITTER_NS) / matched.size
 
 
 def _line(at: Floats, difference: Floats) -> tuple[float, float]:
@@ -185,21 +225,26 @@ def _line(at: Floats, difference: Floats) -> tuple[float, float]:
     return float(np.median(difference - drift * at)), drift
 
 
-def _assign(reference: Sequence, shifted: Sequence, keyed: Ints, order: Ints) -> tuple[Ints, Floats, Floats]:
+def _assign(
+    reference: Sequence, shifted: Sequence, keyed: Ints, order: Ints, strict: bool
+) -> tuple[Ints, Floats, Floats]:
     """Pair each call with the nearest of its symbol, keeping the order of calls where jitter would swap neighbours."""
     index, apart = _nearest(keyed, order, reference, shifted.symbol, shifted.end)
-    typical = max(float(np.median(apart[index >= 0])) if np.any(index >= 0) else 0.0, 0.02 * JITTER_NS)
+    typical = float(np.median(apart[index >= 0])) if np.any(index >= 0) else 0.0
+    typical = float(np.clip(typical, 0.02 * JITTER_NS, 2 * JITTER_NS))
     index = _in_order(reference, shifted, index, apart, order)
     apart = np.abs(shifted.end - reference.end[np.maximum(index, 0)]).astype(np.float64)
     slack = 5 * typical + 1_000
     meets = (shifted.start <= reference.end[np.maximum(index, 0)] + slack) & (
         reference.start[np.maximum(index, 0)] <= shifted.end + slack
     )
+    # Where calls may be between other ranks, only a share has a partner: the closest tell how close partners are.
+    usual = max(float(np.quantile(apart, 0.2)), 0.03 * JITTER_NS) if strict else max(typical, 0.1 * JITTER_NS)
+    meets &= apart <= FAR * usual
     index = np.where((index >= 0) & meets, index, -1)
     index = _once(index, apart, len(reference))
     runner_up = _second(reference, shifted, index, keyed, order)
     confidence = np.clip(2.0 * (1.0 - (apart + 500.0) / np.maximum(runner_up, 1.0)), 0.0, 1.0)
-    confidence = np.where(apart > FAR * max(typical, 0.1 * JITTER_NS), np.minimum(confidence, 0.4), confidence)
     return index, np.where(index >= 0, confidence, 0.0), apart
 
 

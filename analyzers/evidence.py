@@ -73,7 +73,7 @@ class Storyteller:
 
     def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
         calls = self._calls(one, gap)
-        calls = calls[np.isin(calls, self.explainer.blocking)]
+        calls = calls[np.isin(calls, self.explainer.blocking.call)]
         starts, ends = ints(self.trace.api, "start_ns"), ints(self.trace.api, "end_ns")
         longest = int(calls[np.argmax(ends[calls] - starts[calls])])
         call, blocked = self._api_names[self._api_code[longest]], duration(int(ends[longest] - starts[longest]))
@@ -94,7 +94,7 @@ class Storyteller:
         launched = int(one.releases.released[LAUNCH][gap])
         thread = int(self._launches[0][op])
         calls = self._calls(one, gap)
-        calls = calls[~np.isin(calls, self.explainer.blocking)]
+        calls = calls[~np.isin(calls, self.explainer.blocking.call)]
         starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
         inside = np.maximum(starts, start), np.minimum(ends, launched)
         in_calls = measure(union(*inside)) if calls.size else 0

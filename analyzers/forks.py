@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.forks_visits import Visitor, Visits
+from analyzers.names import function
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.syncs_context import around
@@ -71,7 +72,7 @@ class Crossing:
         theirs = f" ({self.behind_range!r})" if self.behind_range else ""
         sure = "" if self.exact else "; waits are inferred in this capture"
         return (
-            f"{self.name!r} on stream {self.stream}{where} does not wait for {self.behind_name!r}"
+            f"'{function(self.name)}' on stream {self.stream}{where} does not wait for '{function(self.behind_name)}'"
             f" on stream {self.other}{theirs}: a possible race{sure}"
         )
 

@@ -80,15 +80,14 @@ def assign_ranks(trace: Trace) -> Trace:
 
 def _rule(working: list[Process], trace: Trace) -> str:
     for rule in RULES:
-        if rule == "order" or not working or any(rule not in process.claims for process in working):
-            continue
-        count = Counter(process.claims[rule] for process in working)
+        said = [process for process in working if rule in process.claims]
+        count = Counter(process.claims[rule] for process in said)
         twice = [rank for rank, times in count.items() if times > 1]
-        if not twice:
+        if said and len(said) == len(working) and not twice:
             return rule
-        if rule == "gpu":  # processes that share a GPU, or several hosts
+        if not twice or rule == "gpu":  # processes that share a GPU, or several hosts
             continue
-        first, second = [process for process in working if process.claims[rule] == twice[0]][:2]
+        first, second = [process for process in said if process.claims[rule] == twice[0]][:2]
         files = [trace.captures[process.capture].path for process in (first, second)]
         both = f"{files[0]} and {files[1]}"
         if first.capture == second.capture:

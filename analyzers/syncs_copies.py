@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,8 +20,8 @@ REASONS = ("next copy", "end of capture")
 class UnwaitedCopy:
     """A device-to-host copy into pinned memory that nothing had waited for by `until_ns`.
 
-    `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range, which
-    would overwrite what this one brought; or it is the "end of capture". `end_ns` is when the copy was done on the GPU:
+    `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range (but
+    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is when the copy was done on the GPU:
     a read before that reads garbage. `covered_ns` is the end of the first synchronization that covers it after all, -1
     where none does. `exact` is False where that rests on an inferred link. `op` is the row in `Trace.ops`.
     """
@@ -105,7 +106,8 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, place: Any, launched:
     until = np.maximum(last[capture[process]], ints(trace.api, "end_ns").max(initial=0))
     reason = np.ones(op.size, np.int64)
     lane, _ = ordering.place(op)
-    where, _ = pd.factorize(place)
+    where, names = pd.factorize(place)
+    where = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][where]
     size = ints(trace.ops, "bytes")[op]
     order = np.lexsort((launched, where, size, lane))
     same = np.zeros(op.size, dtype=bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,15 +36,20 @@ def judged(recorded: Run, matches: Matches) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("keyed", ["sequence", "group", "communicator", ""])
-def test_calls_lost_anywhere_leave_the_rest_matched(keyed: str) -> None:
+@pytest.mark.parametrize(
+    ("calls", "loss"),
+    [(MIXED, Loss(8, 8, 0.05)), ((Call(),), Loss(20, 20, 0.1)), (PARALLEL, Loss(6, 6, 0.03))],
+    ids=["mixed", "one kind", "parallel groups"],
+)
+def test_calls_lost_anywhere_leave_the_rest_matched(keyed: str, calls: tuple[Call, ...], loss: Loss) -> None:
     """≥ 99 % of what is left is matched right, and what is wrong is marked, over seeds, offsets and drifts."""
-    for seed in range(12):
-        for calls, loss in ((MIXED, Loss(8, 8, 0.05)), ((Call(),), Loss(20, 20, 0.1)), (PARALLEL, Loss(6, 6, 0.03))):
-            complete = run(8, 40, calls, seed=seed, offset=50 * MS, drift=20e-6, keyed=keyed)
-            recorded = lose(complete, loss, seed)
-            share, wrong = judged(recorded, match(recorded.trace()))
-            assert share >= 0.99, (seed, calls)
-            assert wrong == 0, (seed, calls)
+    right, total = 0.0, 0
+    for seed in range(15):
+        recorded = lose(run(8, 60, calls, seed=seed, offset=50 * MS, drift=20e-6, keyed=keyed), loss, seed)
+        share, unmarked = judged(recorded, match(recorded.trace()))
+        assert unmarked == 0, seed
+        right, total = right + share * recorded.rank.size, total + recorded.rank.size
+    assert right >= 0.99 * total
 
 
 def test_clocks_that_say_nothing_of_each_other_match_too() -> None:
@@ -233,10 +239,12 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None
         drop = np.zeros(len(trace.ops), dtype=bool)
         for rank in trace.rank_ids:
             mine = ints(complete.calls, "op")[ints(complete.calls, "rank") == rank]
+            if not mine.size:
+                continue
             mine = mine[np.argsort(ints(trace.ops, "end_ns")[mine])]
             drop[mine[: random.integers(0, 3)]] = True
             drop[mine[mine.size - random.integers(0, 3) :]] = True
-            drop[random.choice(mine[2:-2])] = True
+            drop[random.choice(mine)] = True
         kept = np.flatnonzero(~drop)
         columns = {column: trace.ops[column].take(kept).array for column in trace.ops}
         matches = match(assign_ranks(_with_ops(trace, columns)))
@@ -250,6 +258,4 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None
 
 
 def _with_ops(trace: Trace, columns: dict[str, object]) -> Trace:
-    from dataclasses import replace
-
     return replace(trace, ops=table("ops", columns))

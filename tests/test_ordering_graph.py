@@ -17,6 +17,7 @@ class Program:
     """A random program of launches, records, waits and synchronizations, and what each of its steps needs done first.
 
     `needs[i]` are the steps that step i directly comes after; steps of kind "op" are GPU ops, in order of `ops`.
+    `queue` holds the steps given to each stream, `wait_for` the record of each waiting step, `ends` the end of each op.
     """
 
     seed: int
@@ -26,6 +27,9 @@ class Program:
     needs: list[set[int]] = field(default_factory=list)
     ops: list[int] = field(default_factory=list)
     records: list[tuple[int, int]] = field(default_factory=list)
+    queue: dict[int, list[int]] = field(default_factory=dict)
+    wait_for: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
 
     def run(self, blocking: tuple[int, ...] = ()) -> Trace:
         dice = random.Random(self.seed)
@@ -50,17 +54,20 @@ class Program:
                 elif stream in blocking and 1 in queued:
                     self.needs[step].add(queued[1])
                 queued[stream] = step
+                self.queue.setdefault(stream, []).append(step)
             if what == "op":
                 start = max(free[stream], at + dice.randint(1, 300))
                 free[stream] = start + dice.randint(1, 50)
                 rank.kernel(f"k{step}", stream, start, free[stream], launch=(at, at + 2), thread=thread)
                 self.ops.append(step)
+                self.ends[step] = free[stream]
             elif what == "record":
                 self.records.append((rank.record(stream, at, thread=thread), step))
             elif what in ("wait", "event"):
                 record, recorded = dice.choice(self.records)
                 self.needs[step].add(recorded)
                 if what == "wait":
+                    self.wait_for[step] = recorded
                     rank.wait(stream, record, at, thread=thread)
                 else:
                     rank.synchronize("event", at, at + 5, record=record, thread=thread)
@@ -77,6 +84,26 @@ class Program:
         for needs in self.needs:
             behind.append(set().union(needs, *(behind[need] for need in needs)))
         return np.array([[first in behind[second] for second in self.ops] for first in self.ops])
+
+    def stream_of(self, step: int) -> int:
+        return next(stream for stream, steps in self.queue.items() if step in steps)
+
+    def held_by(self, step: int) -> set[int]:
+        """The ops right behind the waits a stream took between its last op and this step, however many hops away."""
+        found: set[int] = set()
+        steps = self.queue[self.stream_of(step)]
+        for earlier in reversed(steps[: steps.index(step)]):
+            if earlier in self.ends:
+                return found
+            if earlier in self.wait_for:
+                record = self.wait_for[earlier]
+                found |= self.last_op_before(record) | self.held_by(record)
+        return found
+
+    def last_op_before(self, step: int) -> set[int]:
+        steps = self.queue[self.stream_of(step)]
+        earlier = [each for each in steps[: steps.index(step)] if each in self.ends]
+        return set(earlier[-1:])
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -102,3 +129,21 @@ def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:
         if path:
             assert (path[0].op, path[-1].op) == (first, second)
             assert all(early.instant_ns <= late.instant_ns + 5 for early, late in pairwise(path))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_ended_last(seed: int) -> None:
+    program = Program(seed, streams=2 + seed % 4)
+    trace = program.run()
+    released = Ordering(trace).released_by(np.arange(len(trace.ops)))
+    step_of = dict(enumerate(program.ops))
+    for op, step in step_of.items():
+        previous, held = program.last_op_before(step), program.held_by(step)
+        assert {step_of.get(int(released.previous[op]), -1)} - {-1} == previous
+        latest = max((program.ends[each] for each in held), default=-1)
+        waited = int(released.waited[op])
+        assert (int(trace.ops["end_ns"].iloc[waited]) if waited >= 0 else -1) == latest
+        if waited >= 0:
+            assert step_of[waited] in held
+            assert trace.api["name"].iloc[released.wait[op]] == "cudaStreamWaitEvent"
+            assert trace.api["name"].iloc[released.record[op]] == "cudaEventRecord"

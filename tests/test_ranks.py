@@ -72,6 +72,15 @@ def test_two_files_of_one_rank_are_an_error_that_names_both(rule: str) -> None:
     assert caught.value.hint
 
 
+def test_two_files_of_one_rank_are_an_error_though_others_do_not_say_theirs() -> None:
+    with pytest.raises(TracevizError, match="file0 and file2 both say they are rank 1"):
+        trace_of({"environment": 1}, {}, {"environment": 1})
+
+
+def test_a_rule_that_is_believed_more_settles_it() -> None:
+    assert trace_of({"manifest": 0, "file-name": 1}, {"manifest": 2, "file-name": 1}).rank_ids == [0, 2]
+
+
 def test_two_processes_of_one_file_are_named_by_their_pids() -> None:
     with pytest.raises(TracevizError, match="Processes 100 and 101 of file0 both say they are rank 2"):
         trace_of({"environment": 2}, {"environment": 2}, captures=1)

@@ -29,7 +29,7 @@ class Format(str, Enum):
 Traces = Annotated[
     list[Path],
     typer.Argument(
-        metavar="TRACE...",
+        metavar="TRACE",
         help="Captures of one run: .nsys-rep, .sqlite, torch.profiler .json[.gz], a glob, a folder or a manifest.",
         show_default=False,
     ),
@@ -47,6 +47,9 @@ StepRange = Annotated[
 Window = Annotated[
     str | None,
     typer.Option(metavar="FROM:TO", help="Clip to this time of the trace, such as 10ms:25ms.", show_default=False),
+]
+NoAlign = Annotated[
+    bool, typer.Option("--no-align", help="Leave the clocks of captures and devices as they were recorded.")
 ]
 Nsys = Annotated[
     str | None,

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
 # Names come from other people's traces: no control character of theirs may reach a terminal.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
+_LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
 STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
 
 
@@ -103,7 +103,7 @@ def quoted(text: str) -> str:
     &lt;b&gt;\\[x\\](y)&lt;/b&gt; \\| @\u200bme
     """
     text = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKDOWN.sub(r"\\\1", text).replace("@", "@\u200b")
+    return _LINKS.sub(r"\1" + "\u200b", _MARKDOWN.sub(r"\\\1", text))
 
 
 def _print_item(text: str, console: Console) -> None:
@@ -119,7 +119,7 @@ def _print_table(block: Table, console: Console) -> None:
         console.print(Text(plain(block.title), "bold"))
     table = RichTable(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for header in block.headers:
-        table.add_column(escape(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
+        table.add_column(Text(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
     for row in block.rows:
         table.add_row(*(Text(plain(cell)) for cell in row))
     console.print(table)

@@ -8,13 +8,15 @@ __all__ = ["duration", "listing", "percent", "size"]
 
 
 def percent(ratio: float | None) -> str:
-    """A ratio as a percentage with one decimal; a dash where there is none. Never rounds up to 100 %.
+    """A ratio as a percentage with one decimal; a dash where there is none. A part is never shown as all or nothing.
 
-    >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0)
-    ('16.1%', '–', '99.9%', '100.0%')
+    >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0), percent(0.0001)
+    ('16.1%', '–', '99.9%', '100.0%', '<0.1%')
     """
     if ratio is None:
         return "–"
+    if 0 < ratio < 0.0005:
+        return "<0.1%"
     shown = f"{ratio:.1%}"
     return "99.9%" if shown == "100.0%" and ratio < 1 else shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -22,30 +23,57 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
+LEAST_WIDTH = 20
 SLOW = 1.0  # seconds before progress is worth showing
+_IN_PLAIN_LETTERS = "traceviz.plain"
+_PLAIN_LETTERS = {"µ": "u", "–": "-", "…": "...", "•": "-", "×": "x", "\u200b": ""}
 
 
 def write(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callable[[], dict[str, Any]]) -> None:
     """Print a result to standard output in the format asked for."""
-    if kind is Format.json:
-        sys.stdout.write(json.dumps(contract(), indent=1, allow_nan=False) + "\n")
-    elif kind is Format.md:
-        sys.stdout.write(markdown(blocks()))
-    else:
-        _print(blocks())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_IN_PLAIN_LETTERS)
+    try:
+        if kind is Format.json:
+            sys.stdout.write(json.dumps(contract(), indent=1, allow_nan=False) + "\n")
+        elif kind is Format.md:
+            sys.stdout.write(markdown(blocks()))
+        else:
+            _print(blocks())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has gone; the exit code still answers
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print(blocks: Sequence[Block]) -> None:
     if sys.stdout.isatty():
         print_blocks(blocks, Console())
         return
-    text = io.StringIO()
-    print_blocks(blocks, Console(file=text, width=int(os.environ.get("COLUMNS") or PIPE_WIDTH)))
+    text = io.StringIO()  # tables pad their lines, which a pipe should not see
+    print_blocks(blocks, Console(file=text, width=_pipe_width()))
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
+
+
+def _pipe_width() -> int:
+    asked = os.environ.get("COLUMNS", "")
+    return max(int(asked), LEAST_WIDTH) if asked.isdecimal() else PIPE_WIDTH
+
+
+def _in_plain_letters(error: UnicodeError) -> tuple[str, int]:
+    """For a terminal that lacks a character: the nearest it has."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_PLAIN_LETTERS.get(character, "?") for character in lacking), error.end
+
+
+codecs.register_error(_IN_PLAIN_LETTERS, _in_plain_letters)
 
 
 def fail(error: TracevizError) -> int:
     """Print an error to standard error in the project's form; returns the exit code."""
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(errors=_IN_PLAIN_LETTERS)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     where = f"{plain(error.path)}: " if error.path else ""
     console.print("traceviz: ", style="bold red", end="")

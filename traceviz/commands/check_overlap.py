@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from traceviz.arguments import Format, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, read_ratio, shown
+from traceviz.arguments import (
+    Format,
+    NoAlign,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    StepRange,
+    Traces,
+    Window,
+    narrowed,
+    read_ratio,
+    shown,
+)
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -16,9 +28,11 @@ Examples:
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
 
+\b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
   NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
 
+\b
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
@@ -32,6 +46,7 @@ def check_overlap(
     ranks: Ranks = None,
     steps: StepRange = None,
     window: Window = None,
+    no_align: NoAlign = False,
     nsys: Nsys = None,
     output: OutputFormat = Format.text,
 ) -> None:
@@ -45,7 +60,8 @@ def check_overlap(
     from traceviz.views import overlap
 
     with progress() as tell:
-        trace = narrowed(load.load(shown(traces), nsys_command=nsys, progress=tell), ranks, steps, window)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = narrowed(trace, ranks, steps, window)
         result = check.check_overlap(trace, a, b, min_overlap=bar)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     raise typer.Exit(result.exit_code)

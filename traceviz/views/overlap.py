@@ -34,12 +34,15 @@ def blocks(result: OverlapResult) -> list[Block]:
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
     if result.job.real_overlap_ratio is None:
-        return f"{result.reason}."
+        return result.reason if result.reason.endswith("?") else f"{result.reason}."
     met = "meets" if result.passed else "misses"
+    share, bar = percent(result.job.real_overlap_ratio), percent(result.bar)
+    if share == bar and not result.passed:
+        share = f"Just under {share}"
     return (
-        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
+        f"{share} of what could overlap did: "
         f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} "
-        f"on rank {result.job.critical_rank}. That {met} the bar of {percent(result.bar)}."
+        f"on rank {result.job.critical_rank}. That {met} the bar of {bar}."
     )
 
 
@@ -63,7 +66,7 @@ def _ranks(result: OverlapResult) -> Table:
     more = len(result.ranks) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     if waits:
-        note += "\nWait: part of a collective's run that only waits for its last rank; real figures leave it out."
+        note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 

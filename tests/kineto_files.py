@@ -1,0 +1,64 @@
+"""Small Kineto files that commands can be run on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PID, THREAD = 4242, 77
+
+
+@dataclass
+class KinetoFile:
+    """Events in ns; `write` prints them as torch.profiler does, in µs after a base time."""
+
+    rank: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    correlation: int = 0
+
+    def _add(self, category: str, name: str, pid: int, tid: int, start: int, end: int, **args: Any) -> None:
+        self.events.append(
+            {
+                "ph": "X",
+                "cat": category,
+                "name": name,
+                "pid": pid,
+                "tid": tid,
+                "ts": start / 1000,
+                "dur": (end - start) / 1000,
+                "args": args,
+            }
+        )
+
+    def range(self, name: str, start: int, end: int) -> None:
+        self._add("user_annotation", name, PID, THREAD, start, end)
+
+    def kernel(self, name: str, stream: int, start: int, end: int, *, launch: int) -> None:
+        self.correlation += 1
+        self._add("cuda_runtime", "cudaLaunchKernel", PID, THREAD, launch, launch + 5, correlation=self.correlation)
+        self._add("kernel", name, 0, stream, start, end, device=0, stream=stream, correlation=self.correlation)
+
+    def write(self, path: Path) -> Path:
+        path.write_text(
+            json.dumps(
+                {
+                    "schemaVersion": 1,
+                    "distributedInfo": {"rank": self.rank, "world_size": 2},
+                    "baseTimeNanoseconds": 1_790_000_000_000_000_000,
+                    "traceEvents": self.events,
+                }
+            )
+        )
+        return path
+
+
+def pair_of_ranges(a: str, b: str, *, overlap: int, rank: int = 0) -> KinetoFile:
+    """A and B of 100 ns each, which overlap by so much."""
+    file = KinetoFile(rank)
+    file.range(a, 0, 50)
+    file.range(b, 100, 150)
+    file.kernel("kernel a", 7, 1000, 1100, launch=10)
+    file.kernel("kernel b", 9, 1100 - overlap, 1200 - overlap, launch=110)
+    return file

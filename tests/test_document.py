@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from traceviz.document import Block, Bullets, Headline, Paragraph, Table, markdown, plain, print_blocks, quoted
+
+EVIL = "\x1b[31mred\x1b]8;;http://evil\x07\r\n\x00\x9b2J\u202eabc\u2028|<script>alert(1)</script>"
+
+
+def printed(*blocks: Block, width: int = 200, terminal: bool = False) -> str:
+    file = io.StringIO()
+    print_blocks(blocks, Console(file=file, width=width, force_terminal=terminal, color_system=None))
+    return file.getvalue()
+
+
+def every_block(text: str) -> list[Block]:
+    return [
+        Headline(text, text, "bad"),
+        Paragraph(text, text),
+        Bullets(text, [text, text]),
+        Table([text, "n"], [[text, text]], text, frozenset({"n"}), text),
+    ]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_control_character_of_a_name_reaches_the_terminal(terminal: bool) -> None:
+    shown = printed(*every_block(EVIL), terminal=terminal)
+    own = re.sub(r"\x1b\[[0-9;]*m", "", shown) if terminal else shown  # rich's own styles
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]", own)
+    assert "<script>" in own, "the text itself stays"
+
+
+@given(st.text())
+def test_plain_text_holds_nothing_that_moves_a_cursor(text: str) -> None:
+    assert plain(text) == plain(plain(text))
+    assert len(plain(text)) == len(text)
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e]", plain(text))
+
+
+def test_words_in_brackets_are_no_markup_of_the_terminal() -> None:
+    shown = printed(*every_block("[bold]x[/bold] [link=http://evil]y[/link] :smile:"))
+    assert shown.count("[bold]x[/bold] [link=http://evil]y[/link] :smile:") == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "inert"),
+    [
+        ("<script>", "&lt;script&gt;"),
+        ("a|b", r"a\|b"),
+        ("[x](http://evil)", "\\[x\\](http:\u200b//evil)"),
+        ("https://evil.com www.evil.com", "https:\u200b//evil.com www\u200b.evil.com"),
+        ("*a* _b_ `c` ~~d~~ $e$ # f", r"\*a\* \_b\_ \`c\` \~\~d\~\~ \$e\$ \# f"),
+        ("@user", "@\u200buser"),
+        ("&lt;", "&amp;lt;"),
+        ("a\\|b", "a\\\\\\|b"),
+        ("a\nb", "a\N{REPLACEMENT CHARACTER}b"),
+        ("at::native::f", "at::native::f"),
+    ],
+)
+def test_markdown_of_a_name_is_inert(name: str, inert: str) -> None:
+    assert quoted(name) == inert
+
+
+@given(st.lists(st.text(), min_size=2, max_size=2), st.text())
+def test_a_table_keeps_its_shape_whatever_its_names_hold(cells: list[str], title: str) -> None:
+    lines = markdown([Table(["a", "b"], [cells, cells], title)]).rstrip("\n").splitlines()
+    rows = lines[-4:]
+    assert [len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in rows] == [3, 3, 3, 3]
+    assert all(row.startswith("|") and row.endswith("|") for row in rows)
+
+
+def test_markdown_of_every_block() -> None:
+    text = markdown(
+        [
+            Headline("PARTIAL", "half of it"),
+            Paragraph("text", "Title"),
+            Bullets("Mind", ["one", "two"]),
+            Table(("side", "ops"), [("A", "1")], "Sides", frozenset({"ops"}), "a note"),
+        ]
+    )
+    assert text == (
+        "## PARTIAL: half of it\n\n**Title:** text\n\n**Mind**\n\n- one\n- two\n\n"
+        "**Sides**\n\n| side | ops |\n|---|---:|\n| A | 1 |\n\na note\n"
+    )
+
+
+def test_a_long_name_is_folded_not_cut() -> None:
+    name = "kernel_" + "x" * 300
+    shown = printed(Table(["a"], [[name]]), Bullets("t", [name]), width=60)
+    assert shown.count("x") == 600
