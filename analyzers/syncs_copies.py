@@ -21,9 +21,10 @@ class UnwaitedCopy:
     """A device-to-host copy into pinned memory that nothing had waited for by `until_ns`.
 
     `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range (but
-    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is when the copy was done on the GPU:
-    a read before that reads garbage. `covered_ns` is the end of the first synchronization that covers it after all, -1
-    where none does. `exact` is False where that rests on an inferred link. `op` is the row in `Trace.ops`.
+    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is
+    when the copy was done on the GPU: a read before that reads garbage. `covered_ns` is the end of the first
+    synchronization that covers it after all, -1 where none does. `exact` is False where that rests on an inferred link.
+    `op` is the row in `Trace.ops`.
     """
 
     rank: int
