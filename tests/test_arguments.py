@@ -75,5 +75,5 @@ def test_seconds_with_nine_decimals_are_whole_nanoseconds(low: int, high: int) -
 
 @pytest.mark.parametrize("text", ["", "10ms", "10:20", "a:b", "1ms:2ms:3ms", "1e3ms:2s", "1 m s:2s", "1min:2min"])
 def test_what_is_no_window_is_refused(text: str) -> None:
-    with pytest.raises(TracevizError, match="is no (window of )?time"):
+    with pytest.raises(TracevizError, match=r"is no (window of )?time"):
         read_window(text)
