@@ -38,16 +38,18 @@ def blocks(result: OverlapResult) -> list[Block]:
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
     if result.job.real_overlap_ratio is None:
-        return result.reason if result.reason.endswith("?") else f"{result.reason}."
-    met = "meets" if result.passed else "misses"
-    share, bar = percent(result.job.real_overlap_ratio), percent(result.bar)
-    if share == bar and not result.passed:
-        share = f"Just under {share}"
+        return f"{result.reason}."
     return (
-        f"{share} of what could overlap did: "
-        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} "
-        f"on rank {result.job.critical_rank}. That {met} the bar of {bar}."
+        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
+        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result.job)}. "
+        f"That {'meets' if result.passed else 'misses'} the bar of {percent(result.bar)}."
     )
+
+
+def _whose(job: Job) -> str:
+    if job.rule == "last-arrival":
+        return f"counting each collective on the rank that everybody waited for, mostly rank {job.critical_rank}"
+    return f"on rank {job.critical_rank}"
 
 
 def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
