@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.ordering import Ordering
+from analyzers.ordering_lanes import FAR, run_heads
 from analyzers.syncs_context import around
 from analyzers.trace import Ints, Trace, ints, is_one_of
 
@@ -90,7 +91,7 @@ def unwaited_copies(trace: Trace, ordering: Ordering | None = None) -> UnwaitedC
         "end_ns": lanes.end[lanes.unit_of_op[op]],
         "until_ns": until,
         "reason": np.array(REASONS, object)[reason],
-        "covered_ns": np.where(known == np.iinfo(np.int64).max, -1, known),
+        "covered_ns": np.where(known == FAR, -1, known),
         "exact": exact,
         "op": op,
     }
@@ -111,12 +112,7 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, place: Any, launched:
     where = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][where]
     size = ints(trace.ops, "bytes")[op]
     order = np.lexsort((launched, where, size, lane))
-    same = np.zeros(op.size, dtype=bool)
-    if op.size:
-        same[1:] = True
-        for key in (lane, size, where):
-            same[1:] &= key[order][1:] == key[order][:-1]
-    again = np.flatnonzero(same)
+    again = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, where))))
     until[order[again - 1]] = launched[order[again]]
     reason[order[again - 1]] = 0
     return until, reason
