@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from analyzers.causes import Explainer
+from analyzers.check_warnings import all_warnings, missing_waits
 from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
+from analyzers.gain import Gain, gain_over
 from analyzers.graphs import about_graphs, hidden_work
 from analyzers.job import Job, job_of, last_ranks
 from analyzers.missed import explain_missed
@@ -21,7 +23,6 @@ from analyzers.sides import without_shared
 from analyzers.trace import Trace
 
 DEFAULT_BAR = 0.6
-WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 EXIT_CODES = {True: 0, False: 1, None: 3}
 
@@ -45,6 +46,7 @@ class OverlapResult:
     paired_by: str
     reason: str
     warnings: tuple[TraceWarning, ...]
+    gain: Gain | None = None
 
     @property
     def exit_code(self) -> int:
@@ -108,7 +110,13 @@ class OverlapResult:
 
 
 def check_overlap(
-    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = DEFAULT_BAR
+    trace: Trace,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = DEFAULT_BAR,
+    baseline: Trace | None = None,
+    explain: bool = True,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
@@ -116,6 +124,8 @@ def check_overlap(
     ----------
     a, b : selectors, see `analyzers.selectors`.
     min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
+    baseline : a run of the same work without overlap, to say what the overlap gained.
+    explain : False leaves out the causes of what was missed.
 
     Raises
     ------
@@ -127,15 +137,24 @@ def check_overlap(
     side_a, side_b, notes = without_shared(trace, side_a, side_b)
     pairing = pair(trace, side_a, side_b)
     ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
-    ranks = explain_missed(
-        _explainer(trace, side_a, side_b, pairing), ranks, (str(side_a.selector), str(side_b.selector))
-    )
+    if explain:
+        names = str(side_a.selector), str(side_b.selector)
+        explainer = _explainer(trace, side_a, side_b, pairing)
+        ranks = explain_missed(explainer, ranks, names)
+        notes += missing_waits(explainer)
     unseen = hidden_work(trace, side_a, side_b)
     job = Job() if unseen else job_of(trace, side_a.picked, side_b.picked, ranks)
     reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
     ratio = job.real_overlap_ratio
     notes += [TraceWarning("graph-as-one-row", text) for text in about_graphs(trace, side_a, side_b)]
     passed = None if ratio is None else ratio >= min_overlap
+    gain = None
+    if baseline is not None:
+        alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
+        gain = gain_over(alone.ranks, ranks, job.critical_rank)
+        if gain is None:
+            why = alone.reason or "no instance has both sides on the same rank in both runs"
+            notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
     return OverlapResult(
         verdict=verdict(ratio, min_overlap),
         passed=passed,
@@ -147,14 +166,8 @@ def check_overlap(
         clocks=trace.clocks,
         paired_by=RULES[pairing.rule] + _moved(pairing),
         reason=reason,
-        warnings=(
-            *trace.warnings,
-            *side_a.warnings,
-            *side_b.warnings,
-            *notes,
-            *_about_ranks(trace, ranks, job),
-            *_about_waits(ranks),
-        ),
+        gain=gain,
+        warnings=tuple(all_warnings(trace, (side_a, side_b), ranks, job, notes)),
     )
 
 
@@ -195,41 +208,3 @@ def _moved(pairing: Pairing) -> str:
     if not pairing.shift:
         return ""
     return f", B moved by {pairing.shift:+d}: more of it overlaps that way, as in a pipeline"
-
-
-def _about_ranks(trace: Trace, ranks: list[RankOverlap], job: Job) -> list[TraceWarning]:
-    if job.critical_rank is None:
-        return []
-    several = len({rank.rank for rank in ranks}) < len(ranks)
-    lacking = [
-        f"{rank.rank} (device {rank.device})" if several else f"{rank.rank}"
-        for rank in ranks
-        if rank.real_overlap_ratio is None
-    ]
-    said = []
-    if lacking:
-        where = ", ".join(lacking)
-        said.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
-    idle = sorted(set(trace.rank_ids) - {rank.rank for rank in ranks})
-    if idle:
-        where = ", ".join(map(str, idle))
-        said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
-    return said
-
-
-def _about_waits(ranks: list[RankOverlap]) -> list[TraceWarning]:
-    """Where waiting for late ranks looks like overlap: what the two figures mean."""
-    said = []
-    for rank in ranks:
-        plain, real = rank.overlap_ratio, rank.real_overlap_ratio
-        if plain is None or real is None or plain - real < WAITS_MATTER:
-            continue
-        side = rank.a if rank.a.wait_ns >= rank.b.wait_ns else rank.b
-        said.append(
-            f"rank {rank.rank} ({plain:.0%} looks hidden, {real:.0%} is; {side.wait_ns / side.busy_ns:.0%} of its "
-            f"{'A' if side is rank.a else 'B'} is waiting)"
-        )
-    if not said:
-        return []
-    text = f"On {', '.join(said)}: a collective that only waits for a late rank hides nothing."
-    return [TraceWarning("waiting-is-not-overlap", text)]

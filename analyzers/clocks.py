@@ -78,7 +78,7 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
     lost = [clock.rank for clock in clocks.clocks if clock.residual_ns is None]
     if lost:
         ranks = ", ".join(map(str, lost))
-        text = f"No collective says how far off the clock of rank {ranks} is: session start times are used for it."
+        text = f"No collective that is surely matched says how far off the clock of rank {ranks} is."
         warnings.append(TraceWarning("clocks-not-aligned", text))
     few = [clock for clock in clocks.clocks if 0 < clock.collectives < FEW and clock.upper_ns is not None]
     if few:

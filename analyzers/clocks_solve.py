@@ -31,7 +31,7 @@ class Clock:
 
     offset_ns : how far it runs ahead of the reference's clock, at `Clocks.at_ns`; aligned = captured − offset.
     drift : by how much it runs faster than the reference's, a ratio; 0 where the capture is too short to show any.
-    residual_ns : how far off the offset may be; None where nothing tells (no collectives).
+    residual_ns : how far off the offset may be; None where nothing tells: no collectives, or only unsure ones.
     lower_ns, upper_ns : what the collectives allow the offset to be; None where unbounded.
     collectives : how many it rests on.
     """
@@ -104,9 +104,15 @@ def solve(matches: Matches) -> Clocks:
         if mine.size > 1:
             here = rows & (islands[member] == island)
             part = _island(matches.calls[here], evidence.bounds[here], mine, at)
+            believed = here & ~np.isin(ints(matches.calls, "collective"), part.doubtful)
+            if part.doubtful and np.unique(_islands(matches.calls[believed], len(islands))[mine]).size == 1:
+                again = _island(matches.calls[believed], evidence.bounds[believed], mine, at)
+                part = replace(part, clocks=again.clocks)
             for index, fitted in zip(mine.tolist(), part.clocks, strict=True):
                 one = solved[index]
-                solved[index] = replace(fitted, process=one.process, device=one.device, rank=one.rank)
+                fitted = replace(fitted, process=one.process, device=one.device, rank=one.rank)
+                unknown = not evidence.sure and index != mine[0]
+                solved[index] = replace(fitted, residual_ns=None) if unknown else fitted
             contradictions += part.contradictions
             doubtful += part.doubtful
     return Clocks("collectives", _adopt(solved, matches), at, tuple(contradictions), tuple(doubtful))
@@ -114,11 +120,15 @@ def solve(matches: Matches) -> Clocks:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Calls (rows of `Matches.calls`) whose ends should coincide, those that bound clocks, and each clock's island."""
+    """Calls (rows of `Matches.calls`) whose ends should coincide, those that bound clocks, and each clock's island.
+
+    `sure` is False where even unsure matches were needed: errors are then unknown.
+    """
 
     ends: Mask
     bounds: Mask
     islands: Ints
+    sure: bool
 
 
 def _evidence(matches: Matches) -> _Evidence:
@@ -133,7 +143,7 @@ def _evidence(matches: Matches) -> _Evidence:
     bounds = reaching[0] if reaching else several[number]
     linked = np.bincount(member[several[number]], minlength=members) > 0
     enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
-    return _Evidence(bounds if enough or not reaching else sure[number], bounds, islands)
+    return _Evidence(bounds if enough or not reaching else sure[number], bounds, islands, bool(reaching))
 
 
 def _islands(calls: pd.DataFrame, members: int) -> Ints:
@@ -169,7 +179,7 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
     fit = estimate(collective, member, end, count, 0)
     ahead = fit.offset[member] + fit.drift[member] * (end - fit.offset[member])
     every = Calls(collective, member, start - ahead, end - ahead, count)
-    bounds = _bounds(every.only(bounding), fit.error)
+    bounds = _bounds(every.only(bounding))
     clocks = []
     for index in range(count):
         offset = fit.offset[index] + fit.drift[index] * float(at - base[0]) + float(base[index] - base[0])
@@ -188,7 +198,8 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
             )
         )
     contradictions = [tuple(int(numbers[one]) for one in found) for found in bounds.contradictions]
-    return _Island(clocks, contradictions, [int(numbers[one]) for one in bounds.doubtful])
+    doubtful = [int(numbers[one]) for one in bounds.doubtful]
+    return _Island(clocks, contradictions, doubtful)
 
 
 @dataclass(frozen=True)
@@ -199,7 +210,7 @@ class _Bounds:
     doubtful: list[int]
 
 
-def _bounds(calls: Calls, error: Floats) -> _Bounds:
+def _bounds(calls: Calls) -> _Bounds:
     """Bounds around the estimate, without the collectives that contradict it where all together cannot be met."""
     edges = calls.least()
     distance, cycle = shortest_paths(edges)
@@ -207,7 +218,7 @@ def _bounds(calls: Calls, error: Floats) -> _Bounds:
     doubtful: list[int] = []
     if cycle:
         guilty = _violating(calls)
-        noise = 3.0 * float(np.max(error)) + RESOLUTION_NS
+        noise = 5.0 * _usual_skew(calls) + RESOLUTION_NS
         doubtful = [one for one, amount in guilty.items() if amount > noise]
         if doubtful:
             pairs = itertools.pairwise([*cycle, cycle[0]])
@@ -217,6 +228,12 @@ def _bounds(calls: Calls, error: Floats) -> _Bounds:
         distance, _ = shortest_paths(calls.least())
     moved = within(distance, np.zeros(calls.members))
     return _Bounds(distance, moved - moved[0], contradictions, doubtful)
+
+
+def _usual_skew(calls: Calls) -> float:
+    """Median over collectives of how far the estimated clocks leave their ends apart."""
+    head = np.flatnonzero(np.diff(calls.collective, prepend=-1))
+    return float(np.median(np.maximum.reduceat(calls.end, head) - np.minimum.reduceat(calls.end, head)))
 
 
 def _violating(calls: Calls) -> dict[int, float]:

@@ -29,9 +29,10 @@ LAG_WINDOW = 9
 FAR = 16.0  # calls that end this many times as far apart as is usual are not one
 ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
 BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
-AGREED = 4.0  # ends and clocks agree on an alignment where all others ask for this many times its shift
+CLOSE_NS = 200_000.0  # clocks this close to each other decide,
+FARTHER = 4.0  # where all other alignments ask for this many times as much
 DECISIVE = 4.0  # standard errors between two alignments that decide
-TWOFOLD = 0.75  # confidence where ends and clocks agree
+BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 ALONE = 0.3  # confidence in an alignment that rests on one pair
 CLEAR = 0.5  # a confidence from here on is sure
 
@@ -89,8 +90,9 @@ def align(reference: Sequence, other: Sequence, limit_ns: int | None, *, strict:
         shifts = np.abs([_shift(other, one) for one in alike])
         nearest = int(np.argmin(shifts))
         if shifts[nearest] <= ONE_HOST_NS:
-            agreed = nearest == 0 and bool(np.all(shifts[1:] > AGREED * (shifts[0] + JITTER_NS)))
-            best, margin = alike[nearest], TWOFOLD if agreed and pairs > 1 else margin
+            others = np.delete(shifts, nearest)
+            told = shifts[nearest] <= CLOSE_NS and bool(np.all(others > FARTHER * (shifts[nearest] + JITTER_NS)))
+            best, margin = alike[nearest], BY_CLOCKS if told and pairs > 1 else margin
     return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns)
 
 

@@ -33,12 +33,12 @@ from analyzers.forks_visits import Visitor, Visits
 from analyzers.names import function
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
+from analyzers.ordering_lanes import FAR, LONG_AGO, pick
 from analyzers.syncs_context import around
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
 DONE, ORDERED, CHOSEN, LATER, UNORDERED, OPEN = range(6)
 STATUS = ("done", "ordered", "chosen", "later", "unordered", "open")
-_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def crossings(trace: Trace, ordering: Ordering | None = None) -> Crossings:
     visits = visitor.visits
     parts = [_forks(ordering, visits), _joins(trace, ordering, visits)]
     host, what, unit, behind, status, exact = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((what, ordering.lanes.enqueue[unit])) if unit.size else unit
+    order = np.lexsort((what, ordering.lanes.enqueue[unit]))
     return Crossings(_table(trace, ordering, *(each[order] for each in (host, what, unit, behind, status, exact))))
 
 
@@ -113,8 +113,7 @@ def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, 
     when, position = lanes.enqueue[visits.first], visits.first - lanes.first[visits.lane]
     count = lanes.queued_before(visits.parent, when)
     behind = lanes.unit(visits.parent, count - 1)
-    running = behind >= 0
-    running[running] = lanes.end[behind[running]] > when[running]
+    running = pick(lanes.end, behind, LONG_AGO) > when
     ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
     chosen = _took_wait(ordering, visits, position, when)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
@@ -124,14 +123,14 @@ def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, 
 
 def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
     lanes, came_back = ordering.lanes, visits.after >= 0
-    after = np.where(came_back, visits.after, 0)
-    when = lanes.enqueue[after] if lanes.op.size else after
+    after = np.maximum(visits.after, 0)
+    when = pick(lanes.enqueue, visits.after)
     count = visits.last - lanes.first[visits.lane] + 1
     running = lanes.end[visits.last] > when
     ordered, exact = _complete(ordering, visits.lane, visits.parent, after - lanes.first[visits.parent], count)
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
-    late = (joined >= deadline) & (deadline < _NEVER)
-    status = np.select([~running, ordered, late, joined < _NEVER], [DONE, ORDERED, UNORDERED, LATER], OPEN)
+    late = (joined >= deadline) & (deadline < FAR)
+    status = np.select([~running, ordered, late, joined < FAR], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
     exact = np.where(ordered, exact, _stated(ordering, visits))
     kept = np.flatnonzero(came_back)
@@ -152,7 +151,7 @@ def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -
     lanes, linked = ordering.lanes, ordering.linked
     waits, took = linked.calls.waits, np.zeros(visits.size, dtype=bool)
     previous = lanes.unit(visits.lane, position - 1)
-    since = np.where(previous >= 0, lanes.enqueue[previous], np.iinfo(np.int64).min)
+    since = pick(lanes.enqueue, previous, LONG_AGO)
     launches = {host: np.sort(lanes.enqueue[lanes.launcher == host]) for host in np.unique(visits.host).tolist()}
     for key, lane_of_wait, mine in (("lane", linked.wait_lane, visits.lane), ("host", waits.host, visits.host)):
         unknown = (waits.lane < 0) & ~linked.own if key == "host" else np.ones(waits.size, dtype=bool)
@@ -161,7 +160,7 @@ def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -
             start = waits.start[by_key.get((each,), np.empty(0, np.int64))]
             low = since[rows]
             if key == "host":
-                low = np.append(launches[each], np.iinfo(np.int64).min)[np.searchsorted(launches[each], when[rows]) - 1]
+                low = np.append(launches[each], LONG_AGO)[np.searchsorted(launches[each], when[rows]) - 1]
             took[rows] |= np.searchsorted(start, when[rows]) > np.searchsorted(start, low)
     return took
 
@@ -176,7 +175,7 @@ def _stated(ordering: Ordering, visits: Visits) -> Mask:
 def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
     """When a computing stream other than the visited one, or a host thread, first knew a visit's work complete."""
     lanes, graph = ordering.lanes, ordering.graph
-    joined = np.full(visits.size, _NEVER)
+    joined = np.full(visits.size, FAR)
     for (source,), rows in rows_by_key(visits.lane).items():
         known = graph.known(source)
         others = (lanes.process == lanes.process[source]) & ~lanes.communication
@@ -184,7 +183,7 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
         for lane in np.flatnonzero(others & (np.diff(graph.first) > 0)):
             low, high = graph.first[lane], graph.first[lane + 1]
             node = low + np.searchsorted(known[low:high], count[rows])
-            instant = np.append(graph.instant, _NEVER)[np.where(node < high, node, -1)]
+            instant = pick(graph.instant, np.where(node < high, node, -1), FAR)
             joined[rows] = np.minimum(joined[rows], instant)
     return joined
 
@@ -194,12 +193,12 @@ def _deadline(ordering: Ordering, visits: Visits) -> Ints:
 
     Libraries share one communication stream among many calls: the next call there need not come after a join.
     """
-    lanes, deadline = ordering.lanes, np.full(visits.size, _NEVER)
+    lanes, deadline = ordering.lanes, np.full(visits.size, FAR)
     for (_, lane), rows in rows_by_key(visits.host, visits.lane).items():
         step = visits.step[rows]
         ahead = 2 if lanes.communication[lane] else 1
         again = np.searchsorted(step, step + ahead)
-        starts = np.append(lanes.enqueue[visits.first[rows]], _NEVER)
+        starts = np.append(lanes.enqueue[visits.first[rows]], FAR)
         deadline[rows] = starts[again]
     return deadline
 
@@ -214,28 +213,26 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
     computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
     turn, _ = pd.factorize(pd.MultiIndex.from_arrays([visits.host, visits.after, name]))
     joined = np.bincount(turn[computing & (status == ORDERED)], minlength=int(turn.max(initial=-1)) + 1) > 0
-    return computing & ((status == LATER) | (status == OPEN)) & joined[turn] if turn.size else computing
+    return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
 
 
 def _table(
     trace: Trace, ordering: Ordering, host: Ints, what: Ints, unit: Ints, behind: Ints, status: Ints, exact: Mask
 ) -> pd.DataFrame:
     lanes = ordering.lanes
-    lane, op = lanes.lane_of_unit(), np.where(unit >= 0, lanes.op[unit], -1) if unit.size else unit
-    last = np.where(behind >= 0, lanes.op[behind], -1) if behind.size else behind
+    lane, op, last = lanes.lane_of_unit(), lanes.op[unit], pick(lanes.op, behind)
     ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = lanes.process[host]
-    other = np.where(behind >= 0, lanes.stream[lane[behind]], -1) if behind.size else behind
     columns: dict[str, Any] = {
-        "rank": ranks[process] if process.size else process,
+        "rank": ranks[process],
         "process": process,
         "thread": lanes.thread[host],
         "what": np.array(["fork", "join"], object)[what],
-        "stream": lanes.stream[lane[unit]] if unit.size else unit,
-        "other": other,
+        "stream": lanes.stream[lane[unit]],
+        "other": pick(lanes.stream, pick(lane, behind)),
         "status": np.array(STATUS, object)[status],
         "exact": exact,
-        "at_ns": lanes.enqueue[unit] if unit.size else unit,
+        "at_ns": lanes.enqueue[unit],
         "op": op,
         "behind": last,
     }
@@ -247,10 +244,6 @@ def _table(
 def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
     """Names of ops, and the innermost ranges around their launches."""
     code, names = codes(trace.ops, "name")
-    known = rows >= 0
-    name, place = np.full(rows.size, "", object), np.full(rows.size, "", object)
-    name[known] = np.array([*names, ""], object)[code[rows[known]]]
-    call = ints(trace.ops, "launch")[rows[known]]
-    process, thread, start = (ints(trace.api, column)[call] for column in ("process", "thread", "start_ns"))
-    place[known] = np.where(call >= 0, around(trace, process, thread, start).range, "")
-    return name, place
+    call = pick(ints(trace.ops, "launch"), rows)
+    process, thread, start = (pick(ints(trace.api, column), call) for column in ("process", "thread", "start_ns"))
+    return np.array([*names, ""], object)[pick(code, rows)], around(trace, process, thread, start).range

@@ -10,6 +10,7 @@ import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
+from analyzers.ordering_lanes import pick, run_heads
 from analyzers.ordering_launches import Launches, homes
 from analyzers.syncs_context import range_classes
 from analyzers.trace import Ints, Trace, codes, ints
@@ -55,7 +56,7 @@ class Visitor:
         parts = [self._of_host(int(host)) for host in np.flatnonzero(self.lanes.is_host() & (self.home >= 0))]
         columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
         host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
-        when = self.lanes.enqueue[first] if first.size else first
+        when = self.lanes.enqueue[first]
         return Visits(host, lane, parent, first, last, after, self._steps(self.lanes.process[host], when))
 
     def _of_host(self, host: int) -> tuple[Ints, ...]:
@@ -69,23 +70,21 @@ class Visitor:
         first, last = (np.concatenate([own[0][side], own[1][side]]) for side in (0, 1))
         order = np.argsort(first, kind="stable")
         first, last = first[order], last[order]
-        before = np.maximum.accumulate(np.where(computing, np.arange(lane.size), -1)) if lane.size else lane
-        caller = np.where(before >= 0, lane[before], home) if lane.size else lane
+        before = np.maximum.accumulate(np.where(computing, np.arange(lane.size), -1))
+        caller = pick(lane, before, home)
         parent = np.where(talks[lane[first]], caller[first], home)
         after = np.full(first.size, -1, np.int64)
         for (each,), rows in rows_by_key(parent).items():
             theirs = np.flatnonzero(lane == each)
             at = np.searchsorted(theirs, last[rows], side="right")
-            after[rows] = np.where(at < theirs.size, np.append(unit[theirs], -1)[np.minimum(at, theirs.size)], -1)
+            after[rows] = pick(unit[theirs], np.where(at < theirs.size, at, -1))
         return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
 
     @staticmethod
     def _runs(lane: Ints, keep: Ints) -> tuple[Ints, ...]:
         """First and last index of each run of equal lanes among the kept launches."""
-        if keep.size == 0:
-            return keep, keep
-        new = np.append(True, lane[keep][1:] != lane[keep][:-1])
-        return keep[new], keep[np.append(np.flatnonzero(new)[1:], keep.size) - 1]
+        new = run_heads(lane[keep])
+        return keep[new], keep[np.append(new[1:], True)[: keep.size]]
 
     def _steps(self, process: Ints, instant: Ints) -> Ints:
         step = np.zeros(instant.size, np.int64)

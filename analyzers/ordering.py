@@ -16,6 +16,7 @@ from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import host_calls
 from analyzers.ordering_edges import all_edges
 from analyzers.ordering_graph import EDGE_KINDS, Edges, Graph
+from analyzers.ordering_lanes import FAR, pick
 from analyzers.ordering_links import link
 from analyzers.ordering_release import Released, Releases
 from analyzers.trace import Ints, Mask, Trace
@@ -158,17 +159,15 @@ class Ordering:
         call : row in `Trace.api` of that call, -1 where there is none.
         """
         lane, position = self.place(ops)
-        instant, call = np.full(ops.size, np.iinfo(np.int64).max), np.full(ops.size, -1, np.int64)
+        instant, call = np.full(ops.size, FAR), np.full(ops.size, -1, np.int64)
         graph, lanes = self.graph, self.lanes
-        if graph.lane.size == 0:
-            return instant, call
         for (which,), rows in rows_by_key(lane).items():
             known = graph.known(which)
             for host in np.flatnonzero(lanes.is_host() & (lanes.process == lanes.process[which])):
                 low, high = graph.first[host], graph.first[host + 1]
                 node = low + np.searchsorted(known[low:high], position[rows], side="right")
-                found = np.minimum(node, graph.lane.size - 1)
-                sooner = (node < high) & (graph.instant[found] < instant[rows])
-                instant[rows[sooner]] = graph.instant[found[sooner]]
-                call[rows[sooner]] = graph.edges.call[graph.edge_first[found[sooner]]]
+                node[node == high] = -1
+                sooner = pick(graph.instant, node, FAR) < instant[rows]
+                instant[rows[sooner]] = graph.instant[node[sooner]]
+                call[rows[sooner]] = graph.edges.call[graph.edge_first[node[sooner]]]
         return instant, call

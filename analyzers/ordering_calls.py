@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.nesting import lanes as rows_by_key
-from analyzers.ordering_lanes import Lanes, find_lanes
+from analyzers.ordering_lanes import Lanes, find_lanes, pick
 from analyzers.trace import Ints, Trace, codes, ints, is_one_of
 
 _CALLS = {
@@ -122,13 +122,11 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, alone: 
     call = np.concatenate([calls, np.full(alone.size, -1)])
 
     def told(column: str) -> Ints:
-        values = ints(frame, column)
-        return np.where(row >= 0, values[np.maximum(row, 0)], -1) if values.size else np.full(row.size, -1, np.int64)
+        return pick(ints(frame, column), row)
 
     def of_call(column: str) -> Ints:
-        values = ints(trace.api, column)
         other = told(column) if column in frame else np.full(row.size, -1, np.int64)
-        return np.where(call >= 0, values[np.maximum(call, 0)], other) if values.size else other
+        return np.where(call >= 0, pick(ints(trace.api, column), call), other)
 
     process, context, start = of_call("process"), told("context"), of_call("start_ns")
     lane = lanes.of_streams(process, context, told("stream"))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
-from analyzers.ordering_lanes import Lanes
+from analyzers.ordering_lanes import Lanes, pick, run_heads
 from analyzers.trace import Ints, Mask
 
 EDGE_KINDS = ("event", "host", "launch", "default")
@@ -67,10 +67,7 @@ class Graph:
         order = np.lexsort((edges.instant, edges.position, edges.lane))
         edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__dataclass_fields__})
         keys = (edges.lane, edges.position, edges.instant)
-        new = np.zeros(edges.size, dtype=bool)
-        new[:1] = True
-        for key in keys:
-            new[1:] |= key[1:] != key[:-1]
+        new = run_heads(*keys)
         self.lanes, self.edges = lanes, edges
         self.edge_first = np.flatnonzero(new)
         self.node_of_edge = np.cumsum(new) - 1
@@ -114,13 +111,12 @@ class Graph:
         edge_high = self.edge_first[high] if high < self.edge_first.size else self.edges.size
         mine = slice(edge_low, edge_high)
         direct = np.where(self.edges.source[mine] == lane, self.edges.source_position[mine], 0)
-        source = np.maximum(self.source_node[mine], 0)
-        has = self.source_node[mine] >= 0
+        source = self.source_node[mine]
         heads = self.edge_first[low:high] - edge_low
         # One running maximum over all lanes: a lane's values lie above every value of the lanes before it.
         lift = (self.lane[low:high] - self.lane[low]) * (int(direct.max(initial=0)) + 1)
         while True:
-            learned = np.maximum(direct, np.where(has, known[source], 0))
+            learned = np.maximum(direct, pick(known, source, 0))
             now = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
             if np.array_equal(now, known[low:high]):
                 return known

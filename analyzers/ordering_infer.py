@@ -21,6 +21,7 @@ import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import Calls, HostCalls, communication_around
+from analyzers.ordering_lanes import FAR, LONG_AGO, pick
 from analyzers.ordering_launches import Launches, homes
 from analyzers.trace import Ints, Mask, Trace
 
@@ -53,10 +54,9 @@ class Inference:
     def waits(self) -> tuple[Ints, Ints]:
         """For each stream wait the record and the lane it was recorded on; -1 unknown."""
         waits = self.calls.waits
-        record, source = self.pair.copy(), np.full(waits.size, -1, np.int64)
-        unnamed = (record >= 0) & (self.records.lane[record] < 0) if record.size and self.records.size else record >= 0
-        named = (record >= 0) & ~unnamed
-        source[named] = self.records.lane[record[named]]
+        record = self.pair.copy()
+        source = pick(self.records.lane, record)
+        unnamed = (record >= 0) & (source < 0)
         source[unnamed] = self._source_of_pair(np.flatnonzero(unnamed))
         lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
         record[lone], source[lone] = self._lone(waits, lone, self._start_after(lone), self.wait_lane[lone])
@@ -169,7 +169,7 @@ class Inference:
         for (host, lane), own in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
             every = waits.start[(waits.host == host) & (self.wait_lane == lane)]
             start = waits.start[rows[own]]
-            before = np.append(every, np.iinfo(np.int64).min)[np.searchsorted(every, start) - 1]
+            before = np.append(every, LONG_AGO)[np.searchsorted(every, start) - 1]
             first[own] = before < self.launches.last_start(host, start)
         return first
 
@@ -177,12 +177,9 @@ class Inference:
         """When the first unit that a stream queued after each wait started; far away where there is none."""
         lane = self.wait_lane[rows]
         unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start[rows]))
-        far = np.iinfo(np.int64).max
-        return np.where(unit >= 0, self.lanes.start[np.maximum(unit, 0)], far) if self.lanes.op.size else unit
+        return pick(self.lanes.start, unit, FAR)
 
     def _in_time(self, lane: Ints, recorded: Ints, deadline: Ints) -> Mask:
         """Whether what the lane had queued when it recorded had ended by a deadline."""
         unit = self.lanes.unit(lane, self.lanes.queued_before(lane, recorded) - 1)
-        if self.lanes.op.size == 0:
-            return np.ones(lane.size, dtype=bool)
-        return (unit < 0) | (self.lanes.end[np.maximum(unit, 0)] <= deadline)
+        return pick(self.lanes.end, unit, LONG_AGO) <= deadline

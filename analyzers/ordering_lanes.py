@@ -8,15 +8,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analyzers.names import is_communication
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
+FAR, LONG_AGO = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
 UNSEEN = -2  # stands for the streams that a thread makes wait, but which run nothing in the capture
+
+
+def pick(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDArray[Any]:
+    """Values at some positions; `missing` where the position is negative, which stands for nothing.
+
+    >>> pick(np.array([5, 6]), np.array([1, -1, 0]))
+    array([ 6, -1,  5])
+    """
+    found = np.full(index.size, missing, values.dtype)
+    known = index >= 0
+    found[known] = values[index[known]]
+    return found
+
+
+def run_heads(*keys: npt.NDArray[Any]) -> Mask:
+    """Where a run of equal keys begins.
+
+    >>> run_heads(np.array([7, 7, 8])).tolist()
+    [True, False, True]
+    """
+    head = np.zeros(keys[0].size, dtype=bool)
+    head[:1] = True
+    for key in keys:
+        head[1:] |= key[1:] != key[:-1]
+    return head
 
 
 @dataclass(frozen=True)
@@ -67,9 +95,8 @@ class Lanes:
 
     def unit(self, lane: Ints, position: Ints) -> Ints:
         """Unit at a position of a lane, -1 where there is none."""
-        known = np.maximum(lane, 0)
-        found = self.first[known] + position
-        return np.where((lane >= 0) & (position >= 0) & (found < self.first[known + 1]), found, -1)
+        found, end = pick(self.first, lane) + position, pick(self.first[1:], lane)
+        return np.where((lane >= 0) & (position >= 0) & (found < end), found, -1)
 
     def of_streams(self, process: Ints, context: Ints, stream: Ints) -> Ints:
         """The lane of each (process, context, stream); -1 where the stream is unknown.
@@ -118,9 +145,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     lane_key, keys = _op_lanes(trace)
     launch = ints(ops, "launch")
     launched = launch >= 0
-    call = np.maximum(launch, 0)
-    has_calls = len(trace.api) > 0
-    caller = np.where(launched, ints(trace.api, "thread")[call] if has_calls else -1, -1)
+    caller = pick(ints(trace.api, "thread"), launch)
     hosts = set(_pairs(ints(ops, "process")[launched], caller[launched])) | set(_pairs(process, thread))
     hosts = {host for host in hosts if host[1] != -1}
     every = sorted(
@@ -135,7 +160,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     host = np.full(len(ops), -1, np.int64)
     for (p, t), rows in rows_by_key(ints(ops, "process"), caller).items():
         host[rows] = number.get((p, 2, -1, -1, -1, t), -1)
-    queued = np.where(launched, ints(trace.api, "start_ns")[call] if has_calls else 0, ints(ops, "start_ns"))
+    queued = np.where(launched, pick(ints(trace.api, "start_ns"), launch), ints(ops, "start_ns"))
     units = _units(trace, lane, queued, host, len(every))
     return Lanes(
         process=columns[:, 0],
@@ -218,7 +243,7 @@ def _graph_heads(trace: Trace, start: Ints, end: Ints) -> tuple[Ints | None, Int
         return None, end
     head, end = np.arange(start.size), end.copy()
     order = inside[np.lexsort((start[inside], launch[inside]))]
-    new = np.concatenate([[True], launch[order][1:] != launch[order][:-1]])
+    new = run_heads(launch[order])
     heads = order[new]
     head[order] = heads[np.cumsum(new) - 1]
     end[heads] = np.maximum.reduceat(end[order], np.flatnonzero(new))

@@ -6,7 +6,7 @@ import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import HostCalls
-from analyzers.ordering_lanes import UNSEEN, Lanes
+from analyzers.ordering_lanes import LONG_AGO, UNSEEN, Lanes, pick
 from analyzers.trace import Ints, Mask, Trace, ints
 
 
@@ -32,7 +32,7 @@ class Launches:
     def last_start(self, host: int, instant: Ints) -> Ints:
         """Start of a host lane's last launch before each instant."""
         start = self.of(host)[1]
-        start = np.append(np.iinfo(np.int64).min, start)
+        start = np.append(LONG_AGO, start)
         return start[np.searchsorted(start, instant) - 1]
 
     def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
@@ -43,7 +43,7 @@ class Launches:
                 lane, start = self.of(which)
                 lane, start = lane[wanted[lane]], start[wanted[lane]]
                 at = np.searchsorted(start, instant[rows]) - 1
-                answer[rows] = np.where(at >= 0, lane[np.maximum(at, 0)], -1) if lane.size else -1
+                answer[rows] = pick(lane, at)
         return answer
 
     def visits(self, host: int, communication: Mask, home: int, at_home: Ints) -> tuple[Ints, Ints]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from analyzers.ordering_calls import Calls, HostCalls, communication_around
 from analyzers.ordering_infer import Inference
+from analyzers.ordering_lanes import FAR, pick
 from analyzers.trace import Ints, Mask, Trace, ints
 
 
@@ -69,18 +70,14 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
     """Links the capture states: by nsys's event synchronization id, or by Kineto's correlation id of the record."""
     records = calls.records
     record = _lookup(waits.process, waits.event_sync, records.process, records.event_sync)
-    row = np.maximum(waits.sync, 0)
-    if len(trace.syncs):
-        named = np.where(waits.sync >= 0, ints(trace.syncs, "record_correlation")[row], -1)
-        claim = _lookup(waits.process, named, records.process, records.correlation)
-        record = np.where(record < 0, claim, record)
-    first = (record >= 0) & (records.start[record] < waits.start) if records.size else record >= 0
-    record = np.where(first, record, -1)
-    source = np.where(record >= 0, records.lane[record], -1) if records.size else record
-    if len(trace.syncs):
-        told = np.where(waits.sync >= 0, ints(trace.syncs, "record_stream")[row], -1)
-        context = np.where(waits.sync >= 0, ints(trace.syncs, "context")[row], -1)
-        source = np.where((record >= 0) & (source < 0), calls.lanes.of_streams(waits.process, context, told), source)
+    claim, stream, context = (
+        pick(ints(trace.syncs, column), waits.sync) for column in ("record_correlation", "record_stream", "context")
+    )
+    record = np.where(record < 0, _lookup(waits.process, claim, records.process, records.correlation), record)
+    record = np.where(pick(records.start, record, FAR) < waits.start, record, -1)
+    source = pick(records.lane, record)
+    told = calls.lanes.of_streams(waits.process, context, stream)
+    source = np.where((record >= 0) & (source < 0), told, source)
     known = source >= 0
     before = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
     return Links(np.where(known, record, -1), source, known | before)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.ordering_graph import EDGE_KINDS, Graph
+from analyzers.ordering_lanes import pick, run_heads
 from analyzers.trace import Ints, Mask
 
 
@@ -39,35 +40,31 @@ class Releases:
         self._units = self._units[np.lexsort((self._units, lanes.end[self._units]))]
         rank = np.zeros(lanes.op.size + 1, np.int64)
         rank[self._units] = np.arange(self._units.size) + 1
-        self._width = edges.size + 1  # a value is rank * width + edge + 1: the latest op first, then how it came
         own = rank[unit]
         source = graph.source_node
         chained = through & (source >= 0)
         chained[chained] = graph.position[source[chained]] == edges.source_position[chained]
-        place = np.zeros(graph.lane.size, dtype=bool)
-        place[:1] = True
-        place[1:] = (graph.lane[1:] != graph.lane[:-1]) | (graph.position[1:] != graph.position[:-1])
-        lift = (np.cumsum(place) - 1) * (self._units.size + 1)
+        lift = (np.cumsum(run_heads(graph.lane, graph.position)) - 1) * (self._units.size + 1)
         best = np.zeros(graph.lane.size, np.int64)
         while True:
-            value = np.maximum(own, np.where(chained, best[np.maximum(source, 0)] if best.size else 0, 0))
+            value = np.maximum(own, pick(best, np.where(chained, source, -1), 0))
             latest = np.maximum.reduceat(value, graph.edge_first) if value.size else best
             latest = np.maximum.accumulate(latest + lift) - lift
             if np.array_equal(latest, best):
                 break
             best = latest
         self._best, self._value = best, value
-        self._via = self._edges_of_best(place)
+        self._via = self._edges_of_best()
 
-    def _edges_of_best(self, place: Mask) -> Ints:
+    def _edges_of_best(self) -> Ints:
         """For each node an edge, of its own or of an earlier node at its position, that brought the best."""
         graph = self._graph
-        brings = np.flatnonzero(self._value == self._best[graph.node_of_edge]) if self._value.size else self._value
+        brings = np.flatnonzero(self._value == self._best[graph.node_of_edge])
         via = np.full(graph.lane.size, -1, np.int64)
         via[graph.node_of_edge[brings]] = brings
         # A node that brings nothing better itself takes the edge of the node before it at its position.
         holder = np.where(via >= 0, np.arange(via.size), 0)
-        return via[np.maximum.accumulate(holder)] if via.size else via
+        return via[np.maximum.accumulate(holder)]
 
     def of(self, lane: Ints, position: Ints) -> Released:
         """The answer for the units at these places."""
@@ -76,17 +73,12 @@ class Releases:
         node = graph.last_at(lane, position)
         here = node >= 0
         here[here] = graph.position[node[here]] == position[here]
-        rank = np.zeros(lane.size, np.int64)
-        rank[here] = self._best[node[here]]
-        found = rank > 0
-        waited, edge = np.full(lane.size, -1, np.int64), np.full(lane.size, -1, np.int64)
-        waited[found] = lanes.op[self._units[rank[found] - 1]]
-        edge[found] = self._via[node[found]]
-        wait, record, exact = (
-            np.full(lane.size, -1, np.int64),
-            np.full(lane.size, -1, np.int64),
-            np.ones(lane.size, bool),
+        rank = pick(self._best, np.where(here, node, -1), 0)
+        edge = pick(self._via, np.where(rank > 0, node, -1))
+        return Released(
+            previous=pick(lanes.op, unit),
+            waited=pick(lanes.op, pick(self._units, rank - 1)),
+            wait=pick(graph.edges.call, edge),
+            record=pick(graph.edges.record, edge),
+            exact=pick(graph.edges.exact, edge, True),
         )
-        wait[found], record[found] = graph.edges.call[edge[found]], graph.edges.record[edge[found]]
-        exact[found] = graph.edges.exact[edge[found]]
-        return Released(np.where(unit >= 0, lanes.op[unit], -1), waited, wait, record, exact)

@@ -16,12 +16,12 @@ from analyzers.forks_visits import Visitor
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_graph import EDGE_KINDS
+from analyzers.ordering_lanes import FAR, LONG_AGO, pick
 from analyzers.stream_plan_loops import Chunks, find_chunks, innermost_fit, work_of
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
 NO, INDIRECT, DIRECT, SAME, NONE = range(5)
 HOW = ("no", "indirect", "direct", "same stream", "")
-_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ def stream_plan(trace: Trace, ordering: Ordering | None = None) -> StreamPlan:
     first, last, alone = _ends(chunk[~talks], unit[~talks], lane[~talks], chunks.size)
     said = _ends(chunk[talks], unit[talks], lane[talks], chunks.size)[1]
     worker = _lane_of(ordering, first)
-    main = np.where(chunks.host >= 0, np.append(visitor.home, -1)[chunks.host], -1)
+    main = pick(visitor.home, chunks.host)
     loops = int(chunks.loop.max(initial=-1)) + 1
     fit = (np.bincount(chunks.loop[~alone], minlength=loops) == 0) & (
         np.bincount(chunks.loop[(worker != main) & (main >= 0)], minlength=loops) > 0
     )
-    rows = np.flatnonzero(innermost_fit(chunks, fit)[chunks.loop]) if chunks.size else chunks.row
+    rows = np.flatnonzero(innermost_fit(chunks, fit)[chunks.loop])
     check = _Checks(ordering, main[rows])
     began, ended = _turns(chunks, rows)
     until = _back(visitor, chunks.host[rows], main[rows], began, ended)
@@ -112,8 +112,8 @@ def stream_plan(trace: Trace, ordering: Ordering | None = None) -> StreamPlan:
         "chunk": _names(trace, place),
         "start_ns": chunks.start[rows],
         "ops": ops,
-        "stream": lanes.stream[worker[rows]] if lanes.size else rows,
-        "main": lanes.stream[main[rows]] if lanes.size else rows,
+        "stream": lanes.stream[worker[rows]],
+        "main": lanes.stream[main[rows]],
         "communication": _stream_of(ordering, said[rows]),
         "waits_main": np.array(HOW, object)[waits[0]],
         "joined": np.array(HOW, object)[joined[0]],
@@ -139,9 +139,9 @@ class _Checks:
         lanes = self.lanes
         when, position = lanes.enqueue[first], first - lanes.first[worker]
         previous = lanes.unit(worker, position - 1)
-        since = np.where(previous >= 0, lanes.enqueue[previous], np.iinfo(np.int64).min)
+        since = pick(lanes.enqueue, previous, LONG_AGO)
         edge = self._last_event(worker, self.main, when)
-        direct = (edge >= 0) & (self.ordering.graph.edges.instant[edge] > since) if edge.size else edge >= 0
+        direct = pick(self.ordering.graph.edges.instant, edge, LONG_AGO) > since
         count = lanes.queued_before(self.main, began)
         indirect = (count > 0) & (self.ordering.complete(self.main, worker, position) >= count)
         sure = self.ordering.complete(self.main, worker, position, exact=True) >= count
@@ -154,7 +154,7 @@ class _Checks:
         position = np.where(there, last - lanes.first[lane], -1)
         edge = self._last_event(self.main, lane, until)
         edges = self.ordering.graph.edges
-        direct = (edge >= 0) & (edges.source_position[edge] > position) if edges.size else edge >= 0
+        direct = pick(edges.source_position, edge) > position
         known = [self._known(lane, until, exact=exact) > position for exact in (False, True)]
         how, exact = self._answer(lane, edge, direct, known[0], known[1])
         return np.where(there, how, NONE), exact | ~there
@@ -163,7 +163,7 @@ class _Checks:
         edges = self.ordering.graph.edges
         how = np.select([lane == self.main, direct, indirect], [SAME, DIRECT, INDIRECT], NO)
         stated = bool(edges.exact.all())
-        exact = edges.exact[edge] if edges.size else edge >= 0
+        exact = pick(edges.exact, edge, True)
         return how, np.select([how == SAME, how == DIRECT, how == INDIRECT], [True, exact, sure], stated).astype(bool)
 
     def _known(self, source: Ints, instant: Ints, *, exact: bool) -> Ints:
@@ -183,7 +183,7 @@ class _Checks:
             own = by_pair.get((where, other, EDGE_KINDS.index("event")))
             if own is not None:
                 at = np.searchsorted(edges.instant[own], before[rows])
-                found[rows] = np.where(at > 0, own[np.maximum(at - 1, 0)], -1)
+                found[rows] = pick(own, at - 1)
         return found
 
 
@@ -192,24 +192,24 @@ def _ends(chunk: Ints, unit: Ints, lane: Ints, size: int) -> tuple[Ints, Ints, M
     first, last = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
     last[chunk] = unit
     first[chunk[::-1]] = unit[::-1]
-    lowest, highest = np.full(size, _NEVER), np.full(size, -1, np.int64)
+    lowest, highest = np.full(size, FAR), np.full(size, -1, np.int64)
     np.minimum.at(lowest, chunk, lane)
     np.maximum.at(highest, chunk, lane)
     return first, last, lowest == highest
 
 
 def _lane_of(ordering: Ordering, unit: Ints) -> Ints:
-    return np.append(ordering.lanes.lane_of_unit(), -1)[np.where(unit >= 0, unit, -1)]
+    return pick(ordering.lanes.lane_of_unit(), unit)
 
 
 def _stream_of(ordering: Ordering, unit: Ints) -> Ints:
-    return np.append(ordering.lanes.stream, -1)[_lane_of(ordering, unit)]
+    return pick(ordering.lanes.stream, _lane_of(ordering, unit))
 
 
 def _turns(chunks: Chunks, rows: Ints) -> tuple[Ints, Ints]:
     """When the first chunk of each chunk's loop began, and the last one ended."""
     loops = int(chunks.loop.max(initial=-1)) + 1
-    began, ended = np.full(loops, _NEVER), np.full(loops, np.iinfo(np.int64).min)
+    began, ended = np.full(loops, FAR), np.full(loops, LONG_AGO)
     np.minimum.at(began, chunks.loop, chunks.start)
     np.maximum.at(ended, chunks.loop, chunks.end)
     return began[chunks.loop[rows]], ended[chunks.loop[rows]]
@@ -217,18 +217,18 @@ def _turns(chunks: Chunks, rows: Ints) -> tuple[Ints, Ints]:
 
 def _back(visitor: Visitor, host: Ints, main: Ints, began: Ints, ended: Ints) -> Ints:
     """When each thread, after a loop, launched on main again or began the next such loop; far away where it did not."""
-    until = np.full(host.size, _NEVER)
+    until = np.full(host.size, FAR)
     for (each, lane), rows in rows_by_key(host, main).items():
         where, when = visitor.launches.of(each)
         marks = np.sort(np.concatenate([when[where == lane], began[rows]]))
-        until[rows] = np.append(marks, _NEVER)[np.searchsorted(marks, ended[rows])]
+        until[rows] = np.append(marks, FAR)[np.searchsorted(marks, ended[rows])]
     return until
 
 
 def _turn_numbers(trace: Trace, chunks: Chunks, rows: Ints) -> Ints:
     """Which occurrence of its loop on its thread each chunk belongs to, from 0."""
     turn = np.zeros(rows.size, np.int64)
-    name = np.append(codes(trace.ranges, "name")[0].astype(np.int64), -1)[chunks.parent[rows]]
+    name = pick(codes(trace.ranges, "name")[0].astype(np.int64), chunks.parent[rows])
     began, _ = _turns(chunks, rows)
     for own in rows_by_key(chunks.host[rows], name).values():
         turn[own] = np.unique(began[own], return_inverse=True)[1]
@@ -237,4 +237,4 @@ def _turn_numbers(trace: Trace, chunks: Chunks, rows: Ints) -> Ints:
 
 def _names(trace: Trace, rows: Ints) -> Any:
     code, names = codes(trace.ranges, "name")
-    return np.array([*names, ""], object)[np.append(code, -1)[rows]]
+    return np.array([*names, ""], object)[pick(code, rows)]

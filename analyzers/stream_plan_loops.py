@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.nesting import lanes as rows_by_key
-from analyzers.ordering_lanes import Lanes
+from analyzers.ordering_lanes import Lanes, pick
 from analyzers.ordering_launches import Launches
 from analyzers.syncs_context import enclosing, range_classes
 from analyzers.trace import Ints, Mask, Trace, codes, ints
@@ -53,14 +53,14 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
     number = np.array([any(letter.isdigit() for letter in name) for name in names] or [False], dtype=bool)
     name = code[rows].astype(np.int64)
     loop, _ = pd.factorize(pd.MultiIndex.from_arrays([process, thread, parent, plain[name]]))
-    often = np.bincount(loop, minlength=1)[loop] > 1 if loop.size else loop == 0
+    often = np.bincount(loop, minlength=1)[loop] > 1
     kept = np.flatnonzero(number[name] | often)
     place = np.full(rows.size, -1, np.int64)
     place[kept] = np.arange(kept.size)
     both = (place[point] >= 0) & (place[around] >= 0)
     return Chunks(
         row=rows[kept],
-        parent=np.where(parent[kept] >= 0, rows[parent[kept]], -1) if rows.size else parent,
+        parent=pick(rows, parent[kept]),
         loop=pd.factorize(loop[kept])[0],
         host=lanes.of_threads(process[kept], thread[kept]),
         start=start[kept],

@@ -12,10 +12,11 @@ import pandas as pd
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_calls import communication_around
+from analyzers.ordering_lanes import pick, run_heads
 from analyzers.syncs_calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs_context import Texts, around
 from analyzers.syncs_cost import cost, idle_within
-from analyzers.trace import COPY_KINDS, Ints, Mask, Trace, codes, ints
+from analyzers.trace import Ints, Mask, Trace, codes, ints
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
 SCALAR_BYTES = 16
@@ -107,7 +108,7 @@ def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
     lanes, blocking = ordering.lanes, blocking_calls(trace, ordering)
     point, copy = _points(trace, ordering, blocking)
     start, end, call = _spans(trace, blocking, point)
-    head = np.flatnonzero(np.append(True, point[1:] != point[:-1])) if point.size else point
+    head = np.flatnonzero(run_heads(point))
     process, thread = ints(trace.api, "process")[call], ints(trace.api, "thread")[call]
     lane, op, kind = (getattr(blocking, name)[head] for name in ("lane", "op", "kind"))
     copy = copy[head]
@@ -115,9 +116,7 @@ def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
     host = lanes.of_threads(process, thread)
     price = cost(lanes, process, device, host, start, end)
     module = kind == KINDS.index("module")
-    idle = (
-        np.where(module, idle_within(lanes, process, device, start, end), price.idle) if lanes.op.size else price.idle
-    )
+    idle = np.where(module, idle_within(lanes, process, device, start, end), price.idle)
     where = around(trace, process, thread, ints(trace.api, "start_ns")[call])
     later = _range_of_units(trace, ordering, price.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
@@ -137,9 +136,9 @@ def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
         "op": where.op,
         "chain": where.chain,
         "frame": where.frame,
-        "copy": np.array(COPY_KINDS, object)[_of_op(trace, "copy", copy, 0)],
-        "bytes": _of_op(trace, "bytes", copy),
-        "waited_stream": np.where(lane >= 0, lanes.stream[lane], -1),
+        "copy": _text(trace.ops, "copy", copy),
+        "bytes": pick(ints(trace.ops, "bytes"), copy),
+        "waited_stream": pick(lanes.stream, lane),
         "waited_event": blocking.event[head],
         "waited_op": op,
         "waited_name": _text(trace.ops, "name", op),
@@ -161,7 +160,7 @@ def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints,
     process, thread = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
     host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
     last = _last_copy(trace, ordering, host, starts[blocking.call])
-    of_copy = ints(trace.ops, "launch")[last]
+    of_copy = pick(ints(trace.ops, "launch"), last)
     syncs = (blocking.kind == KINDS.index("stream")) & (last >= 0) & (blocking.lane >= 0)
     syncs[syncs] = ordering.place(last[syncs])[0] == blocking.lane[syncs]
     behind = np.flatnonzero(syncs)
@@ -192,7 +191,7 @@ def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> I
 def _spans(trace: Trace, blocking: Blocking, point: Ints) -> tuple[Ints, Ints, Ints]:
     """Start and end of each point, and the call in it that blocked longest."""
     starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
-    head = np.flatnonzero(np.append(True, point[1:] != point[:-1])) if point.size else point
+    head = np.flatnonzero(run_heads(point))
     order = np.lexsort((starts - ends, point))
     if not point.size:
         return starts, ends, blocking.call
@@ -207,7 +206,7 @@ def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
         if np.any(op[rows] < 0):
             used, count = np.unique(device[owner == each], return_counts=True)
             most[each] = used[np.argmax(count)] if used.size else -1
-    return np.where(op >= 0, device[op], most[process]) if device.size else most[process]
+    return np.where(op >= 0, pick(device, op), most[process])
 
 
 def _inside_communication(trace: Trace, ordering: Ordering, call: Ints) -> Ints:
@@ -232,16 +231,6 @@ def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
     return brought | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
 
 
-def _of_op(trace: Trace, column: str, op: Ints, missing: int = -1) -> Ints:
-    values = (
-        codes(trace.ops, column)[0]
-        if isinstance(trace.ops[column].dtype, pd.CategoricalDtype)
-        else ints(trace.ops, column)
-    )
-    return np.where(op >= 0, values[op], missing) if values.size else np.full(op.size, missing)
-
-
 def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
     code, names = codes(frame, column)
-    texts = np.array([*names, ""], object)
-    return texts[np.where(row >= 0, code[row], -1)] if len(code) else np.full(row.size, "", object)
+    return np.array([*names, ""], object)[pick(code, row)]

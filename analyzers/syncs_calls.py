@@ -10,6 +10,7 @@ import numpy as np
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_calls import calls_of_kind
+from analyzers.ordering_lanes import FAR, LONG_AGO, pick
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
 KINDS = ("stream", "event", "device", "spin", "copy", "pageable", "memory", "module")
@@ -89,12 +90,13 @@ def _synchronizes(ordering: Ordering) -> Blocking:
     count = lanes.queued_before(lane, until)
     unit = lanes.unit(lane, count - 1)
     waited = ordering.released_at(lane, count).waited  # through waits behind the stream's last op
-    behind = np.where(waited >= 0, lanes.unit_of_op[waited], -1) if lanes.op.size else waited
-    later = (behind >= 0) & (lanes.end[behind] <= syncs.end) & ((unit < 0) | (lanes.end[behind] > lanes.end[unit]))
+    behind = pick(lanes.unit_of_op, waited)
+    ended = pick(lanes.end, behind, FAR)
+    later = (ended <= syncs.end) & (ended > pick(lanes.end, unit, LONG_AGO))
     unit = np.where(later, behind, unit)
     device = np.flatnonzero(kinds == KINDS.index("device"))
     unit[device] = _last_of_context(ordering, device)
-    op = np.where(unit >= 0, lanes.op[unit], -1) if lanes.op.size else unit
+    op = pick(lanes.op, unit)
     order = syncs.call >= 0
     found = Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
     return _take(found, np.flatnonzero(order))
@@ -110,7 +112,7 @@ def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
         own = np.flatnonzero(mine)
         where = np.full(own.size, lane)
         unit = lanes.unit(where, lanes.queued_before(where, syncs.start[rows[own]]) - 1)
-        later = (unit >= 0) & ((last[own] < 0) | (lanes.end[unit] > lanes.end[last[own]]))
+        later = pick(lanes.end, unit, LONG_AGO) > pick(lanes.end, last[own], LONG_AGO)
         last[own[later]] = unit[later]
     return last
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from analyzers.nesting import lanes as rows_by_key
+from analyzers.ordering_lanes import LONG_AGO, pick, run_heads
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
 Texts = npt.NDArray[np.object_]
 _ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
-_ALWAYS = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,20 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     is_op, is_range, is_user_frame = range_classes(trace, names)
     start = ints(trace.ranges, "start_ns")
     innermost = _last(point, row, is_range, instant.size)
-    inside = (
-        start[row] >= np.where(innermost >= 0, start[innermost], np.iinfo(np.int64).min)[point] if row.size else row
-    )
-    callers = is_op[row] & (inside == 1)
+    since = pick(start, innermost, LONG_AGO)
+    callers = is_op[row] & (start[row] >= since[point])
     op = _first(point, row, callers, instant.size)
     texts = np.array([*(name.split(", seq = ")[0] for name in names), ""], object)
     return Around(
-        range=texts[np.where(innermost >= 0, code[innermost], -1)] if len(code) else _none(instant.size),
-        op=texts[np.where(op >= 0, code[op], -1)] if len(code) else _none(instant.size),
+        range=_texts(texts, code, innermost),
+        op=_texts(texts, code, op),
         chain=_chains(point[callers], texts[code[row[callers]]], instant.size),
-        frame=_text_of_last(point, row, is_user_frame, texts, code, instant.size),
+        frame=_texts(texts, code, _last(point, row, is_user_frame, instant.size)),
     )
 
 
-def _none(size: int) -> Texts:
-    return np.full(size, "", object)
+def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) -> Texts:
+    return texts[pick(code, row)]
 
 
 def range_classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
@@ -108,17 +107,10 @@ def _first(point: Ints, row: Ints, keep: Mask, size: int) -> Ints:
     return found
 
 
-def _text_of_last(
-    point: Ints, row: Ints, wanted: Mask, texts: Texts, code: npt.NDArray[np.signedinteger], size: int
-) -> Texts:
-    found = _last(point, row, wanted, size)
-    return texts[np.where(found >= 0, code[found], -1)] if len(code) else _none(size)
-
-
 def _chains(point: Ints, text: Texts, size: int) -> Texts:
     """Texts of each point joined in order; equal chains are joined once."""
     code, names = pd.factorize(text)
-    first = np.flatnonzero(np.append(True, point[1:] != point[:-1])) if point.size else point
+    first = np.flatnonzero(run_heads(point))
     depth = np.arange(point.size) - np.repeat(first, np.diff(np.append(first, point.size)))
     chain, known = np.zeros(size, np.int64), [""]
     for level in range(int(depth.max(initial=-1)) + 1):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.ordering import Ordering
+from analyzers.ordering_lanes import FAR, run_heads
 from analyzers.syncs_context import around
 from analyzers.trace import Ints, Trace, ints, is_one_of
 
@@ -21,9 +22,10 @@ class UnwaitedCopy:
     """A device-to-host copy into pinned memory that nothing had waited for by `until_ns`.
 
     `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range (but
-    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is when the copy was done on the GPU:
-    a read before that reads garbage. `covered_ns` is the end of the first synchronization that covers it after all, -1
-    where none does. `exact` is False where that rests on an inferred link. `op` is the row in `Trace.ops`.
+    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is
+    when the copy was done on the GPU: a read before that reads garbage. `covered_ns` is the end of the first
+    synchronization that covers it after all, -1 where none does. `exact` is False where that rests on an inferred link.
+    `op` is the row in `Trace.ops`.
     """
 
     rank: int
@@ -89,7 +91,7 @@ def unwaited_copies(trace: Trace, ordering: Ordering | None = None) -> UnwaitedC
         "end_ns": lanes.end[lanes.unit_of_op[op]],
         "until_ns": until,
         "reason": np.array(REASONS, object)[reason],
-        "covered_ns": np.where(known == np.iinfo(np.int64).max, -1, known),
+        "covered_ns": np.where(known == FAR, -1, known),
         "exact": exact,
         "op": op,
     }
@@ -110,12 +112,7 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, place: Any, launched:
     where = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][where]
     size = ints(trace.ops, "bytes")[op]
     order = np.lexsort((launched, where, size, lane))
-    same = np.zeros(op.size, dtype=bool)
-    if op.size:
-        same[1:] = True
-        for key in (lane, size, where):
-            same[1:] &= key[order][1:] == key[order][:-1]
-    again = np.flatnonzero(same)
+    again = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, where))))
     until[order[again - 1]] = launched[order[again]]
     reason[order[again - 1]] = 0
     return until, reason

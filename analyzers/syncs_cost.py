@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzers.intervals import coverage, union
 from analyzers.nesting import lanes as rows_by_key
-from analyzers.ordering_lanes import Lanes
+from analyzers.ordering_lanes import LONG_AGO, Lanes
 from analyzers.trace import Ints
 
 
@@ -38,7 +38,7 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
             continue
         reach = np.maximum.accumulate(lanes.end[units])
         after = np.searchsorted(lanes.enqueue[units], end[rows])
-        drain = np.where(after > 0, reach[np.maximum(after - 1, 0)], np.iinfo(np.int64).min)
+        drain = np.where(after > 0, reach[np.maximum(after - 1, 0)], LONG_AGO)
         follower = units[np.minimum(after, units.size - 1)]
         dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue[follower] > drain)
         dry &= lanes.start[follower] > drain

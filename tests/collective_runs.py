@@ -164,6 +164,7 @@ def run(
                 who = np.array(group)
                 done = arrive[who].max() + call.transfer + int(random.exponential(call.transfer / 10))
                 ends = done + np.rint(random.normal(0, jitter, who.size)).astype(np.int64)
+                ends = np.maximum(ends, arrive[who] + 1_000)
                 parts["rank"].append(who)
                 parts["start"].append(arrive[who])
                 parts["end"].append(ends)

@@ -46,13 +46,16 @@ def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Tra
         return loading.load(paths, nsys_command=nsys, align=align, progress=tell)
 
 
-def check_overlap(trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6) -> OverlapResult:
+def check_overlap(
+    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6, baseline: Trace | None = None
+) -> OverlapResult:
     """Did A and B really overlap on the GPU, and is it enough?
 
     Parameters
     ----------
     a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
+    baseline : a run of the same work without the overlap; `.gain` then says what the overlap gained.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def check_overlap(trace: Trace, a: str = "comm", b: str = "compute", *, min_over
     """
     from analyzers import check
 
-    return check.check_overlap(trace, a, b, min_overlap=min_overlap)
+    return check.check_overlap(trace, a, b, min_overlap=min_overlap, baseline=baseline)
 
 
 def streams(trace: Trace) -> StreamsResult:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from analyzers.collectives import Collectives
     from analyzers.concurrency import StreamsResult
     from analyzers.errors import TraceWarning
+    from analyzers.gain import Gain
     from analyzers.info import TraceInfo
     from analyzers.order_report import OrderReport
     from analyzers.overlap import RankOverlap, Side
@@ -37,9 +38,18 @@ def overlap(result: OverlapResult) -> Json:
             "real_overlap_ratio": result.job.real_overlap_ratio,
             "rule": result.job.rule,
         },
+        "gain": _gain(result.gain),
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }
+
+
+def _gain(gain: Gain | None) -> Json | None:
+    """Against a baseline; null without one."""
+    if gain is None:
+        return None
+    ratios = {name: getattr(gain, name) for name in ("effective_gain", "speedup", "speedup_bound")}
+    return {**vars(gain), **ratios}
 
 
 def _clocks(clocks: Clocks | None) -> Json | None:

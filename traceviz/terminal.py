@@ -34,24 +34,22 @@ def write(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callabl
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_IN_PLAIN_LETTERS)
     try:
-        if kind is Format.json:
-            sys.stdout.write(json.dumps(contract(), indent=1, allow_nan=False) + "\n")
-        elif kind is Format.md:
-            sys.stdout.write(markdown(blocks()))
-        else:
-            _print(blocks())
+        sys.stdout.write(_rendered(kind, blocks, contract))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has gone; the exit code still answers
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print(blocks: Sequence[Block]) -> None:
-    if sys.stdout.isatty():
-        print_blocks(blocks, Console())
-        return
-    text = io.StringIO()  # tables pad their lines, which a pipe should not see
-    print_blocks(blocks, Console(file=text, width=_pipe_width()))
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
+def _rendered(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callable[[], dict[str, Any]]) -> str:
+    if kind is Format.json:
+        return json.dumps(contract(), indent=1, allow_nan=False) + "\n"
+    if kind is Format.md:
+        return markdown(blocks())
+    console = Console(width=None if sys.stdout.isatty() else _pipe_width())
+    with console.capture() as captured:  # left to print, it would end the command with 1 at a broken pipe
+        print_blocks(blocks(), console)
+    # Tables pad their lines, which a pipe should not see.
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _pipe_width() -> int:

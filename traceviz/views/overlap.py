@@ -5,6 +5,8 @@ from __future__ import annotations
 from analyzers.causes import CAUSES
 from analyzers.check import OverlapResult
 from analyzers.errors import TraceWarning
+from analyzers.gain import Gain
+from analyzers.job import Job
 from analyzers.overlap import Missed, RankOverlap
 from traceviz.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent
@@ -24,6 +26,8 @@ def blocks(result: OverlapResult) -> list[Block]:
     ]
     if result.ranks:
         shown.append(_ranks(result))
+    if result.gain is not None:
+        shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
         shown += _causes(result)
     if any(rank.instances for rank in result.ranks):
@@ -34,16 +38,18 @@ def blocks(result: OverlapResult) -> list[Block]:
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
     if result.job.real_overlap_ratio is None:
-        return result.reason if result.reason.endswith("?") else f"{result.reason}."
-    met = "meets" if result.passed else "misses"
-    share, bar = percent(result.job.real_overlap_ratio), percent(result.bar)
-    if share == bar and not result.passed:
-        share = f"Just under {share}"
+        return f"{result.reason}."
     return (
-        f"{share} of what could overlap did: "
-        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} "
-        f"on rank {result.job.critical_rank}. That {met} the bar of {bar}."
+        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
+        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result.job)}. "
+        f"That {'meets' if result.passed else 'misses'} the bar of {percent(result.bar)}."
     )
+
+
+def _whose(job: Job) -> str:
+    if job.rule == "last-arrival":
+        return f"counting each collective on the rank that everybody waited for, mostly rank {job.critical_rank}"
+    return f"on rank {job.critical_rank}"
 
 
 def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
@@ -87,6 +93,17 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
             percent(rank.real_overlap_ratio),
         ]
     return cells
+
+
+def _gain(gain: Gain) -> Paragraph:
+    text = (
+        f"alone A takes {duration(gain.a_alone_ns)} and B {duration(gain.b_alone_ns)}, together they take "
+        f"{duration(gain.together_ns)} (medians of {gain.baseline_instances} and {gain.instances} instances on rank "
+        f"{gain.rank}). Effective gain, (A + B - together) / min(A, B): {percent(gain.effective_gain)}. "
+        f"Speedup of the two, (A + B) / together: {gain.speedup:.2f}x of at most {gain.speedup_bound:.2f}x, "
+        "(A + B) / max(A, B)."
+    )
+    return Paragraph(text, "Against the baseline")
 
 
 def _causes(result: OverlapResult) -> list[Block]:

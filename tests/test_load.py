@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import traceviz
+from analyzers.files import MANIFEST_SCHEMA
+from analyzers.load import load
+from tests.kineto_files import pair_of_ranges
+
+
+def test_captures_of_two_ranks_become_one_trace(tmp_path: Path) -> None:
+    for rank in (1, 0):
+        pair_of_ranges("A", "B", overlap=20 + rank, rank=rank).write(tmp_path / f"trace{rank}.json")
+    trace = traceviz.load(tmp_path / "trace1.json", tmp_path / "trace0.json")
+    result = traceviz.check_overlap(trace, a="nvtx:A", b="nvtx:B")
+    assert [(rank.rank, rank.overlap_ns) for rank in result.ranks] == [(0, 20), (1, 21)]
+    assert repr(trace).endswith("4 GPU ops, 4 CUDA calls, ranks 0, 1>")
+
+
+def test_a_manifest_has_the_last_word_on_ranks(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        pair_of_ranges("A", "B", overlap=20 + rank, rank=rank).write(tmp_path / f"trace{rank}.json")
+    captures = [{"path": "trace0.json", "rank": 5}, {"path": "trace1.json", "rank": 3}]
+    (tmp_path / "manifest.json").write_text(json.dumps({"schema": MANIFEST_SCHEMA, "captures": captures}))
+    trace = load([tmp_path])
+    assert trace.rank_ids == [3, 5]
+    assert {warning.code for warning in trace.warnings} == {"rank-conflict"}
+
+
+def test_a_file_of_a_folder_that_is_no_trace_is_said(tmp_path: Path) -> None:
+    pair_of_ranges("A", "B", overlap=20).write(tmp_path / "trace.json")
+    (tmp_path / "config.json").write_text('{"lr": 1}')
+    assert [warning.code for warning in load([tmp_path]).warnings] == ["skipped-file"]
+
+
+def test_pasted_stats_are_not_read_as_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "stats.txt").write_text("1 2 ncclDevKernel_AllReduce")
+    with pytest.raises(traceviz.TracevizError, match="nsys stats output"):
+        load([tmp_path / "stats.txt"])
+
+
+def test_the_same_captures_give_the_same_answer_in_any_order(tmp_path: Path) -> None:
+    paths = [
+        pair_of_ranges("A", "B", overlap=20 + rank, rank=rank).write(tmp_path / f"trace{rank}.json")
+        for rank in range(3)
+    ]
+    frames = [traceviz.check_overlap(traceviz.load(*order)).to_frame() for order in (paths, paths[::-1])]
+    assert frames[0].equals(frames[1])
