@@ -10,6 +10,7 @@ from analyzers.clocks_apply import move
 from analyzers.clocks_solve import FEW, METHODS, Clock, Clocks, solve, unaligned
 from analyzers.collectives_match import Matches, match
 from analyzers.errors import TraceWarning
+from analyzers.nesting import lanes
 from analyzers.trace import Ints, Trace, ints
 
 __all__ = ["METHODS", "Aligned", "Clock", "Clocks", "align", "waits"]
@@ -39,7 +40,8 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     moved = move(trace, clocks) if clocks.method == "collectives" else trace
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
     moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)))
-    for warning in _warnings(clocks):
+    alone = len(lanes(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
+    for warning in [] if alone else _warnings(clocks):
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
 

@@ -38,7 +38,7 @@ def blocks(result: OverlapResult) -> list[Block]:
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
     if result.job.real_overlap_ratio is None:
-        return f"{result.reason}."
+        return result.reason if result.reason.endswith("?") else f"{result.reason}."
     return (
         f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
         f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result.job)}. "
