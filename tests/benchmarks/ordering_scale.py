@@ -13,7 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.forks import crossings
 from analyzers.ordering import Ordering
+from analyzers.stream_plan import stream_plan
+from analyzers.syncs import host_syncs
+from analyzers.syncs_copies import unwaited_copies
 from analyzers.trace import Capture, Process, Trace, table
 
 RANKS, KERNELS, CALLS, RECORDS, SYNCS = 4, 2_000_000, 5_000_000, 100_000, 20_000
@@ -142,6 +146,13 @@ def main() -> None:
         timed("released_by, every op", lambda ordering=ordering, ops=ops: ordering.released_by(ops))
         shuffled = np.random.default_rng(1).permutation(ops)
         timed("before, 2M random pairs", lambda o=ordering, a=ops, b=shuffled: o.before(a, b))
+        for what, work in (
+            ("host syncs", host_syncs),
+            ("unwaited copies", unwaited_copies),
+            ("forks and joins", crossings),
+            ("stream plan", stream_plan),
+        ):
+            timed(what, lambda work=work, trace=trace, ordering=ordering: work(trace, ordering))
 
 
 if __name__ == "__main__":
