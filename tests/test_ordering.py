@@ -264,3 +264,24 @@ def test_no_capture_contradicts_its_own_order(path: Path) -> None:
     first, second = first[same], second[same]
     before = ordering.before(first, second)
     assert (end[first] <= start[second])[before].all()
+
+
+def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_stated_event() -> None:
+    """In every step the side stream's wait was issued when the lookups on main had been queued."""
+    trace = load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite")
+    ordering = Ordering(trace)
+    names, launch = trace.ops["name"].astype(str), ints(trace.ops, "launch")
+    starts, ends = ints(trace.api, "start_ns"), ints(trace.ops, "end_ns")
+    checked = 0
+    for op in np.flatnonzero(ints(trace.ops, "stream") == 35):
+        released = ordering.released_by(np.array([op]))
+        if released.waited[0] < 0:
+            continue
+        behind, wait, record = int(released.waited[0]), int(released.wait[0]), int(released.record[0])
+        assert "CatArrayBatchedCopy" in names[behind]
+        assert trace.ops["stream"][behind] == 7
+        assert released.exact[0]
+        assert starts[launch[behind]] < starts[record] < starts[wait] < starts[launch[op]]
+        assert ends[behind] <= trace.ops["start_ns"][op]
+        checked += 1
+    assert checked == 4 * 3
