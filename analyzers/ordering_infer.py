@@ -18,11 +18,10 @@ it launched communication waits for that. Without a wait behind it, it is the st
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import Calls, HostCalls, communication_around
-from analyzers.ordering_lanes import FAR, LONG_AGO, pick, run_heads
+from analyzers.ordering_lanes import FAR, LONG_AGO, group_numbers, pick, run_heads
 from analyzers.ordering_launches import Launches, homes
 from analyzers.trace import Ints, Mask, Trace
 
@@ -139,9 +138,8 @@ class Inference:
         lane_of_free = records.lane[free]
         last = self.launches.last_lane(records.host[free], records.start[free], np.ones(self.lanes.size, dtype=bool))
         lane_of_free = np.where(lane_of_free < 0, last, lane_of_free)
-        group, _ = pd.factorize(
-            np.concatenate([_key(records.process, records.event), _key(calls.process[rows], calls.event[rows])])
-        )
+        keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
+        group = group_numbers(*(np.concatenate(pair) for pair in keys))
         same = _latest(group[: records.size], records.start, group[records.size :], calls.start[rows])
         record = np.where(calls.event[rows] >= 0, same, -1)
         source = pick(records.lane, record)
@@ -181,10 +179,6 @@ class Inference:
         """Whether what the lane had queued when it recorded had ended by a deadline."""
         unit = self.lanes.unit(lane, self.lanes.queued_before(lane, recorded) - 1)
         return pick(self.lanes.end, unit, LONG_AGO) <= deadline
-
-
-def _key(process: Ints, event: Ints) -> Ints:
-    return (process << 44) + event
 
 
 def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:

@@ -285,3 +285,12 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
         assert ends[behind] <= trace.ops["start_ns"][op]
         checked += 1
     assert checked == 4 * 3
+
+
+def test_what_is_inferred_or_assumed_is_said() -> None:
+    stated = Ordering(load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"))
+    assert stated.warnings == ()
+    inferred = Ordering(load(DATA / "torch" / "dpmp_overlap.rank0.json.gz"))
+    assert [warning.code for warning in inferred.warnings] == ["inferred-waits", "unknown-streams"]
+    assert "18 of 18 stream waits" in inferred.warnings[0].message
+    assert "3 streams" in inferred.warnings[1].message
