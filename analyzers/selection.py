@@ -23,12 +23,14 @@ class Selection:
     """The ops a selector picks.
 
     `picked` is a mask over `trace.ops`; `occurrence` the row in `trace.ranges` of the innermost range it names that
-    each was launched in (-1 where that is none); `reason` says why nothing was picked, "" where something was.
+    each was launched in (-1 where that is none); `ranges` a mask over `trace.ranges` of those it names; `reason` says
+    why nothing was picked, "" where something was.
     """
 
     selector: Selector
     picked: Mask
     occurrence: Ints
+    ranges: Mask
     reason: str = ""
     warnings: tuple[TraceWarning, ...] = ()
 
@@ -47,11 +49,12 @@ def select(trace: Trace, text: str) -> Selection:
     for atom, ranges in named:
         inside, by_autograd = launched_in(trace, ranges)
         warnings += _about_threads(trace, atom, ranges, inside, by_autograd)
+    every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
     if named:
-        occurrence, _ = launched_in(trace, np.logical_or.reduce([ranges for _, ranges in named]))
+        occurrence, _ = launched_in(trace, every)
     picked = _evaluate(trace, selector)
     reason = "" if picked.any() else explain_nothing(trace, selector)
-    return Selection(selector, picked, np.where(picked, occurrence, -1), reason, tuple(warnings))
+    return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(warnings))
 
 
 def named_ranges(trace: Trace, atom: Atom) -> Mask:

@@ -1,6 +1,7 @@
 """Real captures read once more, slowly and plainly: `json` with Decimal, `sqlite3`, loops.
 
-Shares no code with the package. Gives what a pair of selectors picks by scanning every range for every op, and the pair's figures by counting.
+Shares no code with the package. Gives what a pair of selectors picks by scanning every range for every op, and the
+pair's figures by counting.
 """
 
 from __future__ import annotations
