@@ -15,6 +15,7 @@ from analyzers.regions import launched_by_others, launched_in
 from analyzers.selectors import And, Atom, Not, Or, Selector
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
+MOST_THREADS = 4  # named in a warning
 RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
 
 
@@ -198,12 +199,15 @@ def _about_threads(trace: Trace, atom: Atom, ranges: Mask, inside: Ints, by_auto
                 "forward–backward links tie them to it.",
             )
         )
-    for thread, count in launched_by_others(trace, ranges, inside).items():
+    others = launched_by_others(trace, ranges, inside)
+    if others:
+        more = f" and {len(others) - MOST_THREADS} more" if len(others) > MOST_THREADS else ""
+        who = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
         said.append(
             TraceWarning(
                 "other-thread",
-                f"While '{atom}' was open, thread {thread} launched {count} GPU ops that nothing in the trace ties "
-                "to it; they are not counted.",
+                f"While '{atom}' was open, {who} launched {sum(others.values())} GPU ops that nothing in the trace "
+                "ties to it; they are not counted.",
             )
         )
     return said
