@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
+from analyzers.causes import Explainer
+from analyzers.check_warnings import all_warnings, missing_waits
+from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
+from analyzers.gain import Gain, gain_over
 from analyzers.graphs import about_graphs, hidden_work
+from analyzers.job import Job, job_of, last_ranks
+from analyzers.missed import explain_missed
+from analyzers.narrow import in_whole, whole_with_cuts
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
-from analyzers.selection import select
+from analyzers.selection import Selection, select
 from analyzers.sides import without_shared
 from analyzers.trace import Trace
 
 DEFAULT_BAR = 0.6
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 EXIT_CODES = {True: 0, False: 1, None: 3}
-
-
-@dataclass(frozen=True)
-class Job:
-    """The whole job's answer; `critical_rank` is the rank it is read from (None: nowhere were both sides busy)."""
-
-    critical_rank: int | None
-    real_overlap_ns: int
-    achievable_ns: int  # the denominator of the ratio
-    real_overlap_ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,11 @@ class OverlapResult:
     bar: float
     ranks: tuple[RankOverlap, ...]
     job: Job
+    clocks: Clocks | None
     paired_by: str
     reason: str
     warnings: tuple[TraceWarning, ...]
+    gain: Gain | None = None
 
     @property
     def exit_code(self) -> int:
@@ -110,7 +110,13 @@ class OverlapResult:
 
 
 def check_overlap(
-    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = DEFAULT_BAR
+    trace: Trace,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = DEFAULT_BAR,
+    baseline: Trace | None = None,
+    explain: bool = True,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
@@ -118,6 +124,8 @@ def check_overlap(
     ----------
     a, b : selectors, see `analyzers.selectors`.
     min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
+    baseline : a run of the same work without overlap, to say what the overlap gained.
+    explain : False leaves out the causes of what was missed.
 
     Raises
     ------
@@ -129,12 +137,24 @@ def check_overlap(
     side_a, side_b, notes = without_shared(trace, side_a, side_b)
     pairing = pair(trace, side_a, side_b)
     ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
+    if explain:
+        names = str(side_a.selector), str(side_b.selector)
+        explainer = _explainer(trace, side_a, side_b, pairing)
+        ranks = explain_missed(explainer, ranks, names)
+        notes += missing_waits(explainer)
     unseen = hidden_work(trace, side_a, side_b)
-    job = Job(None, 0, 0, None) if unseen else _job(ranks)
+    job = Job() if unseen else job_of(trace, side_a.picked, side_b.picked, ranks)
     reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
     ratio = job.real_overlap_ratio
     notes += [TraceWarning("graph-as-one-row", text) for text in about_graphs(trace, side_a, side_b)]
     passed = None if ratio is None else ratio >= min_overlap
+    gain = None
+    if baseline is not None:
+        alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
+        gain = gain_over(alone.ranks, ranks, job.critical_rank)
+        if gain is None:
+            why = alone.reason or "no instance has both sides on the same rank in both runs"
+            notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
     return OverlapResult(
         verdict=verdict(ratio, min_overlap),
         passed=passed,
@@ -143,10 +163,20 @@ def check_overlap(
         bar=min_overlap,
         ranks=tuple(ranks),
         job=job,
+        clocks=trace.clocks,
         paired_by=RULES[pairing.rule] + _moved(pairing),
         reason=reason,
-        warnings=(*trace.warnings, *side_a.warnings, *side_b.warnings, *notes, *_about_ranks(trace, ranks, job)),
+        gain=gain,
+        warnings=tuple(all_warnings(trace, (side_a, side_b), ranks, job, notes)),
     )
+
+
+def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:
+    """Explain within the whole trace: what an op of a part waited for may lie outside the part."""
+    whole = whole_with_cuts(trace)
+    picked = [in_whole(trace, side.picked.astype(np.int64), 0) > 0 for side in (a, b)]
+    spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
+    return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
 
 
 def verdict(ratio: float | None, bar: float) -> str:
@@ -156,15 +186,6 @@ def verdict(ratio: float | None, bar: float) -> str:
     if ratio >= bar:
         return "overlapped"
     return "serialized" if ratio < SERIALIZED_BELOW else "partial"
-
-
-def _job(ranks: list[RankOverlap]) -> Job:
-    """The lowest rank on which both sides were busy speaks for the job."""
-    for rank in ranks:
-        if rank.real_overlap_ratio is not None:
-            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
-            return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
-    return Job(None, 0, 0, None)
 
 
 def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
@@ -187,23 +208,3 @@ def _moved(pairing: Pairing) -> str:
     if not pairing.shift:
         return ""
     return f", B moved by {pairing.shift:+d}: more of it overlaps that way, as in a pipeline"
-
-
-def _about_ranks(trace: Trace, ranks: list[RankOverlap], job: Job) -> list[TraceWarning]:
-    if job.critical_rank is None:
-        return []
-    several = len({rank.rank for rank in ranks}) < len(ranks)
-    lacking = [
-        f"{rank.rank} (device {rank.device})" if several else f"{rank.rank}"
-        for rank in ranks
-        if rank.real_overlap_ratio is None
-    ]
-    said = []
-    if lacking:
-        where = ", ".join(lacking)
-        said.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
-    idle = sorted(set(trace.rank_ids) - {rank.rank for rank in ranks})
-    if idle:
-        where = ", ".join(map(str, idle))
-        said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
-    return said

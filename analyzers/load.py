@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzers import kineto, nsys, nsys_export
+from analyzers import kineto, nsys, nsys_export, nsys_stats
+from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError
 from analyzers.files import Input, find_inputs
 from analyzers.merge import merge
@@ -17,13 +18,16 @@ from analyzers.ranks import assign_ranks
 from analyzers.trace import Trace, ints
 
 
-def load(paths: Iterable[str | Path], *, nsys_command: str | None = None, progress: Progress = silent) -> Trace:
-    """Read captures of one run.
+def load(
+    paths: Iterable[str | Path], *, nsys_command: str | None = None, align: bool = True, progress: Progress = silent
+) -> Trace:
+    """Read captures of one run, put them on one clock, and split collectives into waiting and transfer.
 
     Parameters
     ----------
     paths : files, globs, folders or manifests.
     nsys_command : the `nsys` that exports reports; found by itself where not given.
+    align : False leaves the times of each capture and device as they were recorded.
     progress : told of bytes read.
 
     Raises
@@ -40,7 +44,8 @@ def load(paths: Iterable[str | Path], *, nsys_command: str | None = None, progre
             path=inputs[0].path,
             hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
         )
-    return trace
+    aligned = align_clocks(trace, enabled=align)
+    return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
 
 
 def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
@@ -53,7 +58,7 @@ def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
     elif one.kind == "nsys-sqlite":
         trace = nsys.read_sqlite(one.path, progress)
     else:
-        raise TracevizError("nsys stats output can't be read yet.", path=one.path)
+        trace = nsys_stats.read(one.path)
     return trace if one.rank is None else _claim(trace, one.path, one.rank)
 
 

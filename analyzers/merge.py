@@ -50,7 +50,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
         processes=tuple(processes),
         origin_utc_ns=origin,
         warnings=tuple(warnings),
-        **{name: concat(frames) for name, frames in tables.items()},
+        **_joined(tables),
     )
     without = [trace.captures[0].path for trace in traces if trace.origin_utc_ns is None]
     if without:
@@ -60,6 +60,10 @@ def merge(traces: Sequence[Trace]) -> Trace:
             "their times can't be compared with the others' unless collectives align them.",
         )
     return merged
+
+
+def _joined(tables: dict[str, list[pd.DataFrame]]) -> dict[str, Any]:
+    return {name: concat(frames) for name, frames in tables.items()}
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

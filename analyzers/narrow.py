@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzers.errors import TracevizError
 from analyzers.steps import find_steps, step_of_ops
-from analyzers.trace import Mask, Trace, ints
+from analyzers.trace import Ints, Mask, Trace, ints
 
 _LIMITS = np.iinfo(np.int64)
 
@@ -68,11 +68,34 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
     cut_starts = np.clip(starts, low, high)
     arrived = np.clip(starts + waits, low, high)
     ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), wait_ns=arrived - cut_starts)
-    return _keep(replace(trace, ops=ops), kept)
+    return _keep(replace(trace, ops=ops, whole=trace.whole or trace), kept)
 
 
-def _keep(trace: Trace, rows: Mask) -> Trace:
-    return replace(trace, ops=trace.ops[rows].reset_index(drop=True))
+def in_whole(trace: Trace, values: Ints, missing: int = -1) -> Ints:
+    """Spread values of a trace's ops over the ops of the trace it is a part of; the others get `missing`."""
+    if trace.whole is None or trace.rows is None:
+        return values
+    spread = np.full(len(trace.whole.ops), missing, np.int64)
+    spread[trace.rows] = values
+    return spread
+
+
+def whole_with_cuts(trace: Trace) -> Trace:
+    """The trace that this one is a part of, with the times of this part's ops cut as they are here."""
+    if trace.whole is None:
+        return trace
+    columns = ("start_ns", "end_ns", "wait_ns")
+    cut = {column: ints(trace.whole.ops, column).copy() for column in columns}
+    for column in columns:
+        cut[column][trace.rows] = ints(trace.ops, column)
+    return replace(trace.whole, ops=trace.whole.ops.assign(**cut))
+
+
+def _keep(trace: Trace, kept: Mask) -> Trace:
+    rows = np.flatnonzero(kept)
+    before = rows if trace.rows is None else trace.rows[rows]
+    ops = trace.ops.take(rows).reset_index(drop=True)
+    return replace(trace, ops=ops, whole=trace.whole or trace, rows=before)
 
 
 def _listed(numbers: list[int]) -> str:

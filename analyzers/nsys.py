@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,10 @@ from analyzers.errors import TraceWarning
 from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
+from analyzers.nsys_launch import launches
 from analyzers.nsys_names import Names
 from analyzers.nsys_nccl import read_comms
-from analyzers.nsys_ops import launches, read_api, read_ops
+from analyzers.nsys_ops import read_api, read_ops
 from analyzers.nsys_payload import read_payload
 from analyzers.nsys_process import Processes, adopt
 from analyzers.nsys_target import contexts, read_devices, read_streams
@@ -79,7 +81,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
 
 def _tables(
     file: NsysFile, about: About, progress: Progress
-) -> tuple[dict[str, pd.DataFrame], pd.DataFrame, list[int], list[TraceWarning]]:
+) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[TraceWarning]]:
     """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
     names, numbering, lost = Names(file), Processes(), Counter[str]()
     progress("reading CUDA calls", 0, STEPS)

@@ -191,8 +191,7 @@ def _sweep(folder: Path) -> None:
 
 def _explained(report: Path, tried: list[tuple[Nsys, str]], beside: Path) -> TracevizError:
     maker = made_by(report)
-    name = report.name if not report.name.startswith("-") else f"./{report.name}"
-    command = f"nsys export --type sqlite --output {_quoted(report.stem)}.sqlite {_quoted(name)}"
+    command = f"nsys export --type sqlite --output {_quoted(beside.name)} {_quoted(report.name)}"
     hint = f"On the machine that captured it run: {command} ; then give traceviz the .sqlite."
     if beside.exists():
         hint += f" ({beside.name} beside it is {'older than the report' if is_complete(beside) else 'incomplete'}.)"
@@ -220,4 +219,5 @@ def _plain(stem: str) -> str:
 
 
 def _quoted(name: str) -> str:
+    name = f"./{name}" if name.startswith("-") else name
     return name if re.fullmatch(r"[\w./+-]+", name) else "'" + name.replace("'", "'\\''") + "'"

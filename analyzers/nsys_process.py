@@ -85,4 +85,4 @@ def _by_correlation(wanted: Ints, api: pd.DataFrame, path: Path) -> Ints:
             path=path,
             hint="Export the report again with a newer nsys, or capture one report a process.",
         )
-    return owners.set_index("correlation")["process"].loc[wanted].to_numpy(np.int64)
+    return owners.set_index("correlation")["process"].reindex(wanted).to_numpy(np.int64)

@@ -58,6 +58,27 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Missed:
+    """Missed overlap that one cause accounts for.
+
+    ns : its share; the shares of a rank sum exactly to `missed_ns`.
+    after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
+    evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
+    start_ns, end_ns : that gap; instance : whose it is; op : row in `Trace.ops` of the op that was late.
+    """
+
+    cause: str
+    ns: int
+    after_sync_ns: int
+    evidence: str
+    next_behind: str
+    instance: str
+    start_ns: int
+    end_ns: int
+    op: int
+
+
+@dataclass(frozen=True)
 class RankOverlap:
     """One rank's device; ratios are None where a side is empty."""
 
@@ -68,6 +89,7 @@ class RankOverlap:
     overlap_ns: int
     real_overlap_ns: int
     instances: tuple[Instance, ...]
+    missed: tuple[Missed, ...] = ()  # filled by `analyzers.missed`, worst first
 
     @property
     def overlap_ratio(self) -> float | None:
@@ -123,6 +145,7 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
 
 def _instances(starts: Ints, ends: Ints, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:
     """Instances on one rank's device for which both sides have work; `starts` are those of the real intervals."""
+    a, b = a[pairing.a[a] >= 0], b[pairing.b[b] >= 0]
     there, place = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
     group_a, group_b = place[: a.size], place[a.size :]
     lengths = overlap_by_group((starts[a], ends[a], group_a), (starts[b], ends[b], group_b), there.size)

@@ -1,8 +1,9 @@
 """Which of A's work is meant to run beside which of B's: instances.
 
 Where both sides are ranges that occur equally often in a process, the k-th occurrence of one belongs to the k-th of
-the other. Else an instance is a training step; where a capture has no step marks, all of it is one instance. Pipelines
-run one batch's work beside the next batch's: B is moved by one instance where more of it overlaps that way.
+the other. Else an instance is a training step, and work outside all steps is in none; where a capture has no step
+marks, all of it is one instance. Pipelines run one batch's work beside the next batch's: B is moved by one instance
+where more of it overlaps that way.
 """
 
 from __future__ import annotations
@@ -76,15 +77,13 @@ def _by_step(trace: Trace, a: Selection, b: Selection) -> Pairing:
     steps = find_steps(trace)
     step = step_of_ops(trace, steps)
     keys = np.stack([process, np.where(step < 0, np.iinfo(np.int64).max, _start_order(trace, steps.rows)[step])])
-    used = a.picked | b.picked
+    used = (a.picked | b.picked) & ((step >= 0) | (steps.rows.size == 0))
     found, instance = np.unique(keys[:, used], axis=1, return_inverse=True)
     every = np.full(process.size, -1, np.int64)
     every[used] = instance.ravel()
     number = np.full(found.shape[1], -1, np.int64)
     number[every[used]] = np.where(step[used] < 0, -1, steps.numbers[step[used]] if steps.rows.size else -1)
-    name = (
-        [f"step {k}" if k >= 0 else "outside steps" for k in number] if steps.rows.size else ["capture"] * number.size
-    )
+    name = [f"step {k}" for k in number] if steps.rows.size else ["capture"] * number.size
     return Pairing(
         "step" if steps.rows.size else "capture",
         np.where(a.picked, every, -1),

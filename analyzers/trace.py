@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from analyzers.errors import TraceWarning
+
+if TYPE_CHECKING:
+    from analyzers.clocks import Clocks
+    from analyzers.collectives_match import Matches
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -199,6 +203,10 @@ class Trace:
     streams: pd.DataFrame
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
+    clocks: Clocks | None = None  # how its clocks were aligned, and
+    matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
+    whole: Trace | None = None  # of a part of a trace: what it is a part of, and
+    rows: Ints | None = None  # which of that trace's ops it keeps
 
     def warn(self, code: str, message: str) -> Trace:
         """Return the same trace with one more warning; a repeated one is kept once."""

@@ -113,6 +113,42 @@ class Rank:
         more.setdefault("call", "cudaMemcpyAsync")
         return self.op(f"Memcpy {direction}", stream, start, end, kind="memcpy", copy=direction, **more)
 
+    def record(self, stream: int, at: int, *, thread: int | None = None, stated: bool = True) -> int:
+        """Record a new event on a stream; returns what `wait` and `synchronize` take.
+
+        Unstated, as in Kineto: only the call is there, without its stream or the event.
+        """
+        correlation = self.call("cudaEventRecord", at, at + 1, thread=thread)
+        where = {"context": self.context, "stream": stream, "event": correlation, "event_sync": correlation}
+        self.run.add("records", process=self.process, correlation=correlation, **(where if stated else {}))
+        return correlation
+
+    def wait(self, stream: int, record: int, at: int, *, thread: int | None = None, stated: bool = True) -> int:
+        """Make a stream wait for a recorded event; returns the call's correlation id."""
+        correlation = self.call("cudaStreamWaitEvent", at, at + 1, thread=thread)
+        event = {"event": record, "event_sync": record} if stated else {}
+        self._sync("stream_wait", at, at + 1, correlation, stream=stream, **event)
+        return correlation
+
+    def wait_stream(
+        self, waiting: int, awaited: int, at: int, *, thread: int | None = None, stated: bool = True
+    ) -> int:
+        """Make one stream wait for all that another has been given, as `torch.cuda.Stream.wait_stream` does."""
+        record = self.record(awaited, at, thread=thread, stated=stated)
+        return self.wait(waiting, record, at + 2, thread=thread, stated=stated)
+
+    def synchronize(
+        self, what: str, start: int, end: int, *, stream: int = -1, record: int = -1, thread: int | None = None
+    ) -> int:
+        """Block the host on a "stream", an "event" or the "device"; returns the call's correlation id."""
+        correlation = self.call(f"cuda{what.capitalize()}Synchronize", start, end, thread=thread)
+        self._sync(what, start, end, correlation, stream=stream, event=record, event_sync=record)
+        return correlation
+
+    def _sync(self, kind: str, start: int, end: int, correlation: int, **more: Any) -> None:
+        where = {"process": self.process, "context": self.context, "kind": kind}
+        self.run.add("syncs", **where, start_ns=start, end_ns=end, correlation=correlation, **more)
+
     def _on(self, thread: int | None) -> int:
         return self.thread if thread is None else thread
 
@@ -124,6 +160,10 @@ class Builder:
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {name: [] for name in TABLES})
     processes: list[Process] = field(default_factory=list)
     correlation: int = 0
+
+    def stream(self, rank: Rank, stream: int, **more: Any) -> None:
+        """Say what kind of stream one is (`blocking`, `default`, `priority`)."""
+        self.add("streams", process=rank.process, context=rank.context, stream=stream, **more)
 
     def rank(self, rank: int, device: int = 0, **more: Any) -> Rank:
         """Start a process that is this rank; every rank is on device 0 unless said, as with pinned processes."""

@@ -173,7 +173,7 @@ def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
     for b in ("compute,graph", "nvtx:replay,compute"):
         result = check_overlap(graph_trace(), "comm", b)
         assert result.verdict == "partial"
-        assert [warning.code for warning in result.warnings] == ["graph-as-one-row"]
+        assert [warning.code for warning in result.warnings] == ["missing-wait", "graph-as-one-row"]
 
 
 def test_a_graph_is_of_no_concern_to_sides_that_pick_no_kernels() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from analyzers.merge import merge
 from analyzers.nsys import read_sqlite
-from analyzers.nsys_ops import _join
+from analyzers.nsys_launch import _join
 from analyzers.ranks import assign_ranks
 from analyzers.trace import Trace
 

@@ -13,13 +13,31 @@ from traceviz._packages import check_packages
 
 check_packages()
 
-from traceviz.api import TracevizError, check_overlap, info, load, streams  # noqa: E402
+from traceviz.api import (  # noqa: E402
+    TracevizError,
+    check_overlap,
+    collectives,
+    info,
+    load,
+    streams,
+    sync_points,
+)
 
 if TYPE_CHECKING:
     from analyzers.trace import Trace
 
 __version__ = "0.1.0"
-__all__ = ["Trace", "TracevizError", "__version__", "check_overlap", "info", "load", "streams"]
+__all__ = [
+    "Trace",
+    "TracevizError",
+    "__version__",
+    "check_overlap",
+    "collectives",
+    "info",
+    "load",
+    "streams",
+    "sync_points",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -13,20 +13,23 @@ from traceviz.terminal import progress
 
 if TYPE_CHECKING:
     from analyzers.check import OverlapResult
+    from analyzers.collectives import Collectives
     from analyzers.concurrency import StreamsResult
     from analyzers.info import TraceInfo
+    from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
 
-__all__ = ["TracevizError", "check_overlap", "info", "load", "streams"]
+__all__ = ["TracevizError", "check_overlap", "collectives", "info", "load", "streams", "sync_points"]
 
 
-def load(*paths: str | Path, nsys: str | None = None) -> Trace:
+def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Trace:
     """Read captures of one run: Nsight Systems reports or exports, torch.profiler traces, folders, globs, manifests.
 
     Parameters
     ----------
     paths : what to read; several ranks' captures belong to one run.
     nsys : path of the `nsys` that exports `.nsys-rep` reports; found by itself where not given.
+    align : put all clocks on the lowest rank's, by matched collectives; False leaves times as they were recorded.
 
     Returns
     -------
@@ -40,16 +43,19 @@ def load(*paths: str | Path, nsys: str | None = None) -> Trace:
     from analyzers import load as loading
 
     with progress() as tell:
-        return loading.load(paths, nsys_command=nsys, progress=tell)
+        return loading.load(paths, nsys_command=nsys, align=align, progress=tell)
 
 
-def check_overlap(trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6) -> OverlapResult:
+def check_overlap(
+    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6, baseline: Trace | None = None
+) -> OverlapResult:
     """Did A and B really overlap on the GPU, and is it enough?
 
     Parameters
     ----------
     a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
+    baseline : a run of the same work without the overlap; `.gain` then says what the overlap gained.
 
     Returns
     -------
@@ -62,7 +68,7 @@ def check_overlap(trace: Trace, a: str = "comm", b: str = "compute", *, min_over
     """
     from analyzers import check
 
-    return check.check_overlap(trace, a, b, min_overlap=min_overlap)
+    return check.check_overlap(trace, a, b, min_overlap=min_overlap, baseline=baseline)
 
 
 def streams(trace: Trace) -> StreamsResult:
@@ -82,3 +88,28 @@ def info(trace: Trace) -> TraceInfo:
     from analyzers import info as look
 
     return look.info(trace)
+
+
+def collectives(trace: Trace) -> Collectives:
+    """What each collective really cost: fastest rank, last arrival, wait and transfer per rank, bus bandwidth.
+
+    Returns
+    -------
+    Collectives : iterate for one object each; `.to_frame()` has a row per collective and rank, `.summary.to_frame()`
+        one per operation and size; `.clocks` says how the clocks were aligned and how far off they may be.
+    """
+    from analyzers import collectives as analysis
+
+    return analysis.collectives_of(trace)
+
+
+def sync_points(trace: Trace) -> OrderReport:
+    """Where the host waited and what that cost, copies nobody waits for, missing waits, plan of chunked loops.
+
+    Returns
+    -------
+    OrderReport : `.to_frame()` has a row per host sync point, costliest first; `.crossings.missing` the missing waits.
+    """
+    from analyzers import order_report
+
+    return order_report.order_report(trace)

@@ -48,6 +48,9 @@ Window = Annotated[
     str | None,
     typer.Option(metavar="FROM:TO", help="Clip to this time of the trace, such as 10ms:25ms.", show_default=False),
 ]
+NoAlign = Annotated[
+    bool, typer.Option("--no-align", help="Leave the clocks of captures and devices as they were recorded.")
+]
 Nsys = Annotated[
     str | None,
     typer.Option(

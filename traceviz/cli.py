@@ -9,7 +9,7 @@ import typer
 
 from analyzers.errors import TracevizError
 from traceviz import __version__
-from traceviz.commands import check_overlap, info, streams
+from traceviz.commands import check_overlap, collectives, info, streams, syncs
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -20,6 +20,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_overlap)
+app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
+app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
 app.command("info", epilog=info.EPILOG)(info.info)
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analyzers.check import OverlapResult
-from analyzers.concurrency import StreamsResult
-from analyzers.errors import TraceWarning
-from analyzers.info import TraceInfo
-from analyzers.overlap import RankOverlap, Side
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analyzers.check import OverlapResult
+    from analyzers.clocks import Clocks
+    from analyzers.collectives import Collectives
+    from analyzers.concurrency import StreamsResult
+    from analyzers.errors import TraceWarning
+    from analyzers.gain import Gain
+    from analyzers.info import TraceInfo
+    from analyzers.order_report import OrderReport
+    from analyzers.overlap import RankOverlap, Side
 
 Json = dict[str, Any]
 
@@ -29,8 +36,39 @@ def overlap(result: OverlapResult) -> Json:
             "real_overlap_ns": result.job.real_overlap_ns,
             "achievable_ns": result.job.achievable_ns,
             "real_overlap_ratio": result.job.real_overlap_ratio,
+            "rule": result.job.rule,
         },
+        "gain": _gain(result.gain),
+        "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
+    }
+
+
+def _gain(gain: Gain | None) -> Json | None:
+    """Against a baseline; null without one."""
+    if gain is None:
+        return None
+    ratios = {name: getattr(gain, name) for name in ("effective_gain", "speedup", "speedup_bound")}
+    return {**vars(gain), **ratios}
+
+
+def _clocks(clocks: Clocks | None) -> Json | None:
+    """How far each device's clock runs ahead of the reference's; `residual_ns` is null where nothing tells."""
+    if clocks is None:
+        return None
+    return {
+        "method": clocks.method,
+        "offsets": [
+            {
+                "rank": one.rank,
+                "device": one.device,
+                "offset_ns": one.offset_ns,
+                "residual_ns": one.residual_ns,
+                "drift": one.drift,
+                "collectives": one.collectives,
+            }
+            for one in clocks.clocks
+        ],
     }
 
 
@@ -46,6 +84,19 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_ratio": rank.real_overlap_ratio,
         "achievable_ns": rank.achievable_ns,
         "missed_ns": rank.missed_ns,
+        "missed": [
+            {
+                "cause": one.cause,
+                "ns": one.ns,
+                "after_sync_ns": one.after_sync_ns,
+                "evidence": one.evidence,
+                "next_behind": one.next_behind,
+                "instance": one.instance,
+                "start_ns": one.start_ns,
+                "end_ns": one.end_ns,
+            }
+            for one in rank.missed
+        ],
         "instances": [
             {
                 "label": instance.label,
@@ -63,6 +114,47 @@ def _rank(rank: RankOverlap) -> Json:
 
 def _side(side: Side) -> Json:
     return {"busy_ns": side.busy_ns, "wait_ns": side.wait_ns, "ops": side.ops, "streams": list(side.streams)}
+
+
+def collectives(result: Collectives) -> Json:
+    """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null."""
+    return {
+        "schema": "traceviz.collectives/1",
+        "collectives": [
+            {
+                **{name: value for name, value in vars(one).items() if name != "ranks"},
+                "ranks": [vars(call) for call in one.ranks],
+            }
+            for one in result
+        ],
+        "summary": [{**vars(kind), "last_by_rank": dict(kind.last_by_rank)} for kind in result.summary],
+        "clocks": _clocks(result.clocks),
+        "warnings": _warnings(result.warnings),
+    }
+
+
+def syncs(result: OrderReport) -> Json:
+    """`traceviz.syncs/1`: host sync points, costliest first, and what else the order of the work tells; whole ns."""
+    return {
+        "schema": "traceviz.syncs/1",
+        "syncs": _records(result.syncs.table, "process", "device", "waited_op", "call"),
+        "unwaited_copies": _records(result.copies.table, "process", "op"),
+        "missing_waits": [
+            {
+                **{name: value for name, value in vars(one).items() if name not in ("process", "op", "behind")},
+                "message": one.message,
+            }
+            for one in result.crossings.missing
+        ],
+        "stream_plan": _records(result.plan.table, "process"),
+        "warnings": _warnings(result.warnings),
+    }
+
+
+def _records(table: pd.DataFrame, *without: str) -> list[Json]:
+    return [
+        {str(key): value for key, value in row.items()} for row in table.drop(columns=list(without)).to_dict("records")
+    ]
 
 
 def streams(result: StreamsResult) -> Json:

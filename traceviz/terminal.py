@@ -48,7 +48,8 @@ def _rendered(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Cal
     console = Console(width=None if sys.stdout.isatty() else _pipe_width())
     with console.capture() as captured:  # left to print, it would end the command with 1 at a broken pipe
         print_blocks(blocks(), console)
-    return captured.get()
+    # Tables pad their lines, which a pipe should not see.
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _pipe_width() -> int:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from traceviz.arguments import Format, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, read_ratio, shown
+from traceviz.arguments import (
+    Format,
+    NoAlign,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    StepRange,
+    Traces,
+    Window,
+    narrowed,
+    read_ratio,
+    shown,
+)
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -15,6 +28,7 @@ Examples:
   traceviz check-overlap rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
+  traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
 
 \b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
@@ -31,9 +45,16 @@ def check_overlap(
     min_overlap: Annotated[
         str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")
     ] = "60%",
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
+        ),
+    ] = None,
     ranks: Ranks = None,
     steps: StepRange = None,
     window: Window = None,
+    no_align: NoAlign = False,
     nsys: Nsys = None,
     output: OutputFormat = Format.text,
 ) -> None:
@@ -47,7 +68,9 @@ def check_overlap(
     from traceviz.views import overlap
 
     with progress() as tell:
-        trace = narrowed(load.load(shown(traces), nsys_command=nsys, progress=tell), ranks, steps, window)
-        result = check.check_overlap(trace, a, b, min_overlap=bar)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = narrowed(trace, ranks, steps, window)
+        alone = load.load(shown(baseline), nsys_command=nsys, align=not no_align, progress=tell) if baseline else None
+        result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     raise typer.Exit(result.exit_code)

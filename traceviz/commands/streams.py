@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceviz.arguments import Format, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -17,6 +17,7 @@ def streams(
     ranks: Ranks = None,
     steps: StepRange = None,
     window: Window = None,
+    no_align: NoAlign = False,
     nsys: Nsys = None,
     output: OutputFormat = Format.text,
 ) -> None:
@@ -29,6 +30,7 @@ def streams(
     from traceviz.views import streams as view
 
     with progress() as tell:
-        trace = narrowed(load.load(shown(traces), nsys_command=nsys, progress=tell), ranks, steps, window)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = narrowed(trace, ranks, steps, window)
         result = concurrency.streams(trace)
     write(output, lambda: view.blocks(result), lambda: contract.streams(result))

@@ -1,0 +1,97 @@
+"""Move a trace's rows onto the reference's clock.
+
+Every (process, device) has a GPU clock and every capture a host clock. GPU ops move by their device's offset. All host
+rows of a capture (CUDA calls, ranges, synchronizations, communication calls) move together, because one host clock
+stamped them: a report over several ranks keeps its ranks' host times as they are to each other. Collectives say nothing
+about host times, so the host moves with its GPUs (their median) and from there only as far as evidence asks: no op can
+start before the call that launched it. In a report whose device 0 reads 42 µs before its launches, the host moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.clocks_solve import Clock, Clocks
+from analyzers.merge import TIME_COLUMNS
+from analyzers.nesting import lanes
+from analyzers.trace import Ints, Trace, ints
+
+FAR_NS = 1_000_000  # an op this long before its launch is a broken record, not a clock
+
+
+def move(trace: Trace, clocks: Clocks) -> Trace:
+    """Return the trace with all times on the reference's clock, and nothing else changed."""
+    hosts, capture = host_clocks(trace, clocks), _capture_of(trace)
+    frames: dict[str, Any] = {
+        "ops": trace.ops.assign(**{column: _gpu_times(trace, clocks, column) for column in TIME_COLUMNS})
+    }
+    for name in ("api", "ranges", "syncs", "comms"):
+        frame: pd.DataFrame = getattr(trace, name)
+        where = capture[ints(frame, "process")]
+        times = {column: ints(frame, column).copy() for column in TIME_COLUMNS}
+        for one, host in enumerate(hosts):
+            rows = np.flatnonzero(where == one)
+            for values in times.values():
+                values[rows] = _shifted(values[rows], host, clocks.at_ns)
+        frames[name] = frame.assign(**times)
+    captures = tuple(
+        replace(
+            one, first_ns=_instant(one.first_ns, host, clocks.at_ns), last_ns=_instant(one.last_ns, host, clocks.at_ns)
+        )
+        for one, host in zip(trace.captures, hosts, strict=True)
+    )
+    return replace(trace, captures=captures, **frames)
+
+
+def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
+    """Each capture's host clock: ahead of the reference as its GPUs are, and as much more as launches ask for."""
+    capture = _capture_of(trace)
+    launch = ints(trace.ops, "launch")
+    rows = np.flatnonzero(launch >= 0)
+    where = capture[ints(trace.ops, "process")[rows]]
+    started = _gpu_times(trace, clocks, "start_ns")[rows]
+    called = ints(trace.api, "start_ns")[launch[rows]]
+    hosts = []
+    for one in range(len(trace.captures)):
+        gpus = [clock for clock in clocks.clocks if capture[clock.process] == one]
+        offset = int(np.median([clock.offset_ns for clock in gpus])) if gpus else 0
+        drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
+        host = Clock(-1, -1, -1, offset, drift)
+        early = _shifted(called[where == one], host, clocks.at_ns) - started[where == one]
+        hosts.append(replace(host, offset_ns=offset + int(early[early <= FAR_NS].max(initial=0))))
+    return hosts
+
+
+def _capture_of(trace: Trace) -> Ints:
+    return np.array([process.capture for process in trace.processes] or [0], np.int64)
+
+
+def _gpu_times(trace: Trace, clocks: Clocks, column: str) -> Ints:
+    times = ints(trace.ops, column).copy()
+    capture = _capture_of(trace)
+    for (process, device), rows in lanes(ints(trace.ops, "process"), ints(trace.ops, "device")).items():
+        # A device without collectives goes with its process's other device, or with its capture's.
+        nearest = sorted(
+            clocks.clocks,
+            key=lambda one: (
+                (one.process, one.device) != (process, device),
+                one.process != process,
+                capture[one.process] != capture[process],
+            ),
+        )
+        if nearest and capture[nearest[0].process] == capture[process]:
+            times[rows] = _shifted(times[rows], nearest[0], clocks.at_ns)
+    return times
+
+
+def _shifted(times: Ints, clock: Clock, at: int) -> Ints:
+    aligned = times - clock.offset_ns
+    return aligned - np.rint(clock.drift * (aligned - at)).astype(np.int64) if clock.drift else aligned
+
+
+def _instant(time: int, clock: Clock, at: int) -> int:
+    return int(_shifted(np.array([time], np.int64), clock, at)[0])

@@ -1,0 +1,94 @@
+"""The job's answer out of its ranks' answers.
+
+Where a side is communication, each collective counts on the rank that arrived last, the one everybody waits for: what
+it hides there is what the job gains. The ratio is the overlap of those ops over the most they could overlap with that
+rank's other side. For every other pair the lowest rank on which both sides were busy speaks for the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.communication import is_communication
+from analyzers.intervals import intersect, measure, union
+from analyzers.nesting import lanes
+from analyzers.overlap import RankOverlap
+from analyzers.trace import Ints, Mask, Trace, ints
+
+
+@dataclass(frozen=True)
+class Job:
+    """The whole job's answer, ns.
+
+    critical_rank : the rank it is read from; for communication, the one that arrived last for most transfer time.
+    rule : "last-arrival" or "lowest-rank".
+    achievable_ns : the ratio's denominator.
+    """
+
+    critical_rank: int | None = None
+    real_overlap_ns: int = 0
+    achievable_ns: int = 0
+    real_overlap_ratio: float | None = None
+    rule: str = "lowest-rank"
+
+
+def job_of(trace: Trace, a: Mask, b: Mask, ranks: list[RankOverlap]) -> Job:
+    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
+    last = last_ranks(trace)
+    comm = is_communication(trace)
+    for side, other in ((a, b), (b, a)):
+        if side.any() and not np.any(side & ~comm) and np.any(side & (last >= 0)):
+            return _by_last_arrival(trace, np.flatnonzero(side & (last == ints(trace.ops, "rank"))), other)
+    return _by_lowest_rank(ranks)
+
+
+def last_ranks(trace: Trace) -> Ints:
+    """For each op the rank that arrived last at its collective; -1 where it is none, or only one rank was seen."""
+    whole = trace.whole or trace
+    last = np.full(len(whole.ops), -1, np.int64)
+    if trace.matches is not None and len(trace.matches.calls):
+        calls = trace.matches.calls
+        op, collective, rank = (ints(calls, column) for column in ("op", "collective", "rank"))
+        start = ints(whole.ops, "start_ns")[op]
+        order = np.lexsort((-rank, start, collective))
+        tail = np.flatnonzero(np.diff(collective[order], append=-1))  # the last of each collective's calls
+        several = np.bincount(collective, minlength=int(collective.max()) + 1) > 1
+        who = np.full(several.size, -1, np.int64)
+        who[collective[order[tail]]] = rank[order[tail]]
+        last[op] = np.where(several[collective], who[collective], -1)
+    return last if trace.rows is None else last[trace.rows]
+
+
+def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> Job:
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
+    theirs = lanes(*(key[other] for key in keys))
+    others = np.flatnonzero(other)
+    overlap, achievable = 0, 0
+    transfer: dict[int, int] = {}
+    for place, rows in lanes(*(key[critical] for key in keys)).items():
+        mine, beside = critical[rows], others[theirs.get(place, np.empty(0, np.int64))]
+        busy = union(starts[mine] + waits[mine], ends[mine])
+        hidden = union(starts[beside] + waits[beside], ends[beside])
+        overlap += measure(intersect(busy, hidden))
+        achievable += min(measure(busy), measure(hidden))
+        transfer[place[0]] = transfer.get(place[0], 0) + measure(busy)
+    if not achievable:
+        return Job(rule="last-arrival")
+    return Job(
+        max(transfer, key=lambda rank: (transfer[rank], -rank)),
+        overlap,
+        achievable,
+        overlap / achievable,
+        "last-arrival",
+    )
+
+
+def _by_lowest_rank(ranks: list[RankOverlap]) -> Job:
+    for rank in ranks:
+        if rank.real_overlap_ratio is not None:
+            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
+            return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
+    return Job()

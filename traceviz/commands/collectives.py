@@ -1,0 +1,36 @@
+"""`traceviz collectives`."""
+
+from __future__ import annotations
+
+from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.terminal import progress, write
+
+EPILOG = """\b
+Examples:
+  traceviz collectives report.nsys-rep
+  traceviz collectives rank*.json.gz --steps 10:13
+  traceviz collectives pasted-cuda_gpu_trace.txt --format md"""
+
+
+def collectives(
+    traces: Traces,
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """What did each collective really cost?
+
+    Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
+    """
+    from analyzers import collectives as analysis
+    from analyzers import load
+    from traceviz import contract
+    from traceviz.views import collectives as view
+
+    with progress() as tell:
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        result = analysis.collectives_of(narrowed(trace, ranks, steps, window))
+    write(output, lambda: view.blocks(result), lambda: contract.collectives(result))

@@ -1,0 +1,36 @@
+"""`traceviz syncs`."""
+
+from __future__ import annotations
+
+from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.terminal import progress, write
+
+EPILOG = """\b
+Examples:
+  traceviz syncs report.nsys-rep
+  traceviz syncs rank0.json.gz --steps 10
+  traceviz syncs captures/ --ranks 0 --format json"""
+
+
+def syncs(
+    traces: Traces,
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """Where did the host wait, and is anything unordered?
+
+    Host sync points by the GPU idle time they cost, with the operator that brought them; copies nobody waits for;
+    missing waits between streams; and the plan of stream-parallel loops.
+    """
+    from analyzers import load, order_report
+    from traceviz import contract
+    from traceviz.views import syncs as view
+
+    with progress() as tell:
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        result = order_report.order_report(narrowed(trace, ranks, steps, window))
+    write(output, lambda: view.blocks(result), lambda: contract.syncs(result))

@@ -1,0 +1,137 @@
+"""The answer of `syncs` as a document."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from analyzers.forks import Crossing
+from analyzers.names import function
+from analyzers.order_report import OrderReport
+from analyzers.stream_plan import Chunk
+from analyzers.syncs import SyncPoint
+from traceviz.document import Block, Bullets, Headline, Table
+from traceviz.quantities import duration, size
+from traceviz.views.overlap import warnings
+
+MOST = 20
+
+
+def blocks(result: OrderReport) -> list[Block]:
+    """Sync points by cost, copies nobody waits for, missing waits, the plan of chunked loops, warnings."""
+    shown: list[Block] = [_headline(result)]
+    if len(result.syncs):
+        shown.append(_syncs(result))
+    if len(result.copies):
+        shown.append(_copies(result))
+    missing = result.crossings.missing
+    if missing:
+        shown.append(
+            Bullets("Missing waits (unordered: a possible race; the trace can't see the data)", _races(missing))
+        )
+    if len(result.plan):
+        shown.append(_plan(result))
+    return shown + warnings(result.warnings)
+
+
+def _headline(result: OrderReport) -> Headline:
+    table = result.syncs.table
+    if not len(table):
+        return Headline("NO SYNCS", "nothing in the capture blocked the host.", "good")
+    idle, hidden = int(table["gpu_idle_ns"].sum()), int(table["hidden"].sum())
+    blocked = duration(int(table["duration_ns"].sum()))
+    text = f"{len(table)} host sync points ({hidden} hidden) blocked {blocked} and left GPUs idle {duration(idle)}."
+    return Headline("SYNCS", text, "bad" if idle else "good")
+
+
+def _syncs(result: OrderReport) -> Table:
+    headers = ("rank", "at", "blocked", "GPU idle", "kind", "call", "from", "in", "waited for", "delayed")
+    rows = [_sync(point) for point in islice(result.syncs, MOST)]
+    more = len(result.syncs) - MOST
+    note = "GPU idle: from the device's drain to the next op launched after the call."
+    if more > 0:
+        note += f"\n… and {more} more (--format json has all)"
+    return Table(headers, rows, "Host sync points, costliest first", frozenset(headers[:4]), note)
+
+
+def _sync(point: SyncPoint) -> tuple[str, ...]:
+    origin = point.chain or point.pattern or ("–" if not point.hidden else "hidden")
+    waited = function(point.waited_name) or (f"stream {point.waited_stream}" if point.waited_stream >= 0 else "–")
+    copy = f" ({point.copy}, {size(point.bytes)})" if point.copy and point.bytes >= 0 else ""
+    return (
+        str(point.rank),
+        duration(point.start_ns),
+        duration(point.duration_ns),
+        duration(point.gpu_idle_ns),
+        point.kind,
+        point.api + copy,
+        origin + (f" ({point.frame})" if point.frame else ""),
+        point.range or "–",
+        waited if len(waited) < 48 else waited[:47] + "…",
+        point.delayed or "–",
+    )
+
+
+def _copies(result: OrderReport) -> Table:
+    headers = ("rank", "stream", "size", "in", "launched", "done on the GPU", "nobody waits until", "then")
+    rows = [
+        (
+            str(one.rank),
+            str(one.stream),
+            size(one.bytes),
+            one.range or "–",
+            duration(one.launched_ns),
+            duration(one.end_ns),
+            duration(one.until_ns),
+            one.reason,
+        )
+        for one in result.copies.copies()[:MOST]
+    ]
+    more = len(result.copies) - MOST
+    note = "A read of the host memory before the copy is done reads garbage."
+    if more > 0:
+        note += f"\n… and {more} more (--format json has all)"
+    return Table(
+        headers, rows, "Copies to pinned memory that nothing waits for", frozenset(headers) - {"in", "then"}, note
+    )
+
+
+def _races(missing: list[Crossing]) -> list[str]:
+    """Each missing wait once, with how often it happened."""
+    seen: dict[tuple[int, str], int] = {}
+    for one in missing:
+        key = (one.rank, f"{one.what}: {one.message}")
+        seen[key] = seen.get(key, 0) + 1
+    lines = [
+        f"rank {rank}, {text}" + (f" ({times} times)" if times > 1 else "") for (rank, text), times in seen.items()
+    ]
+    return lines[:MOST] + ([f"… and {len(lines) - MOST} more"] if len(lines) > MOST else [])
+
+
+def _plan(result: OrderReport) -> Table:
+    headers = ("rank", "loop", "turn", "chunk", "stream", "main", "waits for main", "main joins", "main joins its comm")
+    chunks = result.plan.chunks()
+    rows = [_chunk(one) for one in chunks[:MOST]]
+    more = len(chunks) - MOST
+    note = "Direct: by an event between the two streams; indirect: through others."
+    if more > 0:
+        note += f"\n… and {more} more (--format json has all)"
+    title = (
+        "Stream plan: every worker waits for main and is joined"
+        if result.plan.holds
+        else "Stream plan: a wait is missing"
+    )
+    return Table(headers, rows, f"Stream plan: {title}", frozenset({"rank", "turn", "stream", "main"}), note)
+
+
+def _chunk(one: Chunk) -> tuple[str, ...]:
+    main = str(one.main) if one.main >= 0 else "–"
+    checks = (one.waits_main, one.joined, one.communication_joined)
+    return (
+        str(one.rank),
+        one.loop,
+        str(one.turn),
+        one.chunk,
+        str(one.stream),
+        main,
+        *(check or "–" for check in checks),
+    )
