@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from analyzers.errors import TraceWarning
-from analyzers.nsys_about import describe_process, gpus_of, missing, read_about, warnings
-from analyzers.nsys_events import close_ranges, name_syncs, read_ranges, read_records, read_syncs
+from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, warnings
+from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
+from analyzers.nsys_launch import launches
 from analyzers.nsys_names import Names
 from analyzers.nsys_nccl import read_comms
-from analyzers.nsys_ops import launches, read_api, read_ops
+from analyzers.nsys_ops import read_api, read_ops
 from analyzers.nsys_payload import read_payload
 from analyzers.nsys_process import Processes, adopt
 from analyzers.nsys_target import contexts, read_devices, read_streams
@@ -21,96 +23,111 @@ from analyzers.progress import Progress, silent
 from analyzers.trace import Capture, Trace, ints
 
 STEPS = 4
-TIMES = ("start_ns", "end_ns")
 
 
-def read_sqlite(path: Path, progress: Progress = silent) -> Trace:
+def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = None) -> Trace:
     """Read an export; times are ns from the session's start, as nsys shows them.
+
+    Parameters
+    ----------
+    report : the report it was exported from, which the Trace then names in its place.
 
     Raises
     ------
     TracevizError : it is no nsys export, incomplete, damaged, or being written.
     """
     with NsysFile(path) as file:
-        return _read(file, progress)
+        return _read(file, progress, report or path)
 
 
-def _read(file: NsysFile, progress: Progress) -> Trace:
-    about, names, numbering = read_about(file), Names(file), Processes()
-    said: list[TraceWarning] = []
-    progress("reading CUDA calls", 0, STEPS)
-    api, gone = _timed(read_api(file, names, numbering), about.shift_ns)
-    progress("reading GPU work", 1, STEPS)
-    ops, lost = _timed(adopt(read_ops(file, names, numbering), api, numbering, file.path), about.shift_ns)
-    if gone or lost:
-        said.append(TraceWarning("no-times", f"{lost} GPU ops and {gone} CUDA calls have no start or end: left out."))
-    progress("reading ranges", 2, STEPS)
-    ranges, rows = read_ranges(file, names, numbering)
-    syncs = adopt(read_syncs(file, numbering), api, numbering, file.path)
-    records = adopt(read_records(file, numbering), api, numbering, file.path)
-
-    progress("joining calls to GPU work", 3, STEPS)
-    tables = {"api": api, "ops": ops, "syncs": syncs, "records": records, "ranges": ranges}
-    order = numbering.order()
-    for frame in tables.values():
-        frame["process"] = order[ints(frame, "process")].astype(np.int32)
-    ops["launch"] = launches(ops, api)
-    tables["syncs"] = name_syncs(syncs, launches(syncs, api), api)
-    first_ns, last_ns = _span([ops, api])
-    tables["ranges"], unclosed = close_ranges(ranges, last_ns)
-    if unclosed:
-        said.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
-
-    keys = numbering.keys
+def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
+    about = read_about(file)
+    tables, comms, keys, said = _tables(file, about, progress)
+    ops = tables["ops"]
     used = ops[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
     devices = read_devices(file, keys, list(used.itertuples(index=False, name=None)))
-    alone = used["process"].nunique() == 1
+    working = used["process"].unique().tolist()
+    only = working[0] if len(working) == 1 else None
     processes = [
-        describe_process(file, key, gpus_of(devices, index), about, alone=alone and index in set(used["process"]))
+        describe_process(file, key, gpus_of(devices, index), about, path if index == only else None)
         for index, key in enumerate(keys)
     ]
-    said += warnings(file, tables, processes, contexts(file))
-    progress("joining calls to GPU work", STEPS, STEPS)
+    first_ns, last_ns = _span(ops, tables["api"])
+    capture = Capture(
+        path=str(path),
+        format="nsys",
+        producer=about.producer,
+        schema=about.schema,
+        host=about.host,
+        start_utc_ns=about.start_utc_ns,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        world_size=about.world_size if only is not None else None,
+        lacks=missing(file, tables),
+        metadata=about.metadata,
+    )
     return Trace(
-        captures=(
-            Capture(
-                path=str(file.path),
-                format="nsys",
-                producer=about.producer,
-                schema=about.schema,
-                host=about.host,
-                start_utc_ns=about.start_utc_ns,
-                first_ns=first_ns,
-                last_ns=last_ns,
-                world_size=about.world_size if alone else None,
-                lacks=missing(file, tables),
-                metadata=about.metadata,
-            ),
-        ),
+        captures=(capture,),
         processes=tuple(processes),
-        comms=read_comms(tables["ranges"], rows, read_payload(file), ops, api),
+        comms=comms,
         devices=devices,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=tuple(said),
+        warnings=(*said, *warnings(file, tables, processes, contexts(file))),
         **tables,
     )
 
 
-def _timed(frame: pd.DataFrame, shift: int) -> tuple[pd.DataFrame, int]:
-    """Rows with a start and an end that follows it, moved to session time; also how many have not."""
-    starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
-    whole = (starts != NO_TIME) & (ends >= starts)
-    lost = int(whole.size - np.count_nonzero(whole))
+def _tables(
+    file: NsysFile, about: About, progress: Progress
+) -> tuple[dict[str, pd.DataFrame], pd.DataFrame, list[int], list[TraceWarning]]:
+    """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
+    names, numbering, lost = Names(file), Processes(), Counter[str]()
+    progress("reading CUDA calls", 0, STEPS)
+    api = _timed("CUDA calls", read_api(file, names, numbering), about.shift_ns, lost)
+    progress("reading GPU work", 1, STEPS)
+    ops = _timed("GPU ops", adopt(read_ops(file, names, numbering), api, numbering, file.path), about.shift_ns, lost)
+    progress("reading ranges", 2, STEPS)
+    ranges = _timed("NVTX ranges", read_ranges(file, names, numbering), about.shift_ns, lost)
+    syncs = _timed("syncs", adopt(read_syncs(file, numbering), api, numbering, file.path), about.shift_ns, lost)
+    records = adopt(read_records(file, numbering), api, numbering, file.path)
+    progress("joining calls to GPU work", 3, STEPS)
+    order = numbering.order()
+    for frame in (api, ops, ranges, syncs, records):
+        frame["process"] = order[ints(frame, "process")].astype(np.int32)
+    ops["launch"] = launches(ops, api)
+    syncs = name_syncs(syncs, launches(syncs, api), api)
+    ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
+    comms = read_comms(ranges, read_payload(file), ops, api)
+    said = []
     if lost:
+        counts = ", ".join(f"{count} {what}" for what, count in lost.items())
+        said.append(TraceWarning("no-times", f"left out, because they have no start or end: {counts}."))
+    if unclosed:
+        said.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
+    progress("joining calls to GPU work", STEPS, STEPS)
+    tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
+    return tables, comms, numbering.keys, said
+
+
+def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str]) -> pd.DataFrame:
+    """Rows with a start, and an end that follows it or is still open, moved to session time; others are counted."""
+    starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
+    may_be_open = what == "NVTX ranges"
+    whole = (starts != NO_TIME) & ((ends >= starts) | (may_be_open & (ends == NO_TIME)))
+    gone = int(whole.size - np.count_nonzero(whole))
+    if gone:
+        lost[what] += gone
         frame = frame[whole].reset_index(drop=True)
+        ends = ends[whole]
     if shift:
-        frame[list(TIMES)] -= shift
-    return frame, lost
+        frame["start_ns"] -= shift
+        frame["end_ns"] = np.where(ends == NO_TIME, NO_TIME, ends - shift)
+    return frame
 
 
-def _span(frames: list[pd.DataFrame]) -> tuple[int, int]:
-    filled = [frame for frame in frames if len(frame)]
+def _span(ops: pd.DataFrame, api: pd.DataFrame) -> tuple[int, int]:
+    filled = [frame for frame in (ops, api) if len(frame)]
     if not filled:
         return 0, 0
     return min(int(frame["start_ns"].min()) for frame in filled), max(int(frame["end_ns"].max()) for frame in filled)

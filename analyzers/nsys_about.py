@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,18 +76,18 @@ def read_about(file: NsysFile) -> About:
     )
 
 
-def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, *, alone: bool) -> Process:
+def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, alone: Path | None) -> Process:
     """Describe one process and what each rule says its rank is.
 
     Parameters
     ----------
     gpus : physical GPUs it worked on.
-    alone : no other process of the capture has GPU work, so that what the whole capture says is about this one.
+    alone : the capture's name, if no other process of it has GPU work: then all it says of itself is about this one.
     """
     claims: dict[str, int] = {}
-    if alone:
+    if alone is not None:
         rank = _number(about.environment, RANK_VARIABLES)
-        named = rank_in_name(file.path)
+        named = rank_in_name(alone)
         claims |= {} if rank is None else {"environment": rank}
         claims |= {} if named is None else {"file-name": named}
     if len(gpus) == 1 and gpus[0] >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -64,6 +64,11 @@ class NsysFile:
         if error is None and identity(self.path) != self._identity:
             raise TracevizError("changed while it was being read.", path=self.path, hint=WAIT)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the export says that it was written to its end; the oldest ones cannot say so."""
+        return any(self.has(name) and self.rows(f"SELECT 1 FROM {name} LIMIT 1") for name in LAST_TABLES)
+
     def has(self, table: str, *columns: str) -> bool:
         """Whether the table is there with all of these columns."""
         return table in self.tables and all(column in self.tables[table] for column in columns)
@@ -99,15 +104,14 @@ class NsysFile:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
+    def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Batches:
+        """Integer columns of a table in row order, as batches of name -> int64 array, from name -> SQL."""
+        return Batches(self._read(table, columns, where), tuple(columns), table, self.path)
+
     def ints(self, table: str, columns: Mapping[str, str], where: str = "") -> dict[str, Ints]:
         """Integer columns of a table in row order: name -> int64 array, from name -> SQL (see `column`)."""
-        batches = self._read(table, columns, where)
-        return {
-            name: np.concatenate(
-                [np.empty(0, np.int64)] + [self._integers(table, name, batch[name]) for batch in batches]
-            )
-            for name in columns
-        }
+        batches = [dict.fromkeys(columns, np.empty(0, np.int64)), *self.batches(table, columns, where)]
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in columns}
 
     def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Any]:
         """Row ids that match, ascending, and their texts as a categorical."""
@@ -121,7 +125,7 @@ class NsysFile:
             coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
         )
 
-    def _read(self, table: str, columns: Mapping[str, str], where: str) -> Sequence[pa.RecordBatch]:
+    def _read(self, table: str, columns: Mapping[str, str], where: str) -> list[pa.RecordBatch]:
         """Batches in row order; readers of one table deliver theirs in any order."""
         if table not in self.tables:
             return []
@@ -144,11 +148,6 @@ class NsysFile:
             (batch for batch in found.to_batches() if batch.num_rows), key=lambda batch: batch["row"][0].as_py()
         )
 
-    def _integers(self, table: str, name: str, values: pa.Array) -> Ints:
-        if not pa.types.is_integer(values.type):
-            raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
-        return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = [name for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {name: {row[1]: row[2] for row in self.rows(f'PRAGMA table_info("{name}")')} for name in names}
@@ -157,9 +156,8 @@ class NsysFile:
         ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
         if not self.has("StringIds", "id", "value"):
             raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
-        complete = any(name in self.tables for name in LAST_TABLES)
         ancient = bool(ours) and not any(name.startswith(("ENUM_", "META_DATA")) for name in self.tables)
-        if not complete and not ancient:
+        if not ancient and not self.is_finished:
             raise TracevizError(
                 "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed or was stopped.",
                 path=self.path,
@@ -173,3 +171,24 @@ class NsysFile:
             path=self.path,
             hint=f"Export the report again: {EXPORT}",
         )
+
+
+class Batches:
+    """Rows of a table in batches; each is let go of once it has been looked at."""
+
+    def __init__(self, batches: list[pa.RecordBatch], names: tuple[str, ...], table: str, path: Path) -> None:
+        self._batches, self._names, self._table, self._path = batches[::-1], names, table, path
+        self.size = sum(batch.num_rows for batch in batches)
+
+    def __iter__(self) -> Iterator[dict[str, Ints]]:
+        """Yield the batches in row order, once."""
+        while self._batches:
+            batch = self._batches.pop()
+            yield {name: self._integers(name, batch[name]) for name in self._names}
+
+    def _integers(self, name: str, values: pa.Array) -> Ints:
+        if not pa.types.is_integer(values.type):
+            raise TracevizError(
+                f"table {self._table} holds {values.type} where integers belong ({name}).", path=self._path
+            )
+        return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analyzers.nsys_file import NsysFile
-from analyzers.trace import Ints
 
 # cudaStreamSynchronize_v3020, cuMemcpyHtoDAsync_v2_ptsz: which version was called, and which default stream it means
 _SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
@@ -50,10 +49,18 @@ class Names:
         """The text of one number, "" where there is none."""
         return self._texts.get(number, "")
 
-    def categorical(self, numbers: Ints, change: Callable[[str], str] = str) -> Any:
-        """The texts of many numbers, each first put through `change`; a number without text is ""."""
+    def categorical(
+        self, numbers: Any, change: Callable[[str], str] = str, more: Mapping[int, str] | None = None
+    ) -> Any:
+        """The texts of many numbers, each first put through `change`; a number without text is "".
+
+        Parameters
+        ----------
+        more : texts of numbers that are in no table.
+        """
         codes, distinct = pd.factorize(numbers)
-        texts = [change(self.text(int(number))) for number in distinct]
+        known = more or {}
+        texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
         categories = list(dict.fromkeys(texts))
         place = {text: code for code, text in enumerate(categories)}
         merged = np.array([place[text] for text in texts], np.int32)

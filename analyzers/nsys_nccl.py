@@ -12,6 +12,7 @@ import pandas as pd
 
 from analyzers.names import is_communication, operation
 from analyzers.nesting import lanes
+from analyzers.nsys_events import ROW
 from analyzers.nsys_payload import Payload
 from analyzers.trace import Ints, Mask, codes, ints, table
 
@@ -19,20 +20,19 @@ DOMAINS = ("NCCL", "")  # "" where the export does not tell domains apart
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 
-def read_comms(
-    ranges: pd.DataFrame, rows: Ints, payload: Payload, ops: pd.DataFrame, api: pd.DataFrame
-) -> pd.DataFrame:
+def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     """One row a call and launched op; `correlation` is -1 where the capture does not tell which op is the call's.
 
     Parameters
     ----------
-    rows : NVTX row of each range, ascending.
+    ranges : with column `ROW`, the row of each in the export.
     """
     named = _named(ranges)
     calls = np.flatnonzero(named == "call")
     if calls.size == 0:
         return table("comms")
     starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
+    rows = ints(ranges, ROW)
     communicator = payload.at(rows, "communicator")
     launched = _launches(ops, api)
     found: list[tuple[Ints, Ints]] = []

@@ -13,6 +13,7 @@ MAGIC = b"SQLite format 3\0"
 HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html
 WAL = 2  # read version of a file in write-ahead-log mode
 LOCK_SECONDS = 1.0
+AGAIN = "Copy it again, or export the report again."
 WAIT = "Wait for the program that writes it (is the export still running?), then try again."
 
 
@@ -70,9 +71,7 @@ def _refuse_short(path: Path, head: bytes, size: int) -> None:
     pages = int.from_bytes(head[28:32], "big")
     counted = head[24:28] == head[92:96]  # otherwise the count is that of an old SQLite, and means nothing
     if len(head) < HEADER or (counted and size < page * pages):
-        raise TracevizError(
-            f"cut short: {size:,} bytes of {page * pages:,}.", path=path, hint="Copy it again, or export it again."
-        )
+        raise TracevizError(f"cut short: {size:,} bytes of {page * pages:,}.", path=path, hint=AGAIN)
 
 
 def _refuse_unfinished(path: Path) -> None:
@@ -89,6 +88,6 @@ def _refuse_locked(path: Path) -> None:
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
             raise TracevizError("locked by another program.", path=path, hint=WAIT) from error
-        raise TracevizError(f"can't be read: {error}.", path=path) from error
+        raise TracevizError(f"can't be read: {error}.", path=path, hint=AGAIN) from error
     finally:
         connection.close()

@@ -4,8 +4,8 @@
     python tests/data/scrub_nsys.py REPORT.nsys-rep FIXTURE.nsys-rep --replace /home/somebody/x /home/user/place
 
 An export keeps its events, GPUs, streams, the names they use and CUDA's enumerations; environment (but for ranks and
-NCCL), paths, host, other processes and threads go. In a report, whose format is not public, each text is replaced by one
-of equal length.
+NCCL), paths, host, other processes and threads go. In a report, whose format is not public, each text is replaced by
+one of equal length.
 """
 
 from __future__ import annotations

@@ -1,0 +1,223 @@
+"""Turn an nsys report into an SQLite export, kept in a cache outside the report's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import platformdirs
+
+from analyzers.errors import TracevizError
+from analyzers.nsys_file import NsysFile
+from analyzers.nsys_find import Nsys, find_nsys, is_report, made_by, text
+from analyzers.progress import Progress, silent
+
+VARIABLE = "TRACEVIZ_CACHE"
+REPORTS = (".nsys-rep", ".qdrep")
+WHOLE = 64 << 20  # bytes up to which a report is hashed whole
+PIECE, PIECES = 1 << 20, 32  # what is hashed of a larger one, spread evenly from its head to its tail
+OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
+PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
+POLL_SECONDS = 0.1
+STALE_SECONDS = 24 * 3600  # after which a folder some killed export left is removed
+WHAT = "exporting with nsys"
+
+
+def exported(path: Path, nsys: str | None = None, progress: Progress = silent) -> Path:
+    """Return a complete SQLite export of a report: from the cache, made now, or lying beside the report.
+
+    The report's own folder is never written to; progress counts bytes exported.
+
+    Parameters
+    ----------
+    path : a .nsys-rep or .qdrep.
+    nsys : the nsys to use instead of $TRACEVIZ_NSYS, `PATH` or the usual folders.
+
+    Raises
+    ------
+    TracevizError : no nsys is here, or none here can export this report, and no export lies beside it.
+    """
+    path = path.absolute()
+    entry = cache_folder() / f"{_plain(path.stem)}-{content_stamp(path)}.sqlite"
+    if is_complete(entry):
+        return entry
+    tried: list[tuple[Nsys, str]] = []
+    for tool in find_nsys(nsys):
+        if tried and tool.version <= max(failed.version for failed, _ in tried):
+            continue
+        reason = _export(tool, path, entry, progress)
+        if not reason:
+            return entry
+        tried.append((tool, reason))
+    beside = path.with_suffix(".sqlite")
+    if is_complete(beside) and beside.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+        return beside
+    raise _explained(path, tried, beside)
+
+
+def cache_folder() -> Path:
+    """Where exports are kept: $TRACEVIZ_CACHE, or the user's cache folder."""
+    chosen = os.environ.get(VARIABLE)
+    root = Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("traceviz", appauthor=False)
+    return root / "nsys"
+
+
+def content_stamp(path: Path) -> str:
+    """A short name for a file's content: its size and a hash of all of it, or of pieces where it is large.
+
+    Raises
+    ------
+    TracevizError : the file can't be read, or is empty.
+    """
+    try:
+        size = path.stat().st_size
+        digest = hashlib.sha256(size.to_bytes(8, "big"))
+        with path.open("rb") as file:
+            if size <= WHOLE:
+                digest.update(file.read())
+            else:
+                for index in range(PIECES):
+                    file.seek((size - PIECE) * index // (PIECES - 1))
+                    digest.update(file.read(PIECE))
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    if size == 0:
+        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
+    return digest.hexdigest()[:32]
+
+
+def is_complete(path: Path) -> bool:
+    """Whether a file is an export that was finished; a failed one may be there all the same."""
+    if not path.is_file():
+        return False
+    try:
+        with NsysFile(path) as file:
+            return file.is_finished
+    except TracevizError:
+        return False
+
+
+def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
+    """Export into the cache; returns why that failed, "" where it did not."""
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(entry.parent)
+        folder = Path(tempfile.mkdtemp(prefix="export-", dir=entry.parent))
+    except OSError as error:
+        raise TracevizError(
+            f"the cache can't be written: {error.strerror or error}.", path=entry.parent, hint=f"Set ${VARIABLE}."
+        ) from error
+    try:
+        # under a plain name of our own, whatever nsys leaves beside its input lands in our folder
+        link = folder / f"report{report.suffix}"
+        link.symlink_to(report)
+        made = folder / "export.sqlite"
+        command = [str(tool.path), "export", "--type=sqlite", "--force-overwrite=true", *_options(tool)]
+        reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, progress)
+        if not reason and is_complete(made):
+            _publish(made, entry)
+            return ""
+        return reason or "it left an incomplete export"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _options(tool: Nsys) -> list[str]:
+    said = subprocess.run(
+        [str(tool.path), "export", "--help"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False
+    )
+    return [option for option in OPTIONAL if option.split("=")[0].encode() in said.stdout]
+
+
+def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: Progress) -> str:
+    """Run an export to its end; returns what it said went wrong, "" where it exited well."""
+    limit = PATIENCE_SECONDS + size / BYTES_PER_SECOND
+    began, log = time.monotonic(), folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True
+        )
+        try:
+            while process.poll() is None:
+                progress(WHAT, made.stat().st_size if made.exists() else 0, 0)
+                if time.monotonic() - began > limit:
+                    return f"it did not end within {limit:.0f} s"
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
+        finally:
+            if process.poll() is None:  # its children too; an interrupt must not leave an export running
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    done = made.stat().st_size if made.exists() else 0
+    progress(WHAT, done, done)
+    said = _complaint(log.read_text(errors="replace"))
+    return "" if process.returncode == 0 and not said else said or f"it exited with {process.returncode}"
+
+
+def _complaint(output: str) -> str:
+    """The line in which nsys says what failed; it may exit with 0 all the same."""
+    for line in re.split(r"[\r\n]+", output):
+        if re.search(r"Exportation error|\bwhat\b.*:|FATAL|[Ee]rror:", line):
+            return line.strip()[:200]
+    return ""
+
+
+def _publish(made: Path, entry: Path) -> None:
+    """Put a finished export in its place unless another process was first: whoever reads that one keeps it."""
+    try:
+        os.link(made, entry)
+    except FileExistsError:
+        if not is_complete(entry):
+            made.replace(entry)
+    except OSError:  # a file system without links
+        made.replace(entry)
+
+
+def _sweep(folder: Path) -> None:
+    for left in folder.glob("export-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _explained(report: Path, tried: list[tuple[Nsys, str]], beside: Path) -> TracevizError:
+    maker = made_by(report)
+    command = f"nsys export --type sqlite --output {_quoted(beside.name)} {_quoted(report.name)}"
+    hint = f"On the machine that captured it run: {command} ; then give traceviz the .sqlite."
+    if beside.exists():
+        hint += f" ({beside.name} beside it is {'older than the report' if is_complete(beside) else 'incomplete'}.)"
+    if not tried:
+        return TracevizError(
+            "a report can only be opened with nsys, and none is here.",
+            path=report,
+            hint=f"Install Nsight Systems {text(maker) if maker else ''} or newer, or name it with --nsys. {hint}",
+        )
+    newest, reason = tried[-1]
+    here = f"nsys {text(newest.version)} ({newest.path})"
+    if not is_report(report):
+        return TracevizError(f"not an nsys report, or a damaged one ({here}: {reason}).", path=report)
+    if maker and maker > newest.version:
+        return TracevizError(
+            f"made by nsys {text(maker)}, newer than {here}, which can't export it.",
+            path=report,
+            hint=f"Install nsys {text(maker)} or newer here, or: {hint[0].lower()}{hint[1:]}",
+        )
+    return TracevizError(f"made by nsys {text(maker)}; {here} can't export it: {reason}.", path=report, hint=hint)
+
+
+def _plain(stem: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", stem).lstrip(".-")[:120] or "report"
+
+
+def _quoted(name: str) -> str:
+    name = f"./{name}" if name.startswith("-") else name
+    return name if re.fullmatch(r"[\w./+-]+", name) else "'" + name.replace("'", "'\\''") + "'"
