@@ -108,7 +108,7 @@ class _SoFar:
             end[rows],
             limit_ns=limit_ns,
             one_group=how != "order",
-            strict=how == "order" and bool(_pairwise(lane).all()),
+            strict=how == "order" and _among_many(lane),
         )
         self.put(rows, index, confidence, how)
 
@@ -205,6 +205,12 @@ def _pairs(table: pd.DataFrame) -> Ints:
     sends = is_one(_categorical(table, "operation"), ("send",))
     rank, peer = ints(table, "rank"), ints(table, "peer")
     return label(_categorical(table, "group"), np.where(sends, rank, peer), np.where(sends, peer, rank))
+
+
+def _among_many(lane: pd.DataFrame) -> bool:
+    """Whether calls may each be between another two of several ranks, and there are enough of them to tell."""
+    members = np.unique(ints(lane, "member")).size
+    return members > 2 and len(lane) >= 8 * members and bool(_pairwise(lane).all())
 
 
 def _given(table: pd.DataFrame, column: str) -> Mask:
