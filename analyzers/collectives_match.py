@@ -15,7 +15,8 @@ import pandas as pd
 from analyzers.clocks_estimate import bases, estimate
 from analyzers.collectives_calls import PAIRWISE, calls, is_one, label
 from analyzers.collectives_merge import merge_sequences
-from analyzers.collectives_sequence import CLEAR, Floats
+from analyzers.collectives_pair import Floats
+from analyzers.collectives_sequence import CLEAR
 from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, ints
 

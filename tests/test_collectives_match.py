@@ -10,7 +10,8 @@ import pytest
 
 from analyzers import kineto, nsys
 from analyzers.collectives_match import Matches, match
-from analyzers.collectives_sequence import Sequence, align
+from analyzers.collectives_pair import Sequence
+from analyzers.collectives_sequence import align
 from analyzers.merge import merge
 from analyzers.ranks import assign_ranks
 from analyzers.trace import Trace, ints, table
