@@ -25,6 +25,7 @@ NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
 JITTER_NS = 30_000.0  # scale of honest differences between matched ends
 DRIFT = 50e-6  # clocks of one run stay within this of each other
 HYPOTHESES = 3
+NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is not tried
 LAG_WINDOW = 9
 FAR = 16.0  # calls that end this many times as far apart as is usual are not one
 ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
@@ -128,6 +129,8 @@ def _hypotheses(reference: Sequence, other: Sequence, limit_ns: int | None) -> l
     left = np.ones(shift.size, dtype=bool)
     while left.any() and len(chosen) < HYPOTHESES:
         best = int(np.argmax(np.where(left, weight, -1.0)))
+        if weight[best] < NEGLIGIBLE * weight.max():
+            break
         drift = _slope(at[agree[best]], shift[agree[best]], score[agree[best]])
         middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
         chosen.append(float(shift[best]) + drift * (middle - float(at[best])))
