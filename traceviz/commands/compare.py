@@ -100,7 +100,8 @@ def labels_of(paths: Sequence[Path]) -> list[str]:
     """
     found: list[str] = []
     for path in paths:
-        name = _RANK.sub("", _SUFFIX.sub("", path.name)) or path.parent.name or path.name or "run"
+        stem = _SUFFIX.sub("", path.name)
+        name = _RANK.sub("", stem) or path.parent.name or stem or "run"
         same = sum(known == name or known.startswith(f"{name} (") for known in found)
         found.append(f"{name} ({same + 1})" if same else name)
     return found
