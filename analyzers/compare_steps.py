@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.communication import is_communication, is_compute
+from analyzers.compare_noise import Spread, spread
 from analyzers.grouped import overlap_by_group
 from analyzers.nesting import RangeIndex, lanes
 from analyzers.steps import Steps, find_steps, step_of_ops
@@ -174,3 +175,12 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
         mine = known & (rank == number_of_rank) & (device == used)
         np.add.at(cost, row * groups.numbers.size + column[mine], table["gpu_idle_ns"].to_numpy(np.int64)[mine])
     return cost
+
+
+def typical_step(trace: Trace) -> Spread | None:
+    """Step time, mean over the devices, on the steps that all of them have; None where there are no such steps."""
+    groups = group_steps(trace)
+    shape = groups.there.shape
+    times = _step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")).reshape(shape)
+    whole = groups.there.all(axis=0) & (groups.numbers != WHOLE_CAPTURE)
+    return spread(np.rint(times[:, whole].mean(axis=0)).astype(np.int64)) if whole.any() else None

@@ -67,7 +67,7 @@ def compare(
     speedup = None if claimed is None else read_speedup(claimed)
     from analyzers import compare as analysis
     from analyzers import load
-    from traceviz import contract
+    from traceviz import contract_runs
     from traceviz.views import compare as view
 
     with progress() as tell:
@@ -76,7 +76,7 @@ def compare(
             for one in traces
         ]
         result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
-    write(output, lambda: view.blocks(result), lambda: contract.comparison(result))
+    write(output, lambda: view.blocks(result), lambda: contract_runs.comparison(result))
     raise typer.Exit(result.exit_code)
 
 
