@@ -198,7 +198,8 @@ class Storyteller:
         if not left.size:
             queued = f"all {theirs.size} ops of '{name}' were" if theirs.size > 1 else f"the only op of '{name}' was"
             return f"; the wait was issued after {queued} queued, so it can't meet any"
-        kinds = list(dict.fromkeys(self.op_name(int(row)) for row in left))
+        first = np.sort(np.unique(self._op_code[left], return_index=True)[1])  # one op of each kind
+        kinds = list(dict.fromkeys(self.op_name(int(row)) for row in left[first]))
         more = f" and {len(kinds) - MOST_NAMES} more kinds" if len(kinds) > MOST_NAMES else ""
         return (
             f"; the wait was issued after {int(before.sum())} of {theirs.size} ops of '{name}' were queued, so even a "
