@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOODS = {"regression": "bad", "improvement": "good", "steady": "good", "too-few": "middle"}
 MOST_RUNS = 30
+MEASURED, EXPECTED = "#0072B2", "#E69F00"  # told apart by colour-blind readers too (Okabe and Ito)
 _ROW = 280  # px of a plot's row
 
 
@@ -90,17 +91,23 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
         figures = ((ratios, "real overlap, %", one.overlap, 100.0), (steps, "step time, ms", one.step, 1e-6))
         for below, (values, name, judged, scale) in enumerate(figures):
             row = 2 * place + below + 1
-            line = graph_objects.Scatter(x=ids, y=values, mode="lines+markers", text=notes, name=name, showlegend=False)
+            line = graph_objects.Scatter(
+                x=ids, y=values, mode="lines+markers", marker_color=MEASURED, text=notes, name=name, showlegend=False
+            )
             figure.add_trace(line, row=row, col=1)
-            figure.update_yaxes(title_text=name, row=row, col=1)
+            figure.update_yaxes(title_text=name, rangemode="tozero", row=row, col=1)
             if judged is not None and judged.low is not None and judged.high is not None:
                 low, high = judged.low * scale, judged.high * scale
                 figure.add_shape(
                     type="rect", x0=ids[-1] - 0.4, x1=ids[-1] + 0.4, y0=low, y1=high, opacity=0.25,
-                    fillcolor="#0072B2", line_width=0, row=row, col=1,
+                    fillcolor=EXPECTED, line_width=0, row=row, col=1,
                 )  # fmt: skip
     figure.update_xaxes(title_text="run", dtick=1 if len(found) and len(found[0].runs) < MOST_RUNS else None)
-    figure.update_layout(template="plotly_white", height=_ROW * 2 * max(1, len(found)), title="traceviz history")
+    figure.update_layout(
+        template="plotly_white",
+        height=_ROW * 2 * max(1, len(found)),
+        title="traceviz history; shaded: where the newest run was expected",
+    )
     try:
         path.write_text(figure.to_html(include_plotlyjs=True), encoding="utf-8")
     except OSError as error:
