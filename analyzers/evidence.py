@@ -61,11 +61,12 @@ class Storyteller:
         if between:
             until, when = int(releases.held_until[gap]), int(releases.released[LAUNCH, gap])
         binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
-        if when > start:
-            binds = binds or self._binding(one, gap, which)
-        elif cause != "gpu-full" and end - bound > DISPATCH_NS:
-            full, unknown = (one.alone_ns[CAUSES.index(name), gap] for name in ("gpu-full", "unknown"))
-            binds = binds or ("gpu-full" if full >= unknown else "unknown")
+        if not binds and cause != "gpu-full" and until == bound:
+            free = [name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS]
+            if "gpu-full" in free or (free and when <= start):
+                binds = free[0]  # what held it once released would hold it still
+        if not binds and when > start:
+            binds = self._binding(one, gap, which)
         sooner = duration(until - max(when, start))
         if not binds:
             return f"without it, nothing else in the capture would have held it: up to {sooner} sooner"

@@ -208,7 +208,7 @@ def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -
     assert causes(trace) == {"late-launch": 20 * US, "event-dependency": 30 * US, "gpu-full": 50 * US}
     found = missed(trace)
     assert found["late-launch"].next_behind == "without it, event-dependency would have held it just as long"
-    assert found["event-dependency"].next_behind == "without it, 30.00 µs sooner at most, then late-launch binds"
+    assert found["event-dependency"].next_behind == "without it, 30.00 µs sooner at most, then gpu-full binds"
     assert found["gpu-full"].next_behind.startswith("without it, 52.00 µs sooner at most, then event-dependency binds")
 
 
