@@ -58,8 +58,9 @@ class Storyteller:
             until = min(int(releases.released[held_by, gap]), end)
             which, when = releases.next_behind(gap, held_by)
         between = cause in ("same-stream", "event-dependency") and releases.holder[gap] != releases.last[gap]
-        if between:
-            until, when = int(releases.held_until[gap]), int(releases.released[LAUNCH, gap])
+        if between:  # what comes between stays, and keeps its length
+            until = int(releases.held_until[gap])
+            when = max(until - int(one.alone_ns[CAUSES.index(cause), gap]), start)
         binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
         if not binds and cause != "gpu-full" and until == bound:
             free = [name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS]

@@ -193,6 +193,8 @@ def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
     rank.kernel("alpha", 8, 111 * US, 140 * US, launch=(800, 900))
     # Until 100 for beta, from there to 110 for gamma, 1 µs on its way.
     assert causes(run.trace()) == {"event-dependency": 90 * US, "stream-busy": 11 * US}
+    one = missed(run.trace())["event-dependency"]
+    assert one.next_behind == "without it, 90.00 µs sooner at most, then stream-busy (gamma) binds"
 
 
 def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -> None:
