@@ -179,7 +179,7 @@ def test_a_hidden_sync_is_named_and_the_late_launches_follow_it(source: str) -> 
 
 
 def test_a_hidden_sync_is_found_with_its_line_where_stacks_are_there() -> None:
-    trace = load([DATA / "torch" / "dpmp_hidden_sync.4gpu.stacks.rank0.json.gz"])
+    trace = load([DATA / "torch-stacks" / "dpmp_hidden_sync.rank0.json.gz"])
     (rank,) = check_overlap(trace, DP, MP).ranks
     (sync,) = [one for one in rank.missed if one.cause == "host-sync"]
     assert "from aten::item in 'MP Embedding' (train.py(" in sync.evidence
@@ -235,7 +235,7 @@ def test_a_logged_loss_costs_the_gpu_and_has_its_line() -> None:
     in_nsys = [point for point in syncs("ddp_log", "nsys") if point.range == "log loss"]
     assert len(in_nsys) == 6
     assert all(point.hidden and point.pattern.startswith(".item()") and point.bytes == 4 for point in in_nsys)
-    stacks = load([DATA / "torch" / "ddp_log.4gpu.stacks.rank0.json.gz"])
+    stacks = load([DATA / "torch-stacks" / "ddp_log.rank0.json.gz"])
     in_torch = [point for point in host_syncs(stacks) if point.range == "log loss"]
     assert len(in_torch) == 3
     assert all(point.op == "aten::item" and point.frame.startswith("train.py(") for point in in_torch)
