@@ -35,7 +35,7 @@ def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Tra
 
     Returns
     -------
-    Trace : tables `ops`, `api`, `ranges`, … (columns in `analyzers.trace`); narrow it with `.ranks(0, 3)`,
+    Trace : tables `ops`, `api`, `ranges`, … (columns in `analyzers.schemas`); narrow it with `.ranks(0, 3)`,
         `.steps(10, 13)` and `.window(low_ns, high_ns)`.
 
     Raises
