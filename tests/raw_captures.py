@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
