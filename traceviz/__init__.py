@@ -21,6 +21,7 @@ from traceviz.api import (  # noqa: E402
     load,
     streams,
     sync_points,
+    timeline,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "load",
     "streams",
     "sync_points",
+    "timeline",
 ]
 
 

@@ -9,7 +9,7 @@ import typer
 
 from analyzers.errors import TracevizError
 from traceviz import __version__
-from traceviz.commands import check_overlap, collectives, info, streams, syncs
+from traceviz.commands import check_overlap, collectives, info, streams, syncs, timeline
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_ov
 app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
+app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("info", epilog=info.EPILOG)(info.info)
 
 

@@ -1,0 +1,68 @@
+"""Colours: Okabe and Ito's, which colour-blind people tell apart, on light and on dark ground.
+
+Nothing is told by colour alone: waits are hatched, merged marks dotted, rows and marks labelled, for print in grey too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+BLACK, WHITE = "#111111", "#FFFFFF"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Ground, text, lines, and (fill, text on it) of each group of roles."""
+
+    name: str
+    ground: str
+    band: str
+    text: str
+    faint: str
+    grid: str
+    fill: dict[str, tuple[str, str]]
+
+
+LIGHT = Theme(
+    name="light",
+    ground=WHITE,
+    band="#F4F6F8",
+    text="#1B1F24",
+    faint="#57606A",
+    grid="#D8DEE4",
+    fill={
+        "a": (BLUE, WHITE),
+        "b": (ORANGE, BLACK),
+        "other": ("#A9AFB6", BLACK),
+        "overlap": (GREEN, WHITE),
+        "missed": ("#E9C3D7", BLACK),
+        "sync": (VERMILLION, WHITE),
+    },
+)
+DARK = Theme(
+    name="dark",
+    ground="#0D1117",
+    band="#161B22",
+    text="#E6EDF3",
+    faint="#9DA7B1",
+    grid="#30363D",
+    fill={
+        "a": (SKY, BLACK),
+        "b": (ORANGE, BLACK),
+        "other": ("#6E7681", WHITE),
+        "overlap": (GREEN, WHITE),
+        "missed": (PURPLE, BLACK),
+        "sync": (VERMILLION, WHITE),
+    },
+)
+THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+
+
+def group(role: str) -> str:
+    """The group whose colour a role has.
+
+    >>> [group(role) for role in ("a-wait", "launch-b", "launch-other", "missed-a")]
+    ['a', 'b', 'other', 'missed']
+    """
+    return role.removeprefix("launch-").partition("-")[0]
