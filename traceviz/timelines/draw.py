@@ -9,15 +9,18 @@ import numpy as np
 
 from traceviz.quantities import size
 from traceviz.timelines.marks import NEVER, ROLE, ROLES, Marks, fit
-from traceviz.timelines.palette import LIGHT, Theme, group
+from traceviz.timelines.palette import LIGHT, Theme, group, pale
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, safe, short, wrapped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_BARS = 3_000  # at once; what a browser pans smoothly
+MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
+READABLE = 0.5  # rows; what is lower carries no text
+# A bar that is not drawn: a trace without any would lose its legend entry.
+NOTHING: dict[str, Any] = {"base": [None], "x": [None], "y": [None], "width": [0], "text": [""], "customdata": [[]]}
 TITLE_LETTERS = 105  # in a line, at 1280 pixels
 PLOT_PIXELS, LETTER_PIXELS = 1000, 6.6  # by which it is judged what text a mark has room for
 NS_PER_MS = 1e6
@@ -87,7 +90,7 @@ def figure(
 def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
     """A trace without data or colours."""
     role = ROLES[drawn.role]
-    pattern = drawn.pattern or ("." if many else "")
+    pattern = drawn.pattern
     return {
         "type": "bar",
         "orientation": "h",
@@ -138,12 +141,13 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
     length = marks.end - marks.start
     visible = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
     letters = visible * (PLOT_PIXELS / LETTER_PIXELS / max(picture.high_ns - picture.low_ns, 1))
+    high = heights(marks, role)
     labels, custom = [], []
     for k in range(marks.size):
         count, row = int(marks.count[k]), rows[int(marks.row[k])]
         name = fixed_name(ROLES[role]) or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
         if count > 1:
-            text = f"{count:,} × {marks.busy[k] / max(length[k], 1):.0%}"
+            text = f"{count:,} × {marks.busy[k] / max(length[k], 1):.0%}" if high[k] >= READABLE else ""
             name = f"{count:,} marks drawn as one, the longest {long(name)}"
         else:
             text = label(role, short(name))
@@ -151,11 +155,13 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
         busy = f"{int(marks.busy[k]):,} ns busy" if count > 1 else ""
         hover = (safe(long(name)), row.label, int(marks.start[k]), int(length[k]), _more(picture, marks, k, rows), busy)
         custom.append(list(hover))
+    if not marks.size:
+        return NOTHING
     return {
         "base": marks.start / NS_PER_MS,
         "x": length / NS_PER_MS,
         "y": [rows[row].y for row in marks.row.tolist()],
-        "width": heights(marks, role),
+        "width": high,
         "text": labels,
         "customdata": custom,
     }
@@ -280,6 +286,9 @@ def _style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     if meta["pattern"]:
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
+        return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
+    if meta["many"]:
+        marker = {"color": pale(fill, theme.ground), "line": {"color": fill, "width": 1}}
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
     line = {"color": theme.ground if meta["role"] >= 0 else fill, "width": 0.3}
     return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}

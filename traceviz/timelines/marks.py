@@ -32,7 +32,7 @@ ROLES = (
 )
 ROLE = {name: number for number, name in enumerate(ROLES)}
 NEVER = -1 << 62  # an instant that is not known
-FINE, COARSE = 1000, 250  # resolution to begin with: bins across what is looked at, and across everything
+FINE, COARSE = 1000, 100  # resolution to begin with: bins across what is looked at, and across everything
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,9 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
     heads = np.flatnonzero(head)
     sizes = np.diff(np.append(heads, marks.size))
     group = np.repeat(np.arange(heads.size), sizes)
-    by_length = np.lexsort((marks.end - marks.start, group))
-    merged = marks.take(by_length[np.cumsum(sizes) - 1])  # the longest speaks for its group
+    length = marks.end - marks.start
+    longest = np.flatnonzero(length == np.maximum.reduceat(length, heads)[group])
+    merged = marks.take(longest[np.append(True, np.diff(group[longest]) > 0)])  # the first such speaks for its group
     many = sizes > 1
     columns = {one.name: getattr(merged, one.name).copy() for one in fields(Marks)}
     columns["start"] = marks.start[heads]
@@ -147,12 +148,13 @@ def fit(marks: Marks, low: int, high: int, most: int, *, fine: int | None = None
     first, last = int(marks.start.min()), int(marks.end.max())
     coarse = max((last - first) // COARSE, 1)
     fine = max((high - low) // FINE, 1) if fine is None else fine
-    inside = (marks.end >= low) & (marks.start <= high)
     while True:
-        found = coarsen(marks, np.where(inside, fine, max(coarse, fine)))
-        if found.size <= most or fine > 2 * (last - first):
-            return found
-        excess = np.count_nonzero((found.end >= low) & (found.start <= high)) > most // 2
-        fine, coarse = (max(fine, 1) * 2, coarse) if excess else (fine, coarse * 2)
-        if coarse > 4 * (last - first):
-            fine = max(fine, 1) * 2
+        inside = (marks.end >= low) & (marks.start <= high)
+        marks = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
+        if marks.size <= most or fine > 2 * (last - first):
+            return marks
+        inside = (marks.end >= low) & (marks.start <= high)
+        if np.count_nonzero(inside) > most // 2 or coarse > 2 * (last - first):
+            fine *= 2
+        else:
+            coarse *= 2

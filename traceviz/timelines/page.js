@@ -105,12 +105,12 @@
 
   let shown = null;  // the marks behind each trace's points, for arrows
 
-  function refine() {
-    const axis = div._fullLayout.xaxis, view = axis.range.map((edge) => edge * MS);
-    const length = view[1] - view[0];
-    const found = fit(view[0] - length, view[1] + length);  // what panning brings in next is there already
-    const perNs = axis._length / length;
-    const data = div.data.map(() => ({base: [], x: [], y: [], width: [], text: [], customdata: [], at: []}));
+  const FILLED = ["base", "x", "y", "width", "text", "customdata"];
+
+  function fill(view, pixels) {  // every trace's data for a view in ns, so many pixels wide
+    const length = view[1] - view[0], perNs = pixels / length;
+    const found = fit(view[0] - length / 2, view[1] + length / 2);  // what panning brings in next is there already
+    const data = page.figure.data.map(() => ({base: [], x: [], y: [], width: [], text: [], customdata: [], at: []}));
     for (let k = 0; k < found.row.length; k++) {
       const role = roles[found.role[k]], many = found.count[k] > 1, row = rows[found.row[k]];
       const trace = data[many ? role.many : role.one], span = found.end[k] - found.start[k];
@@ -120,7 +120,8 @@
       trace.x.push(span / MS);
       trace.y.push(row.y);
       trace.width.push(many ? role.height * (page.low_height + (1 - page.low_height) * share) : role.height);
-      trace.text.push(labelOf(found, k, role, name, visible * perNs));
+      const high = trace.width[trace.width.length - 1];
+      trace.text.push(many && high < page.readable ? "" : labelOf(found, k, role, name, visible * perNs));
       trace.customdata.push([
         many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[0]) : escaped(name[0]),
         row.label, found.start[k], span, moreOf(found, k), many ? number(found.busy[k]) + " ns busy" : ""]);
@@ -136,8 +137,15 @@
       }
     }
     shown = {found, at: data.map((one) => one.at)};
+    // A trace without any bar would lose its legend entry: one that is not drawn stands in.
+    return data.map((one) => (one.x.length ? one
+      : {base: [null], x: [null], y: [null], width: [0], text: [""], customdata: [[]], at: []}));
+  }
+
+  function refine() {
+    const axis = div._fullLayout.xaxis, data = fill(axis.range.map((edge) => edge * MS), axis._length);
     const update = {};
-    for (const name of ["base", "x", "y", "width", "text", "customdata"]) update[name] = data.map((one) => one[name]);
+    for (const name of FILLED) update[name] = data.map((one) => one[name]);
     return Plotly.restyle(div, update).then(() => div.setAttribute("data-refined", String(++refined)));
   }
   let refined = 0;
@@ -183,6 +191,23 @@
     return Plotly.update(div, style, layout);
   }
 
+  function put(target, path, value) {  // "marker.line.color" into nested objects
+    const keys = path.split("."), last = keys.pop();
+    keys.reduce((inner, key) => (inner[key] = inner[key] || {}), target)[last] = value;
+  }
+
+  function first() {  // the figure with its data and colours, so that it is drawn but once
+    theme = dark.matches ? "dark" : "light";
+    document.documentElement.dataset.theme = theme;
+    const {traces, layout} = page.themes[theme], {margin} = page.figure.layout;
+    const data = fill(page.opening.map((edge) => edge * MS), Math.max(div.clientWidth - margin.l - margin.r, 100));
+    page.figure.data.forEach((trace, number) => {
+      for (const name of FILLED) trace[name] = data[number][name];
+      for (const path of Object.keys(traces)) if (traces[path][number] !== null) put(trace, path, traces[path][number]);
+    });
+    for (const path of Object.keys(layout)) put(page.figure.layout, path, layout[path]);
+  }
+
   function zoom(factor, shift) {
     const [low, high] = div._fullLayout.xaxis.range, middle = (low + high) / 2 + shift * (high - low);
     const half = (high - low) / 2 * factor;
@@ -195,6 +220,7 @@
   };
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  first();
   Plotly.newPlot(div, page.figure.data, page.figure.layout, {
     responsive: true, displaylogo: false, scrollZoom: true,
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
@@ -221,6 +247,5 @@
     let before = theme;
     window.addEventListener("beforeprint", () => { before = theme; setTheme("light"); });
     window.addEventListener("afterprint", () => setTheme(before));
-    return dark.matches ? setTheme("dark") : null;
-  }).then(refine).then(() => div.setAttribute("data-ready", "true"));
+  }).then(() => div.setAttribute("data-ready", "true"));
 })();

@@ -14,6 +14,7 @@ from traceviz.timelines.draw import (
     HEIGHT,
     MOST_BARS,
     NS_PER_MS,
+    READABLE,
     about,
     figure,
     full_height,
@@ -27,10 +28,12 @@ from traceviz.timelines.palette import LIGHT, THEMES
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, short
 
+FILLED = ("base", "x", "y", "width", "text", "customdata")
 KEYS = (
     "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
     "instance, <kbd>o</kbd> all of it. Point at an op for its launch (line) and the op it waited for through an event "
-    "(dashed); click to keep the arrows. Dotted bars stand for many marks; their height is the busy share. "
+    "(dashed); click to keep the arrows. Pale bars with an outline stand for many marks; their "
+    "height is the busy share. "
 )
 
 
@@ -77,7 +80,8 @@ def in_script(value: Any) -> str:
 def data(picture: Picture) -> dict[str, Any]:
     """What the script needs: marks as columns of whole ns, how roles are drawn, the figure, its colours by theme."""
     drawing = figure(picture, theme=LIGHT, titled=False)
-    metas = [dict(one.meta) for one in drawing.data]
+    written = json.loads(drawing.to_json())
+    metas = [one["meta"] for one in written["data"]]
     return {
         "marks": _columns(picture.marks),
         "texts": _texts(picture),
@@ -85,7 +89,7 @@ def data(picture: Picture) -> dict[str, Any]:
         "roles": [_role(number, metas) for number in range(len(ROLES))],
         "spans": {str(row): place for row, place in spans(picture).items()},
         "themes": {name: _theme(picture, name, metas) for name in THEMES},
-        "figure": json.loads(drawing.to_json()),
+        "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
         "opening": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
         "first": picture.first_ns,
         "last": picture.last_ns,
@@ -93,9 +97,15 @@ def data(picture: Picture) -> dict[str, Any]:
         "fine": FINE,
         "coarse": COARSE,
         "least": LEAST,
+        "readable": READABLE,
         "low_height": HEIGHT["many"],
         "never": NEVER,
     }
+
+
+def _bare(trace: dict[str, Any]) -> dict[str, Any]:
+    """A trace without its data, which the script fills in."""
+    return {name: value for name, value in trace.items() if name not in FILLED}
 
 
 def _columns(marks: Marks) -> dict[str, list[int | None]]:

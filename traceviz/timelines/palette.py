@@ -1,6 +1,7 @@
 """Colours: Okabe and Ito's, which colour-blind people tell apart, on light and on dark ground.
 
-Nothing is told by colour alone: waits are hatched, merged marks dotted, rows and marks labelled, for print in grey too.
+Nothing is told by colour alone, for print in grey too: waits are hatched, marks that stand for many are pale with an
+outline, rows and marks are labelled.
 """
 
 from __future__ import annotations
@@ -66,3 +67,15 @@ def group(role: str) -> str:
     ['a', 'b', 'other', 'missed']
     """
     return role.removeprefix("launch-").partition("-")[0]
+
+
+def pale(color: str, ground: str, share: float = 0.4) -> str:
+    """A colour thinned with its ground's.
+
+    >>> pale("#000000", "#FFFFFF")
+    '#999999'
+    """
+    mixed = [
+        round(share * int(color[at : at + 2], 16) + (1 - share) * int(ground[at : at + 2], 16)) for at in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{value:02X}" for value in mixed)

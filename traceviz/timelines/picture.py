@@ -24,7 +24,7 @@ from traceviz.timelines.shown import Shown, typical
 from traceviz.timelines.texts import Texts
 from traceviz.views.overlap import sentence
 
-MOST_MARKS = 40_000  # in a page; some 60 bytes each
+MOST_MARKS = 60_000  # in a page; some 55 bytes each
 PADDING = 0.04  # of the instance, on both sides of it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
@@ -70,8 +70,8 @@ def picture(
     by_place = {(one.rank, one.device): one for one in result.ranks}
     parts: list[Marks] = []
     for band in found:
-        parts += [_ops(trace, band, side, texts), _calls(trace, band, side, texts), _syncs(order, band, texts)]
-        parts += _overlap(trace, band, side)
+        parts += _ops(trace, band, side, texts) + _overlap(trace, band, side)
+        parts += [_calls(trace, band, side, texts), _syncs(order, band, texts)]
         gaps = getattr(by_place.get((band.rank, band.device)), "gaps", None)
         if gaps is not None:
             parts.append(_missed(trace, band, gaps, texts, by_place[band.rank, band.device]))
@@ -116,7 +116,7 @@ def _clock(trace: Trace) -> str:
     return f"the clock of rank {min(trace.rank_ids)}" if aligned else "the trace's clock"
 
 
-def _ops(trace: Trace, band: Band, side: Ints, texts: Texts) -> Marks:
+def _ops(trace: Trace, band: Band, side: Ints, texts: Texts) -> list[Marks]:
     """The ops of a band; of a collective that waited the wait and the transfer apart."""
     ops, rows = trace.ops, band.ops
     start, end, wait, stream, context = (
@@ -143,7 +143,7 @@ def _ops(trace: Trace, band: Band, side: Ints, texts: Texts) -> Marks:
     run = make(row, side[rows] * 2, start + wait, end, **more)
     waits = np.flatnonzero(wait > 0)
     waiting = make(row, side[rows] * 2 + 1, start, start + wait, **more).take(waits)
-    return join([run, waiting])
+    return [run, waiting]
 
 
 def _calls(trace: Trace, band: Band, side: Ints, texts: Texts) -> Marks:
