@@ -9,7 +9,7 @@ import typer
 
 from analyzers.errors import TracevizError
 from traceviz import __version__
-from traceviz.commands import check_overlap, collectives, info, streams, syncs, timeline
+from traceviz.commands import check_overlap, collectives, info, report, streams, syncs, timeline
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
 app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
+app.command("report", epilog=report.EPILOG)(report.report)
 app.command("info", epilog=info.EPILOG)(info.info)
 
 
