@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from traceviz.quantities import duration
 from traceviz.timelines.marks import ROLE, ROLES, Marks
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.rows import Band
@@ -14,6 +15,7 @@ from traceviz.timelines.texts import short
 
 MOST_TASKS = 60
 JOINED = 50  # work of one side on one row is one task up to gaps of this part of the instance
+LETTERS = 110  # from one end of the chart to the other
 # Mermaid has three looks for tasks beside the plain one; the legend stands in the chart's title.
 LOOKS = {"a": "active, ", "b": "done, ", "overlap": "crit, ", "sync": "crit, ", "other": ""}
 WORDS = {"a": "A", "b": "B", "other": "other", "overlap": "overlap", "sync": "blocked"}
@@ -48,7 +50,8 @@ def gantt(picture: Picture) -> str:
         for k in range(mine.size):
             start = (max(int(mine.start[k]), low) - low) // unit
             end = max((min(int(mine.end[k]), high) - low) // unit, start + 1)
-            lines.append(f"  {_task(picture, mine, k)} :{LOOKS[_kind(mine, k)]}{start}, {end}")
+            letters = LETTERS * (end - start) * unit // max(high - low, 1)
+            lines.append(f"  {_task(picture, mine, k, letters)} :{LOOKS[ROLES[mine.role[k]]]}{start}, {end}")
     return "\n".join(lines)
 
 
@@ -70,19 +73,18 @@ def _joined(marks: Marks, gap: int) -> Marks:
         return marks
     same = (marks.row[1:] == marks.row[:-1]) & (marks.role[1:] == marks.role[:-1])
     heads = np.flatnonzero(np.append(True, ~same | (marks.start[1:] - marks.end[:-1] >= gap)))
-    ends, counts = np.maximum.reduceat(marks.end, heads), np.add.reduceat(marks.count, heads)
-    return replace(marks.take(heads), end=ends, count=counts)
+    ends = np.maximum.reduceat(marks.end, heads)
+    count, busy = (np.add.reduceat(column, heads) for column in (marks.count, marks.busy))
+    return replace(marks.take(heads), end=ends, count=count, busy=busy)
 
 
-def _kind(marks: Marks, k: int) -> str:
-    return ROLES[marks.role[k]]
-
-
-def _task(picture: Picture, marks: Marks, k: int) -> str:
-    kind = _kind(marks, k)
+def _task(picture: Picture, marks: Marks, k: int, letters: int) -> str:
+    """What stands on a task: Mermaid writes what does not fit over its neighbours."""
+    kind = ROLES[marks.role[k]]
     name = _text(short(picture.texts[marks.name[k]])) if marks.name[k] >= 0 else ""
-    many = f"{int(marks.count[k])} x " if marks.count[k] > 1 else ""
-    return f"{WORDS[kind]} {many}{name}".strip()
+    many = f"{int(marks.count[k])} ops from " if marks.count[k] > 1 else ""
+    said = f"overlap {duration(int(marks.busy[k]))}" if kind == "overlap" else f"{WORDS[kind]} {many}{name}".strip()
+    return next((text for text in (said, f"{WORDS[kind]} {name}") if len(text) <= letters), WORDS[kind])
 
 
 def _text(text: str) -> str:

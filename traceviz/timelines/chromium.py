@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,6 +31,11 @@ FLAGS = (
     "--force-color-profile=srgb",
 )
 
+# The browser wants its pipes as descriptors 3 and 4.
+LAUNCHER = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+
 
 def find() -> str | None:
     """The browser's path: $TRACEVIZ_CHROMIUM, else the first on PATH; None where there is none."""
@@ -49,13 +56,14 @@ class Chromium:
         self._timeout, self._path = timeout, path
         self._profile = tempfile.mkdtemp(prefix="traceviz-chromium-")
         command = [path, *FLAGS, f"--user-data-dir={self._profile}", f"--window-size={width},{height}"]
+        command += ["--remote-debugging-pipe", "about:blank"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            command.append("--no-sandbox")  # Chromium's sandbox refuses to run as root
+            command.insert(1, "--no-sandbox")  # Chromium's sandbox refuses to run as root
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        shell = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
+        to_browser, from_browser = (_high(descriptor) for descriptor in (to_browser, from_browser))
         self._process = subprocess.Popen(
-            ["sh", "-c", shell, "sh", *command, "--remote-debugging-pipe", "about:blank"],
+            [sys.executable, "-S", "-c", LAUNCHER, str(to_browser), str(from_browser), *command],
             pass_fds=(to_browser, from_browser),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -150,3 +158,10 @@ class Chromium:
             self._process.kill()
             self._process.wait()
         shutil.rmtree(Path(self._profile), ignore_errors=True)
+
+
+def _high(descriptor: int) -> int:
+    """The same pipe as a descriptor that is neither 3 nor 4."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)
+    os.close(descriptor)
+    return moved

@@ -33,7 +33,7 @@ def image(figure: go.Figure, kind: str) -> bytes:
     path = chromium.find()
     if path is not None:
         return _by_chromium(figure, kind, path)
-    if importlib.util.find_spec("kaleido") is None:
+    if not has_kaleido():
         raise TracevizError(
             f"A .{kind} needs a browser to draw it, and there is neither Chromium nor Chrome on PATH, nor kaleido.",
             hint="Install Chromium or name one in $TRACEVIZ_CHROMIUM, pip install 'traceviz[png]', or write .html.",
@@ -58,3 +58,8 @@ def _by_chromium(figure: go.Figure, kind: str, path: str) -> bytes:
             url = str(browser.evaluate(f"Plotly.toImage({figure.to_json()}, {options})"))
     head, _, body = url.partition(",")
     return base64.b64decode(body) if head.endswith("base64") else unquote(body).encode()
+
+
+def has_kaleido() -> bool:
+    """Whether kaleido is installed; whether it can draw shows only when it does."""
+    return importlib.util.find_spec("kaleido") is not None
