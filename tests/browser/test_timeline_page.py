@@ -219,7 +219,7 @@ def test_a_picture_of_hostile_names_holds_no_markup_of_theirs(browser: Chromium)
     svg = image(figure(drawn(hostile(), *HOSTILE_PAIR, EVERYTHING)[1], slider=False, width=1280), "svg").decode()
     tags = set(re.findall(r"<([a-zA-Z]+)", svg))
     assert not tags & {"script", "img", "a", "foreignObject", "iframe"}
-    assert "&lt;scrip…" in svg
+    assert "&lt;script" in svg
 
 
 def test_a_png_is_as_large_as_asked(browser: Chromium, capture: tuple[OverlapResult, Picture]) -> None:
