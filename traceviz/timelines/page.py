@@ -10,19 +10,8 @@ from typing import Any
 import numpy as np
 
 from traceviz.document import plain
-from traceviz.timelines.draw import (
-    HEIGHT,
-    MOST_BARS,
-    NS_PER_MS,
-    READABLE,
-    about,
-    figure,
-    full_height,
-    label,
-    layout_style,
-    spans,
-    trace_styles,
-)
+from traceviz.timelines.bars import HEIGHT, NS_PER_MS, READABLE, full_height, label
+from traceviz.timelines.draw import MOST_BARS, about, figure, layout_style, spans, trace_styles
 from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
 from traceviz.timelines.picture import Picture
