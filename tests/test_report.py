@@ -146,7 +146,7 @@ def test_hostile_names_stay_text_in_markdown_and_html() -> None:
         "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "script"
     }  # fmt: skip
     assert body.count("<script") == 2  # the timeline's data and its program
-    assert "\x1b" not in whole + summary(made, with_image=False)
+    assert "\x1b" not in body + summary(made, with_image=False)
 
 
 def test_the_summary_fits_into_a_comment_whatever_the_names_and_numbers() -> None:

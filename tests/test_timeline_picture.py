@@ -25,7 +25,7 @@ def spans(marks: Marks) -> list[tuple[int, int]]:
 def test_a_band_has_a_row_for_each_thread_and_stream() -> None:
     _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
     (band,) = picture.bands
-    assert [row.label for row in band.rows] == ["host 1", "stream 7", "stream 9", "overlap", "A missed"]
+    assert [row.label for row in band.rows] == ["host 1", "stream 7", "stream 9", "overlap", "A held by"]
     assert [row.number for row in band.rows] == [0, 1, 2, 3, 4]
     assert np.diff([row.y for row in band.rows]) == pytest.approx(-1)
 

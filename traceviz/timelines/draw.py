@@ -36,6 +36,7 @@ class Drawn:
 def roles(picture: Picture) -> list[Drawn]:
     """The roles a picture has, in the order they are drawn, lowest first."""
     a, b = (safe(name) for name in picture.names)
+    there = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
     said = {
         "launch-other": "",
         "launch-a": "",
@@ -48,11 +49,10 @@ def roles(picture: Picture) -> list[Drawn]:
         "b-wait": "B, only waiting for a late rank",
         "overlap": "A and B really overlap",
         "overlap-wait": "overlap with a mere wait",
-        "missed-a": "missed overlap, by cause",
-        "missed-b": "",
+        "missed-a": "what held A or B (missed overlap)",
+        "missed-b": "" if "missed-a" in there else "what held A or B (missed overlap)",
         "sync": "host blocked (sync point)",
     }
-    there = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
     pattern = {role: "/" for role in ROLES if role.endswith("-wait")}
     return [Drawn(ROLE[role], text, pattern.get(role, "")) for role, text in said.items() if role in there]
 

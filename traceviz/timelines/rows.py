@@ -72,7 +72,7 @@ def bands(
         kinds = [("thread", f"host {one}") for one in sorted(threads)]
         kinds += [("stream", f"stream {one[1]}" + f" of context {one[0]}" * (len(contexts) > 1)) for one in streams]
         kinds += [("overlap", "overlap")]
-        kinds += [(f"missed-{side}", f"{side.upper()} missed") for side in missed.get((rank, device), "")]
+        kinds += [(f"missed-{side}", f"{side.upper()} held by") for side in missed.get((rank, device), "")]
         y -= GAP
         rows = []
         for kind, label in kinds:
