@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.causes import CAUSES, Explained, Explainer, share
 from analyzers.evidence import Storyteller
-from analyzers.overlap import Missed, RankOverlap
+from analyzers.overlap import Missed, MissedGaps, RankOverlap
 from analyzers.trace import Ints
 
 LATE = CAUSES.index("late-launch")
@@ -17,15 +17,15 @@ AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, 
 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
-    """Return the ranks with `missed` filled in; `names` are what to call A and B."""
+    """Return the ranks with `missed` and `gaps` filled in; `names` are what to call A and B."""
     story = Storyteller(explainer, names)
-    return [replace(rank, missed=_explain_rank(explainer, story, rank)) for rank in ranks]
+    return [_explain_rank(explainer, story, rank) for rank in ranks]
 
 
-def _explain_rank(explainer: Explainer, story: Storyteller, rank: RankOverlap) -> tuple[Missed, ...]:
+def _explain_rank(explainer: Explainer, story: Storyteller, rank: RankOverlap) -> RankOverlap:
     missed = {instance.index: instance.missed_ns for instance in rank.instances if instance.missed_ns > 0}
     if not missed:
-        return ()
+        return rank
     explained = explainer.explain(rank.rank, rank.device)
     numbers = np.array(sorted(missed), np.int64)
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
@@ -39,9 +39,25 @@ def _explain_rank(explainer: Explainer, story: Storyteller, rank: RankOverlap) -
     total = total[:AFTER]
     total[LATE] += after
     order = [int(cause) for cause in np.argsort(-total, kind="stable") if total[cause]]
-    return tuple(
+    told = tuple(
         _tell(story, explained, numbers, cause, int(total[cause]), after if cause == LATE else 0) for cause in order
     )
+    return replace(rank, missed=told, gaps=_gaps(explained, numbers))
+
+
+def _gaps(explained: Sequence[Explained], numbers: Ints) -> MissedGaps | None:
+    """The gaps of some instances in which a side ran alone, by time; None where no gap was found."""
+    if not explained:
+        return None
+    parts = []
+    for one in explained:
+        alone = one.alone_ns.sum(axis=0)
+        kept = np.flatnonzero(np.isin(one.gaps.instance, numbers) & (alone > 0))
+        columns = (one.gaps.side, one.gaps.start, one.gaps.end, one.gaps.op, one.alone_ns.argmax(axis=0), alone)
+        parts.append([column[kept] for column in columns])
+    side, start, end, op, cause, alone = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((side, start))
+    return MissedGaps(*(column[order] for column in (side, start, end, op, cause, alone)))
 
 
 def _weigh(one: Explained, numbers: Ints, weights: Ints) -> None:

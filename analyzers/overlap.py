@@ -8,7 +8,7 @@ its last rank (`ops.wait_ns`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -80,6 +80,22 @@ class Missed:
 
 
 @dataclass(frozen=True)
+class MissedGaps:
+    """Where overlap was missed: one row per gap in which one side ran alone while the other had work to start.
+
+    side : the idle side, 0 for A, 1 for B; start_ns, end_ns : the gap; op : row of the op that ended it.
+    cause : position in `analyzers.causes.CAUSES` of what held most of it; alone_ns : how long the other side ran alone.
+    """
+
+    side: Ints
+    start_ns: Ints
+    end_ns: Ints
+    op: Ints
+    cause: Ints
+    alone_ns: Ints
+
+
+@dataclass(frozen=True)
 class RankOverlap:
     """One rank's device; ratios are None where a side is empty."""
 
@@ -92,6 +108,7 @@ class RankOverlap:
     instances: tuple[Instance, ...]
     missed: tuple[Missed, ...] = ()  # filled by `analyzers.missed`, worst first
     real_overlap_error_ns: int | None = 0  # from the clocks; None where theirs is not known
+    gaps: MissedGaps | None = field(default=None, repr=False, compare=False)  # what `missed` sums up, where explained
 
     @property
     def overlap_ratio(self) -> float | None:

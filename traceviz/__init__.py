@@ -22,6 +22,7 @@ from traceviz.api import (  # noqa: E402
     load,
     streams,
     sync_points,
+    timeline,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ __all__ = [
     "load",
     "streams",
     "sync_points",
+    "timeline",
 ]
 
 

@@ -13,6 +13,8 @@ from analyzers.errors import TracevizError
 from traceviz.terminal import progress
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from analyzers.check import OverlapResult
     from analyzers.collectives import Collectives
     from analyzers.compare_results import Comparison
@@ -21,7 +23,17 @@ if TYPE_CHECKING:
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
 
-__all__ = ["TracevizError", "check_overlap", "collectives", "compare", "info", "load", "streams", "sync_points"]
+__all__ = [
+    "TracevizError",
+    "check_overlap",
+    "collectives",
+    "compare",
+    "info",
+    "load",
+    "streams",
+    "sync_points",
+    "timeline",
+]
 
 
 def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Trace:
@@ -145,3 +157,31 @@ def sync_points(trace: Trace) -> OrderReport:
     from analyzers import order_report
 
     return order_report.order_report(trace)
+
+
+def timeline(
+    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6, dark: bool = False
+) -> go.Figure:
+    """Draw an aligned timeline of all ranks, opened on the typical instance.
+
+    Parameters
+    ----------
+    a, b, min_overlap : as `check_overlap` takes them.
+    dark : on dark ground.
+
+    Returns
+    -------
+    plotly Figure : bars in ms on the trace's clock; `customdata` has whole ns. Where there are too many to draw, marks
+        too small to see are drawn as one that says how many they are; narrow the trace to see more. The page that
+        `traceviz timeline -o x.html` writes does so by itself as one zooms.
+
+    Raises
+    ------
+    TracevizError : as `check_overlap`.
+    """
+    from analyzers import check, order_report
+    from traceviz.timelines import draw, palette, picture
+
+    result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
+    drawn = picture.picture(trace, result, order_report.order_report(trace))
+    return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)

@@ -9,7 +9,17 @@ import typer
 
 from analyzers.errors import TracevizError
 from traceviz import __version__
-from traceviz.commands import check_overlap, collectives, compare, history, info, streams, syncs
+from traceviz.commands import (
+    check_overlap,
+    collectives,
+    compare,
+    history,
+    info,
+    report,
+    streams,
+    syncs,
+    timeline,
+)
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -23,6 +33,8 @@ app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_ov
 app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
+app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
+app.command("report", epilog=report.EPILOG)(report.report)
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("history", epilog=history.EPILOG)(history.history)
 app.command("info", epilog=info.EPILOG)(info.info)

@@ -1,0 +1,232 @@
+"""The timeline in a real browser."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from analyzers.check import OverlapResult
+from analyzers.load import load
+from tests.browser.conftest import Page
+from tests.builder import Builder
+from tests.timeline_traces import HOSTILE_PAIR, US, drawn, hostile, two_instances
+from traceviz.timelines.chromium import Chromium
+from traceviz.timelines.draw import figure
+from traceviz.timelines.images import image
+from traceviz.timelines.marks import ROLE
+from traceviz.timelines.page import page
+from traceviz.timelines.picture import Picture
+
+EVERYTHING = (0, 800 * US)
+DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+# Bars of a role that are drawn as themselves, as [row's y, whole ns], out of the figure's own data.
+BARS = """document.getElementById('timeline').data.filter((one) => one.meta.role === %d && !one.meta.many)
+  .flatMap((one) => one.customdata.map((custom, k) => [one.y[k], custom[3]])).filter((bar) => bar[0] !== null)"""
+OPS = """document.getElementById('timeline').data.filter((one) => [0, 2, 4].includes(one.meta.role))
+  .flatMap((one) => one.customdata).filter((custom) => custom.length)
+  .reduce((sum, custom) => sum + (/^([0-9,]+) marks/.test(custom[0]) ?
+     Number(custom[0].match(/^[0-9,]+/)[0].replaceAll(',', '')) : 1), 0)"""
+VISIBLE = """(() => { const div = document.getElementById('timeline'), range = div._fullLayout.xaxis.range;
+  const one = div.data.find((trace) => trace.meta.role === %d && !trace.meta.many);
+  return one.x.filter((length, k) => one.base[k] + length / 2 > range[0] && one.base[k] + length / 2 < range[1]).length;
+  })()"""
+REFINED = "document.getElementById('timeline').dataset.refined"
+RANGE = "document.getElementById('timeline')._fullLayout.xaxis.range"
+
+
+@pytest.fixture(scope="module")
+def capture() -> tuple[OverlapResult, Picture]:
+    return drawn(load(["tests/data/torch/dpmp_overlap.rank*.json.gz"]), *DP_MP)
+
+
+@pytest.fixture
+def opened(browser: Chromium, tmp_path: Path, capture: tuple[OverlapResult, Picture]) -> Page:
+    return open_picture(browser, tmp_path, capture[1])
+
+
+def open_picture(browser: Chromium, folder: Path, picture: Picture) -> Page:
+    path = folder / "timeline.html"
+    path.write_text(page(picture), encoding="utf-8")
+    return Page(browser, path)
+
+
+def middle_of_bar(opened: Page, role: str, bar: int) -> tuple[float, float]:
+    """Where on the screen a role's bar that lies in view is."""
+    place = opened.js(
+        f"""(() => {{ const div = document.getElementById('timeline'), {{xaxis, yaxis}} = div._fullLayout;
+        const box = div.getBoundingClientRect();
+        const one = div.data.find((trace) => trace.meta.role === {ROLE[role]} && !trace.meta.many);
+        const seen = one.x.map((length, k) => [one.base[k] + length / 2, one.y[k]])
+          .filter(([x]) => x > xaxis.range[0] && x < xaxis.range[1]);
+        const [x, y] = seen[{bar}];
+        return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)]; }})()"""
+    )
+    return float(place[0]), float(place[1])
+
+
+def test_it_opens_without_requests_or_complaints(opened: Page) -> None:
+    opened.settle()
+    assert opened.requests == []
+    assert opened.complaints == []
+
+
+def test_the_overlap_it_shades_is_as_long_as_the_overlap_that_was_found(
+    opened: Page, capture: tuple[OverlapResult, Picture]
+) -> None:
+    result, picture = capture
+    found = [opened.js(BARS % ROLE[role]) for role in ("overlap", "overlap-wait")]
+    shaded = opened.js(
+        "(() => { const one = document.getElementById('timeline').data[0];"
+        "return one.y.map((y, k) => [y, Math.round(one.x[k] * 1e6)]); })()"
+    )
+    for band, rank in zip(picture.bands, result.ranks, strict=True):
+        y = next(row.y for row in band.rows if row.kind == "overlap")
+        real, waiting = (sum(ns for at, ns in bars if at == y) for bars in found)
+        assert real == rank.real_overlap_ns
+        assert real + waiting == rank.overlap_ns
+        top = band.rows[0].y
+        assert sum(ns for at, ns in shaded if y < at < top) == rank.real_overlap_ns
+
+
+def test_pointing_at_an_op_tells_about_it_and_draws_its_arrows(opened: Page) -> None:
+    x, y = middle_of_bar(opened, "a", 2)
+    opened.mouse("mouseMoved", x - 3, y)
+    opened.mouse("mouseMoved", x, y)
+    opened.wait("document.querySelector('.hoverlayer .hovertext')")
+    text = opened.js("document.querySelector('.hoverlayer').textContent")
+    assert "EmbeddingBag_updateOutputKernel_sum_mean" in text
+    assert "stream 25" in text
+    assert "launched" in text
+    assert "host 626" in text or "host 627" in text
+    assert opened.js("document.querySelectorAll('.arrows path.launch').length") == 1
+    opened.mouse("mouseMoved", x, 5)
+    opened.wait("!document.querySelector('.arrows g path')")
+
+
+def test_an_event_dependency_has_an_arrow_and_a_click_keeps_it(browser: Chromium, tmp_path: Path) -> None:
+    opened = open_picture(browser, tmp_path, drawn(two_instances(), "nvtx:A", "nvtx:B")[1])
+    x, y = middle_of_bar(opened, "a", 0)
+    opened.mouse("mouseMoved", x, y)
+    opened.wait("document.querySelector('.arrows path.event')")
+    opened.mouse("mousePressed", x, y, button="left", clickCount=1)
+    opened.mouse("mouseReleased", x, y, button="left", clickCount=1)
+    opened.settle()
+    opened.mouse("mouseMoved", x, 5)
+    opened.settle()
+    assert opened.js("document.querySelectorAll('.arrows path.event').length") == 1
+
+
+def test_wheel_zooms_and_drag_pans(opened: Page) -> None:
+    low, high = opened.js(RANGE)
+    opened.mouse("mouseMoved", 700, 300)
+    opened.mouse("mouseWheel", 700, 300, deltaX=0, deltaY=-300)
+    opened.wait(f"{RANGE}[1] - {RANGE}[0] < {0.95 * (high - low)}")
+    opened.wait(f"{REFINED} === '1'")  # until then the page is busy, and a drag would come to nothing
+    opened.settle()
+    low, high = opened.js(RANGE)
+    opened.mouse("mouseMoved", 700, 300)
+    opened.mouse("mousePressed", 700, 300, button="left", clickCount=1)
+    for x in range(700, 500, -20):
+        opened.mouse("mouseMoved", x, 300, button="left", buttons=1)
+    opened.mouse("mouseReleased", 500, 300, button="left", clickCount=1)
+    opened.wait(f"{RANGE}[0] > {low}")
+    moved = opened.js(RANGE)
+    assert moved[1] - moved[0] == pytest.approx(high - low)
+    assert opened.complaints == []
+
+
+def test_keys_go_to_everything_and_back_to_the_instance(opened: Page, capture: tuple[OverlapResult, Picture]) -> None:
+    picture = capture[1]
+    opened.js("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'o'}))")
+    opened.wait(f"Math.abs({RANGE}[0] - {picture.first_ns / 1e6}) < 1e-6")
+    opened.js("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'i'}))")
+    opened.wait(f"Math.abs({RANGE}[0] - {picture.low_ns / 1e6}) < 1e-6")
+
+
+def test_the_legend_hides_and_shows_a_side(opened: Page) -> None:
+    shown = "document.getElementById('timeline')._fullData.filter((one) => one.meta.role === 0)[0].visible"
+    entry = "[...document.querySelectorAll('.legend .traces')].find((one) => one.textContent.includes('A: nvtx:DP'))"
+    place = opened.js(
+        f"(() => {{ const box = {entry}.getBoundingClientRect(); return [box.left + 60, box.top + 8]; }})()"
+    )
+    for wanted in ("'legendonly'", "true"):
+        opened.mouse("mousePressed", *place, button="left", clickCount=1)
+        opened.mouse("mouseReleased", *place, button="left", clickCount=1)
+        opened.wait(f"{shown} === {wanted}")
+        opened.js(
+            "new Promise((done) => setTimeout(done, 400))"
+        )  # two clicks shortly after each other are another thing
+
+
+def test_it_follows_the_readers_theme_and_has_a_switch(opened: Page) -> None:
+    ground = "getComputedStyle(document.querySelector('.main-svg')).backgroundColor"
+    before = opened.js(ground)
+    opened.js("document.getElementById('theme').click()")
+    opened.wait(f"{ground} !== {before!r}")
+    assert opened.js("document.documentElement.dataset.theme") == "dark"
+    opened.browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    try:
+        assert Page(opened.browser, opened.path).js("document.documentElement.dataset.theme") == "dark"
+    finally:
+        opened.browser.call("Emulation.setEmulatedMedia", features=[])
+
+
+def many_ops(count: int = 12_000) -> Picture:
+    rng = np.random.default_rng(1)
+    run = Builder()
+    rank = run.rank(0)
+    for stream, name in ((7, "gemm"), (9, "ncclDevKernel_AllReduce")):
+        ends = np.cumsum(rng.integers(300, 3 * US, 2 * count)).tolist()
+        for k in range(count // 2):
+            rank.kernel(name, stream, ends[2 * k], ends[2 * k + 1], launch=(ends[2 * k] - 200, ends[2 * k] - 100))
+    return drawn(run.trace(), "comm", "compute")[1]
+
+
+def test_zooming_shows_more_and_never_drops_an_op(browser: Chromium, tmp_path: Path) -> None:
+    opened = open_picture(browser, tmp_path, many_ops())
+    many = """document.getElementById('timeline').data.filter((one) => one.meta.many)
+      .reduce((sum, one) => sum + one.x.filter((x) => x !== null).length, 0)"""
+    assert opened.js(OPS) == 12_000
+    assert opened.js(many) > 100
+    low, high = opened.js(RANGE)
+    middle, half = (low + high) / 2, (high - low) / 400
+    refined = opened.js("document.getElementById('timeline').dataset.refined || '0'")
+    opened.js(f"Plotly.relayout('timeline', {{'xaxis.range': [{middle - half}, {middle + half}]}}).then(() => 0)")
+    opened.wait(f"(document.getElementById('timeline').dataset.refined || '0') !== '{refined}'")
+    assert opened.js(OPS) == 12_000
+    inside = f"""document.getElementById('timeline').data.filter((one) => one.meta.many).flatMap((one) => one.base)
+      .filter((base) => base > {middle - half} && base < {middle + half}).length"""
+    assert opened.js(inside) == 0
+
+
+def test_names_from_a_trace_stay_text(browser: Chromium, tmp_path: Path) -> None:
+    opened = open_picture(browser, tmp_path, drawn(hostile(), *HOSTILE_PAIR, EVERYTHING)[1])
+    said = []
+    for bar in range(opened.js(VISIBLE % ROLE["a"])):
+        x, y = middle_of_bar(opened, "a", bar)
+        opened.mouse("mouseMoved", x - 1, y)
+        opened.mouse("mouseMoved", x, y)
+        opened.settle()
+        said.append(opened.js("document.querySelector('.hoverlayer').textContent"))
+    assert any("<script>window.hacked=1</script>" in text for text in said)
+    assert opened.js("window.hacked ?? null") is None
+    assert opened.js("document.querySelectorAll('#timeline a[href], #timeline img, #timeline script').length") == 0
+    assert opened.requests == []
+    assert opened.complaints == []
+
+
+def test_a_picture_of_hostile_names_holds_no_markup_of_theirs(browser: Chromium) -> None:
+    svg = image(figure(drawn(hostile(), *HOSTILE_PAIR, EVERYTHING)[1], slider=False, width=1280), "svg").decode()
+    tags = set(re.findall(r"<([a-zA-Z]+)", svg))
+    assert not tags & {"script", "img", "a", "foreignObject", "iframe"}
+    assert any("<script>" in (one.text or "") for one in ElementTree.fromstring(svg).iter())
+
+
+def test_a_png_is_as_large_as_asked(browser: Chromium, capture: tuple[OverlapResult, Picture]) -> None:
+    png = image(figure(capture[1], slider=False, width=800), "png")
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(png[16:20], "big") == 1200

@@ -1,0 +1,39 @@
+#!/usr/bin/env python
+"""Draw the pictures of the manual from the captures that the tests use: `python tools/draw-docs.py`, from the root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analyzers.check import check_overlap
+from analyzers.load import load
+from analyzers.order_report import order_report
+from traceviz.timelines.draw import figure
+from traceviz.timelines.files import write_bytes
+from traceviz.timelines.images import image
+from traceviz.timelines.picture import picture
+
+FOLDER = Path("docs/images")
+WIDTH = 1200
+# Picture -> capture, and the pair that its situation asks about.
+SITUATIONS = {
+    "dpmp-overlap": ("dpmp_overlap", "nvtx:DP Embedding", "nvtx:MP Embedding"),
+    "dpmp-hidden-sync": ("dpmp_hidden_sync", "nvtx:DP Embedding", "nvtx:MP Embedding"),
+    "optimizer-beside-lookup": ("opt_overlap", "nvtx:optimizer", "nvtx:emb_lookup"),
+    "all-to-all-with-check": ("a2a_sync", "comm", "nvtx:irrelevant compute"),
+    "tracking-deltas": ("delta_async", "memcpy:DtoH", "nvtx:train compute"),
+    "row-parallel-loop": ("rowpar_s4", "comm", "compute"),
+}
+
+
+def main() -> None:
+    """Draw them all."""
+    for name, (capture, a, b) in SITUATIONS.items():
+        trace = load([f"tests/data/torch/{capture}.rank*.json.gz"])
+        drawn = picture(trace, check_overlap(trace, a, b), order_report(trace))
+        write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=WIDTH), "png", scale=1))
+        print(f"{FOLDER / name}.png: {drawn.headline}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The pull-request attachment: every analysis of a trace, and the four files that show it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analyzers import check, collectives, concurrency, info, order_report
+from analyzers.check import OverlapResult
+from analyzers.collectives import Collectives
+from analyzers.concurrency import StreamsResult
+from analyzers.errors import TracevizError
+from analyzers.info import TraceInfo
+from analyzers.order_report import OrderReport
+from analyzers.trace import Trace
+from traceviz import contract
+from traceviz.timelines.files import drawn, write_bytes
+from traceviz.timelines.picture import Picture, picture
+
+FILES = ("summary.md", "report.html", "results.json", "timeline.png")
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of a pair in a trace; `command` makes the same report again."""
+
+    overlap: OverlapResult
+    collectives: Collectives
+    order: OrderReport
+    streams: StreamsResult
+    info: TraceInfo
+    picture: Picture
+    command: str
+
+
+def make(
+    trace: Trace,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = check.DEFAULT_BAR,
+    window: tuple[int, int] | None = None,
+    command: str = "",
+) -> Report:
+    """Analyze a trace.
+
+    Parameters
+    ----------
+    a, b, min_overlap : as `check_overlap` takes them.
+    window : what the timeline opens on, ns; the typical instance where not given.
+    command : what to give as the command that makes this report; one that names all captures where not given.
+    """
+    result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
+    order = order_report.order_report(trace)
+    return Report(
+        result,
+        collectives.collectives_of(trace),
+        order,
+        concurrency.streams(trace),
+        info.info(trace),
+        picture(trace, result, order, window=window),
+        command or command_of([one.path for one in trace.captures], a, b, min_overlap),
+    )
+
+
+def command_of(paths: Sequence[str], a: str, b: str, min_overlap: float, *more: str) -> str:
+    """The command line that makes a report.
+
+    >>> command_of(["my run.json"], "comm", "nvtx:x", 0.6)
+    "traceviz report 'my run.json' -a comm -b nvtx:x --min-overlap 60% -o report"
+    """
+    bar = f"{100 * min_overlap:g}%"
+    return shlex.join(["traceviz", "report", *paths, "-a", a, "-b", b, "--min-overlap", bar, *more, "-o", "report"])
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write a report's files into a folder, which is made where it is not there.
+
+    Each file is whole or not there, and none is touched before all of them are made. Without a browser there is no
+    timeline.png, and one of an earlier report is removed.
+
+    Returns
+    -------
+    list[Path] : what was written.
+
+    Raises
+    ------
+    TracevizError : the folder can't be written.
+    """
+    from traceviz.report_html import html
+    from traceviz.report_markdown import summary
+
+    content = {"report.html": html(report).encode(), "results.json": _json(report)}
+    image = _image(report.picture)
+    if image is not None:
+        content["timeline.png"] = image
+    content["summary.md"] = summary(report, with_image=image is not None).encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TracevizError(f"No folder can be made: {error.strerror}.", path=folder, hint="Name another.") from error
+    for name in FILES:
+        if name in content:
+            write_bytes(folder / name, content[name])
+        else:
+            (folder / name).unlink(missing_ok=True)
+    return [folder / name for name in FILES if name in content]
+
+
+def _image(drawing: Picture) -> bytes | None:
+    """The timeline's picture; None where nothing can draw it."""
+    try:
+        return drawn(drawing, "png")
+    except TracevizError:
+        return None
+
+
+def _json(report: Report) -> bytes:
+    shown = report.picture.shown
+    results: dict[str, Any] = {
+        "schema": "traceviz.report/1",
+        "command": report.command,
+        "shown": {"rank": shown.rank, "instance": shown.label, "start_ns": shown.start_ns, "end_ns": shown.end_ns},
+        "overlap": contract.overlap(report.overlap),
+        "collectives": contract.collectives(report.collectives),
+        "syncs": contract.syncs(report.order),
+        "streams": contract.streams(report.streams),
+        "info": contract.info(report.info),
+    }
+    return (json.dumps(results, indent=1, allow_nan=False) + "\n").encode()

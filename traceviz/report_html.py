@@ -1,0 +1,63 @@
+"""report.html: every section of a report and its timeline in one page that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from traceviz.document import Block, Bullets, Headline, Paragraph, plain
+from traceviz.report import Report
+from traceviz.report_markdown import conditions
+from traceviz.timelines.page import document, timeline
+from traceviz.views import collectives, info, overlap, streams, syncs
+
+
+def html(report: Report) -> str:
+    """The whole page."""
+    verdict, *figures = overlap.blocks(report.overlap)
+    ordering = syncs.blocks(report.order)
+    sections: list[tuple[str, str, str]] = [
+        ("verdict", "Verdict", rendered([verdict, *figures])),
+        ("timeline-section", "Timeline", timeline(report.picture)),
+        ("collectives", "Collectives", rendered(collectives.blocks(report.collectives))),
+        ("syncs", "Sync points and ordering", rendered(ordering)),
+        ("streams", "Streams", rendered(streams.blocks(report.streams))),
+        ("capture", "Capture", rendered([*conditions(report), *info.blocks(report.info)])),
+        ("command", "Command", f"<pre>{_text(report.command)}</pre>"),
+    ]
+    links = " · ".join(f'<a href="#{anchor}">{title}</a>' for anchor, title, _ in sections)
+    body = "\n".join(
+        f'<section id="{anchor}">\n<h2>{title}</h2>\n{content}\n</section>' for anchor, title, content in sections
+    )
+    return document(report.picture.headline, f'<nav class="about">{links}</nav>\n{body}', scripts=True)
+
+
+def rendered(blocks: Sequence[Block]) -> str:
+    """Blocks as HTML."""
+    return "\n".join(_rendered(block) for block in blocks)
+
+
+def _rendered(block: Block) -> str:
+    if isinstance(block, Headline):
+        return f'<p class="headline {block.mood}"><b>{_text(block.word)}</b> {_text(block.text)}</p>'
+    if isinstance(block, Paragraph):
+        head = f"<b>{_text(block.title)}:</b> " if block.title else ""
+        return f"<p>{head}{_text(block.text)}</p>"
+    if isinstance(block, Bullets):
+        items = "".join(f"<li>{_text(item)}</li>" for item in block.items)
+        return f"<h3>{_text(block.title)}</h3>\n<ul>{items}</ul>"
+    kinds = ["number" if header in block.numeric else "words" for header in block.headers]
+    heads = "".join(f'<th class="{kind}">{_text(one)}</th>' for kind, one in zip(kinds, block.headers, strict=True))
+    rows = "\n".join(
+        "<tr>"
+        + "".join(f'<td class="{kind}">{_text(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))
+        + "</tr>"
+        for row in block.rows
+    )
+    title = f"<h3>{_text(block.title)}</h3>\n" if block.title else ""
+    note = "".join(f'<p class="note">{_text(line)}</p>' for line in block.note.splitlines())
+    return f'{title}<div class="wide"><table>\n<tr>{heads}</tr>\n{rows}\n</table></div>{note}'
+
+
+def _text(text: str) -> str:
+    return escape(plain(text))

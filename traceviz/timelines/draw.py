@@ -1,0 +1,232 @@
+"""Draw a picture with plotly: every role is a pair of bar traces, single marks and marks that stand for many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from traceviz.timelines.bars import HOVER, NS_PER_MS, bars
+from traceviz.timelines.marks import ROLE, ROLES, Marks, fit
+from traceviz.timelines.palette import LIGHT, Theme, group, pale
+from traceviz.timelines.picture import Picture
+from traceviz.timelines.texts import safe, wrapped
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_BARS = 2_400  # at once; what a browser pans smoothly
+ROW_PIXELS = 28
+TITLE_LETTERS = 105  # in a line, at 1280 pixels
+LEGEND = [
+    ROLE[role] for role in ("a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", "missed-a", "missed-b", "sync")
+]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How one role is drawn: its name in the legend ("" where it has no entry), and whether it is hatched."""
+
+    role: int
+    legend: str
+    pattern: str = ""
+
+
+def roles(picture: Picture) -> list[Drawn]:
+    """The roles a picture has, in the order they are drawn, lowest first."""
+    a, b = (safe(name) for name in picture.names)
+    there = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
+    said = {
+        "launch-other": "",
+        "launch-a": "",
+        "launch-b": "",
+        "other": "other GPU work",
+        "other-wait": "other collective, waiting",
+        "a": f"A: {a}",
+        "a-wait": "A, only waiting for a late rank",
+        "b": f"B: {b}",
+        "b-wait": "B, only waiting for a late rank",
+        "overlap": "A and B really overlap",
+        "overlap-wait": "overlap with a mere wait",
+        "missed-a": "what held A or B (missed overlap)",
+        "missed-b": "" if "missed-a" in there else "what held A or B (missed overlap)",
+        "sync": "host blocked (sync point)",
+    }
+    pattern = {role: "/" for role in ROLES if role.endswith("-wait")}
+    return [Drawn(ROLE[role], text, pattern.get(role, "")) for role, text in said.items() if role in there]
+
+
+def figure(
+    picture: Picture, *, theme: Theme = LIGHT, slider: bool = True, titled: bool = True, width: int | None = None
+) -> go.Figure:
+    """Draw a picture, opened on what it shows."""
+    import plotly.graph_objects as go
+
+    marks = fit(picture.marks, picture.low_ns, picture.high_ns, MOST_BARS)
+    traces = [_shade(picture, marks)]
+    for drawn in roles(picture):
+        for many in (False, True):
+            mine = marks.take((marks.role == drawn.role) & ((marks.count > 1) == many))
+            traces.append({**trace(drawn, many=many), **bars(picture, mine, drawn.role)})
+    drawing = go.Figure([go.Bar(one) for one in traces], layout(picture, slider=slider, titled=titled, width=width))
+    for number, style in enumerate(trace_styles([one["meta"] for one in traces], theme)):
+        drawing.data[number].update(style)
+    return drawing.update_layout(layout_style(picture, theme))
+
+
+def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
+    """A trace without data or colours."""
+    role = ROLES[drawn.role]
+    pattern = drawn.pattern
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": drawn.legend,
+        "legendgroup": group(role) if not drawn.pattern else role,
+        "showlegend": bool(drawn.legend) and not many,
+        "meta": {"role": drawn.role, "many": many, "pattern": pattern},
+        "marker": {"pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "replace"}},
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "hovertemplate": HOVER,
+        "legendrank": LEGEND.index(drawn.role) + 1 if drawn.role in LEGEND else 1000,
+    }
+
+
+def _shade(picture: Picture, marks: Marks) -> dict[str, Any]:
+    """The overlap's shade across a band's streams; its lengths stand on the overlap's own row."""
+    mine = marks.take((marks.role == ROLE["overlap"]) & (marks.count == 1))
+    place = [spans(picture)[row] for row in mine.row.tolist()]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "base": mine.start / NS_PER_MS,
+        "x": (mine.end - mine.start) / NS_PER_MS,
+        "y": [middle for middle, _ in place],
+        "width": [height for _, height in place],
+        "legendgroup": "overlap",
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "opacity": 0.22,
+        "meta": {"role": -1, "many": False, "pattern": ""},
+    }
+
+
+def spans(picture: Picture) -> dict[int, tuple[float, float]]:
+    """By the number of a band's overlap row: middle and height of its streams and that row."""
+    found = {}
+    for band in picture.bands:
+        rows = [row for row in band.rows if row.kind in ("stream", "overlap")]
+        found[band.row("overlap")] = (rows[0].y + rows[-1].y) / 2, rows[0].y - rows[-1].y + 1
+    return found
+
+
+def about(picture: Picture) -> str:
+    """What the picture opens on, and whose clock its times are on."""
+    return f"Opens on {picture.shown.text}. Times are on {picture.clock}."
+
+
+def _title(picture: Picture) -> dict[str, Any]:
+    lines = [f"<b>{safe(line)}</b>" for line in wrapped(picture.headline, TITLE_LETTERS)]
+    lines += [f"<sub>{safe(line)}</sub>" for line in wrapped(about(picture), 2 * TITLE_LETTERS)]
+    place = {"x": 0.01, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24}}
+    return {"text": "<br>".join(lines), **place, "font": {"size": 16}}
+
+
+def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -> dict[str, Any]:
+    """Axes, titles and sizes, without colours."""
+    rows = [row for band in picture.bands for row in band.rows]
+    bottom = rows[-1].y - 0.6
+    top = 60 + 26 * (1 + len(wrapped(picture.headline, TITLE_LETTERS))) if titled else 80
+    titles = [
+        {
+            "x": 0,
+            "y": band.rows[0].y + 0.5,
+            "xref": "paper",
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "showarrow": False,
+            "text": f"<b>{safe(band.title)}</b>",
+            "font": {"size": 13},
+        }
+        for band in picture.bands
+    ]
+    return {
+        "barmode": "overlay",
+        "bargap": 0,
+        "height": int(top + (100 if slider else 30) - bottom * ROW_PIXELS),
+        "width": width,
+        "margin": {"l": 110, "r": 20, "t": top, "b": 30},
+        "title": _title(picture) if titled else None,
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "dragmode": "pan",
+        "annotations": titles,
+        "xaxis": {
+            "range": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
+            "ticksuffix": " ms",
+            "rangeslider": {
+                "visible": slider,
+                "range": [picture.first_ns / NS_PER_MS, picture.last_ns / NS_PER_MS],
+                "thickness": 50 / (-bottom * ROW_PIXELS),
+            },
+            "zeroline": False,
+        },
+        "yaxis": {
+            "range": [bottom, 0],
+            "fixedrange": True,
+            "tickvals": [row.y for row in rows],
+            "ticktext": [f"{row.label} " for row in rows],
+            "showgrid": False,
+            "zeroline": False,
+        },
+    }
+
+
+def trace_styles(metas: list[dict[str, Any]], theme: Theme) -> list[dict[str, Any]]:
+    """Each trace's colours in a theme."""
+    return [_style(meta, theme) for meta in metas]
+
+
+def _style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
+    fill, text = theme.fill[group(ROLES[meta["role"]]) if meta["role"] >= 0 else "overlap"]
+    if meta["pattern"]:
+        pattern = {"bgcolor": theme.ground, "fgcolor": fill}
+        marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
+        return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
+    if meta["many"]:
+        marker = {"color": pale(fill, theme.ground), "line": {"color": fill, "width": 1}}
+        return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
+    line = {"color": theme.ground if meta["role"] >= 0 else fill, "width": 0.3}
+    return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}
+
+
+def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
+    """The layout's colours in a theme."""
+    ground = [
+        {
+            "type": "rect",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": band.rows[0].y + 0.5,
+            "y1": band.rows[-1].y - 0.5,
+            "fillcolor": theme.band,
+            "line": {"width": 0},
+            "layer": "below",
+        }
+        for band in picture.bands
+    ]
+    axis = {"gridcolor": theme.grid, "linecolor": theme.grid, "tickfont": {"color": theme.text}}
+    return {
+        "paper_bgcolor": theme.ground,
+        "plot_bgcolor": theme.ground,
+        "font": {"color": theme.text, "family": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"},
+        "shapes": ground,
+        "xaxis": {**axis, "rangeslider": {"bgcolor": theme.band, "bordercolor": theme.grid, "borderwidth": 1}},
+        "yaxis": axis,
+        "hoverlabel": {"bgcolor": theme.ground, "bordercolor": theme.faint, "font": {"color": theme.text}},
+    }

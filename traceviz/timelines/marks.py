@@ -1,0 +1,160 @@
+"""Marks: what a timeline draws, as plain arrays, and how many of them become one where they are too small to see.
+
+A mark is an interval on a row in a role. Marks of one row and role that are shorter than the resolution and begin in
+the same bin of it become one, which keeps how many they were and for how long they were busy: nothing is dropped, the
+counts and busy times of a row and role sum to the same at every resolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+
+from analyzers.trace import Ints
+
+ROLES = (
+    "a",
+    "a-wait",
+    "b",
+    "b-wait",
+    "other",
+    "other-wait",
+    "overlap",
+    "overlap-wait",
+    "missed-a",
+    "missed-b",
+    "launch-a",
+    "launch-b",
+    "launch-other",
+    "sync",
+)
+ROLE = {name: number for number, name in enumerate(ROLES)}
+NEVER = -1 << 62  # an instant that is not known
+FINE, COARSE = 1000, 100  # resolution to begin with: bins across what is looked at, and across everything
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Marks sorted by (row, role, start); instants and lengths are ns.
+
+    row, role : where it is drawn (`Row.number`), as what (position in `ROLES`).
+    count : how many marks it stands for; busy : how long one of them lasted (their union, on this row and role).
+    name, extra : positions in the picture's texts; of many, the longest one's.
+    launch, launch_row : when and where the call that launched it began; `NEVER` and -1 where unknown.
+    after, after_row : end and row of the op that an event made it wait for; `NEVER` and -1 where there is none.
+    bytes : moved, -1 unknown; wait, whole : of a collective's wait and its run, 0 where it is none.
+    """
+
+    row: Ints
+    role: Ints
+    start: Ints
+    end: Ints
+    count: Ints
+    busy: Ints
+    name: Ints
+    extra: Ints
+    launch: Ints
+    launch_row: Ints
+    after: Ints
+    after_row: Ints
+    bytes: Ints
+    wait: Ints
+    whole: Ints
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.row.size
+
+    def take(self, rows: Ints | np.ndarray) -> Marks:
+        """Some of them."""
+        return Marks(*(getattr(self, one.name)[rows] for one in fields(self)))
+
+
+DEFAULTS = {"count": 1, "extra": -1, "launch": NEVER, "launch_row": -1, "after": NEVER, "after_row": -1, "bytes": -1}
+
+
+def make(row: Ints | int, role: Ints | int, start: Ints, end: Ints, **more: Ints | int) -> Marks:
+    """Make marks out of columns and scalars; `busy` is worked out by `join`."""
+    given = {"row": row, "role": role, "start": start, "end": end, **more}
+    columns = {one.name: given.get(one.name, DEFAULTS.get(one.name, 0)) for one in fields(Marks)}
+    return Marks(
+        **{name: np.broadcast_to(np.asarray(column, np.int64), start.shape) for name, column in columns.items()}
+    )
+
+
+def join(parts: list[Marks]) -> Marks:
+    """Put marks together, sorted, and say for how long each is the first to keep its row busy in its role."""
+    columns = {one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Marks)}
+    order = np.lexsort((columns["end"], columns["start"], columns["role"], columns["row"]))
+    columns = {name: column[order] for name, column in columns.items()}
+    busy = np.zeros(order.size, np.int64)
+    for low, high in _runs(columns["row"] * len(ROLES) + columns["role"]):
+        start, end = columns["start"][low:high], columns["end"][low:high]
+        before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
+        busy[low:high] = np.maximum(end - np.maximum(start, before), 0)
+    return Marks(**{**columns, "busy": busy})
+
+
+def _runs(key: Ints) -> list[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(key)) + 1
+    bounds = [0, *edges.tolist(), key.size]
+    return list(pairwise(bounds)) if key.size else []
+
+
+def coarsen(marks: Marks, resolution: Ints) -> Marks:
+    """Make one of marks that are shorter than the resolution and begin in the same bin of it.
+
+    Parameters
+    ----------
+    resolution : ns, one per mark; 0 leaves a mark alone. Longer marks stay, and nothing is merged across them.
+    """
+    if not marks.size:
+        return marks
+    bin_of = marks.start // np.maximum(resolution, 1)
+    alone = (marks.end - marks.start >= resolution) | (resolution == 0)
+    head = np.ones(marks.size, dtype=bool)
+    head[1:] = alone[1:] | alone[:-1]
+    for key in (marks.row, marks.role, resolution, bin_of):
+        head[1:] |= key[1:] != key[:-1]
+    heads = np.flatnonzero(head)
+    sizes = np.diff(np.append(heads, marks.size))
+    group = np.repeat(np.arange(heads.size), sizes)
+    length = marks.end - marks.start
+    longest = np.flatnonzero(length == np.maximum.reduceat(length, heads)[group])
+    merged = marks.take(longest[np.append(True, np.diff(group[longest]) > 0)])  # the first such speaks for its group
+    many = sizes > 1
+    columns = {one.name: getattr(merged, one.name).copy() for one in fields(Marks)}
+    columns["start"] = marks.start[heads]
+    columns["end"] = np.maximum.reduceat(marks.end, heads)
+    for name in ("count", "busy", "wait"):
+        columns[name] = np.add.reduceat(getattr(marks, name), heads)
+    for name in ("launch", "launch_row", "after", "after_row", "bytes"):
+        columns[name][many] = DEFAULTS[name]
+    return Marks(**columns)
+
+
+def fit(marks: Marks, low: int, high: int, most: int, *, fine: int | None = None) -> Marks:
+    """Coarsen until at most so many marks are left, or one per row and role: finely in [low, high), coarsely outside.
+
+    Parameters
+    ----------
+    fine : the resolution in [low, high) to begin with, ns; a thousandth of it where not given.
+    """
+    if not marks.size:
+        return marks
+    first, last = int(marks.start.min()), int(marks.end.max())
+    coarse = max((last - first) // COARSE, 1)
+    fine = max((high - low) // FINE, 1) if fine is None else fine
+    while True:
+        inside = (marks.end >= low) & (marks.start <= high)
+        marks = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
+        if marks.size <= most or fine > 2 * (last - first):
+            return marks
+        inside = (marks.end >= low) & (marks.start <= high)
+        if np.count_nonzero(inside) > most // 2 or coarse > 2 * (last - first):
+            fine *= 2
+        else:
+            coarse *= 2

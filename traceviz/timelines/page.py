@@ -1,0 +1,158 @@
+"""A timeline as one HTML file: plotly, the figure, its marks and a script; nothing is loaded from anywhere."""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from traceviz.document import plain
+from traceviz.timelines.bars import HEIGHT, NS_PER_MS, READABLE, full_height, label
+from traceviz.timelines.draw import MOST_BARS, about, figure, layout_style, spans, trace_styles
+from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
+from traceviz.timelines.palette import LIGHT, THEMES
+from traceviz.timelines.picture import Picture
+from traceviz.timelines.texts import LEAST, fixed_name, long, short
+
+FILLED = ("base", "x", "y", "width", "text", "customdata")
+KEYS = (
+    "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
+    "instance, <kbd>o</kbd> all of it. Point at an op for its launch (line) and the op it waited for through an event "
+    "(dashed); click to keep the arrows. Pale bars with an outline stand for many marks; their "
+    "height is the busy share. "
+)
+
+
+def page(picture: Picture) -> str:
+    """The whole HTML page of a timeline."""
+    body = f"<h1>{html.escape(plain(picture.headline))}</h1>\n{timeline(picture)}"
+    return document(picture.headline, body, scripts=True)
+
+
+def document(title: str, body: str, *, scripts: bool) -> str:
+    """An HTML document with the page's style, and plotly where it has a timeline."""
+    from plotly.offline import get_plotlyjs
+
+    plotly = f"<script>{get_plotlyjs()}</script>\n" if scripts else ""
+    end = f"<script>{_resource('page.js')}</script>\n" if scripts else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        # Whatever a name in a trace may try: no request leaves this page.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
+        "style-src 'unsafe-inline'; img-src data: blob:\">\n"
+        f'<link rel="icon" href="data:,">\n<title>{html.escape(plain(title))}</title>\n'
+        f"<style>{_resource('page.css')}</style>\n{plotly}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
+    )
+
+
+def timeline(picture: Picture) -> str:
+    """The timeline's part of a page."""
+    return (
+        f'<p class="about">{html.escape(plain(about(picture)))}</p>\n<div id="timeline"></div>\n'
+        f'<p class="keys">{KEYS}<button id="theme" type="button">light / dark</button></p>\n'
+        f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
+    )
+
+
+def in_script(value: Any) -> str:
+    """JSON that can't end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def data(picture: Picture) -> dict[str, Any]:
+    """What the script needs: marks as columns of whole ns, how roles are drawn, the figure, its colours by theme."""
+    drawing = figure(picture, theme=LIGHT, titled=False)
+    written = json.loads(drawing.to_json())
+    metas = [one["meta"] for one in written["data"]]
+    return {
+        "marks": _columns(picture.marks),
+        "texts": _texts(picture),
+        "rows": [{"y": row.y, "label": row.label} for band in picture.bands for row in band.rows],
+        "roles": [_role(number, metas) for number in range(len(ROLES))],
+        "spans": {str(row): place for row, place in spans(picture).items()},
+        "themes": {name: _theme(picture, name, metas) for name in THEMES},
+        "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
+        "opening": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
+        "first": picture.first_ns,
+        "last": picture.last_ns,
+        "most": MOST_BARS,
+        "fine": FINE,
+        "coarse": COARSE,
+        "least": LEAST,
+        "readable": READABLE,
+        "low_height": HEIGHT["many"],
+        "never": NEVER,
+    }
+
+
+def _bare(trace: dict[str, Any]) -> dict[str, Any]:
+    """A trace without its data, which the script fills in."""
+    return {name: value for name, value in trace.items() if name not in FILLED}
+
+
+def _columns(marks: Marks) -> dict[str, list[int | None]]:
+    """Columns of the marks; instants as differences, null where they are not known."""
+    columns: dict[str, list[int | None]] = {}
+    for name, column in vars(marks).items():
+        if name == "end":
+            columns["length"] = (marks.end - marks.start).tolist()
+        elif name in ("start", "launch", "after"):
+            known = column != NEVER
+            differences = np.diff(column[known], prepend=0)
+            instants = np.empty(column.size, object)
+            instants[known] = differences
+            columns[name] = [None if one is None else int(one) for one in instants.tolist()]
+        else:
+            columns[name] = column.tolist()
+    return columns
+
+
+def _texts(picture: Picture) -> list[tuple[str, str]]:
+    """Each text as it stands in a hover text and on a mark; those that no mark uses are left out."""
+    used = set(picture.marks.name.tolist()) | set(picture.marks.extra.tolist())
+    extra = set(picture.marks.extra.tolist())
+    return [
+        (text if number in extra else long(text), short(text)) if number in used else ("", "")
+        for number, text in enumerate(picture.texts)
+    ]
+
+
+def _role(number: int, metas: list[dict[str, Any]]) -> dict[str, Any]:
+    one, many = (
+        next((k for k, meta in enumerate(metas) if meta["role"] == number and meta["many"] == wanted), -1)
+        for wanted in (False, True)
+    )
+    return {
+        "one": one,
+        "many": many,
+        "label": label(number, "%"),
+        "fixed": fixed_name(ROLES[number]),
+        "height": full_height(number),
+        "shade": ROLES[number] == "overlap",
+    }
+
+
+def _theme(picture: Picture, name: str, metas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Colours of every trace and of the layout, as Plotly.update takes them."""
+    styles = [_flat(style) for style in trace_styles(metas, THEMES[name])]
+    keys = sorted({key for style in styles for key in style})
+    layout = _flat(layout_style(picture, THEMES[name]))
+    return {"traces": {key: [style.get(key) for style in styles] for key in keys}, "layout": layout}
+
+
+def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, one in value.items():
+        found |= _flat(one, f"{before}{key}.") if isinstance(one, dict) else {f"{before}{key}": one}
+    return found
+
+
+def _resource(name: str) -> str:
+    return resources.files("traceviz.timelines").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,81 @@
+"""Colours: Okabe and Ito's, which colour-blind people tell apart, on light and on dark ground.
+
+Nothing is told by colour alone, for print in grey too: waits are hatched, marks that stand for many are pale with an
+outline, rows and marks are labelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+BLACK, WHITE = "#111111", "#FFFFFF"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Ground, text, lines, and (fill, text on it) of each group of roles."""
+
+    name: str
+    ground: str
+    band: str
+    text: str
+    faint: str
+    grid: str
+    fill: dict[str, tuple[str, str]]
+
+
+LIGHT = Theme(
+    name="light",
+    ground=WHITE,
+    band="#F4F6F8",
+    text="#1B1F24",
+    faint="#57606A",
+    grid="#D8DEE4",
+    fill={
+        "a": (BLUE, WHITE),
+        "b": (ORANGE, BLACK),
+        "other": ("#A9AFB6", BLACK),
+        "overlap": (GREEN, WHITE),
+        "missed": ("#E9C3D7", BLACK),
+        "sync": (VERMILLION, WHITE),
+    },
+)
+DARK = Theme(
+    name="dark",
+    ground="#0D1117",
+    band="#161B22",
+    text="#E6EDF3",
+    faint="#9DA7B1",
+    grid="#30363D",
+    fill={
+        "a": (SKY, BLACK),
+        "b": (ORANGE, BLACK),
+        "other": ("#6E7681", WHITE),
+        "overlap": (GREEN, WHITE),
+        "missed": (PURPLE, BLACK),
+        "sync": (VERMILLION, WHITE),
+    },
+)
+THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+
+
+def group(role: str) -> str:
+    """The group whose colour a role has.
+
+    >>> [group(role) for role in ("a-wait", "launch-b", "launch-other", "missed-a")]
+    ['a', 'b', 'other', 'missed']
+    """
+    return role.removeprefix("launch-").partition("-")[0]
+
+
+def pale(color: str, ground: str, share: float = 0.4) -> str:
+    """A colour thinned with its ground's.
+
+    >>> pale("#000000", "#FFFFFF")
+    '#999999'
+    """
+    mixed = [
+        round(share * int(color[at : at + 2], 16) + (1 - share) * int(ground[at : at + 2], 16)) for at in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{value:02X}" for value in mixed)

@@ -1,0 +1,79 @@
+"""Texts of a picture, each kept once, and made harmless: names come from other people's traces."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analyzers.names import function
+from analyzers.trace import Ints
+from traceviz.document import plain
+
+LONGEST = 160  # letters of a name in a hover text
+SHORT = 40  # letters of a name on a mark
+LEAST = 5  # a name cut to fewer letters than these says nothing
+
+
+class Texts:
+    """Numbers texts; `lines` holds each, in order of its number."""
+
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+
+    @property
+    def lines(self) -> list[str]:
+        """All texts."""
+        return list(self._number)
+
+    def number(self, text: str) -> int:
+        """The number of a text."""
+        return self._number.setdefault(text, len(self._number))
+
+    def numbers(self, codes: np.ndarray[Any, Any], texts: Sequence[str]) -> Ints:
+        """The number of each row's text, of a categorical column's codes; -1 where it has none."""
+        used = np.unique(codes)
+        table = np.full(len(texts) + 1, -1, np.int64)
+        for code in used[used >= 0].tolist():
+            table[code] = self.number(texts[code])
+        found: Ints = table[codes]
+        return found
+
+
+def safe(text: str) -> str:
+    """A text that plotly shows as it is: it takes some HTML for markup.
+
+    >>> safe("<b>a</b> & b")
+    '&lt;b&gt;a&lt;/b&gt; &amp; b'
+    """
+    return plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def long(name: str) -> str:
+    """A name for a hover text."""
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def short(name: str) -> str:
+    """The part of a kernel's or call's name that tells most, for a mark.
+
+    >>> short("void at::native::(anonymous namespace)::EmbeddingBag_updateOutputKernel_sum_mean<float>(float*)")
+    'EmbeddingBag_updateOutputKernel_sum_mean'
+    >>> short("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)")
+    'SendRecv'
+    """
+    last = (function(name).rpartition("::")[2] or name).removeprefix("ncclDevKernel_").removeprefix("ncclKernel_")
+    return last if len(last) <= SHORT else last[: SHORT - 1] + "…"
+
+
+def fixed_name(role: str) -> str:
+    """What marks of a role are called that have no name of their own; "" for the others."""
+    known = {"overlap": "A and B really overlap", "overlap-wait": "A and B overlap, but one of them only waits"}
+    return known.get(role, "")
+
+
+def wrapped(text: str, width: int = 100) -> list[str]:
+    """A text in lines that a hover text can hold."""
+    return textwrap.wrap(text, width) if text else []
