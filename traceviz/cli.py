@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from analyzers.errors import TracevizError
+from collectors.errors import CollectError
 from traceviz import __version__
-from traceviz.commands import check_overlap, collectives, info, streams, syncs
+from traceviz.commands import check_overlap, collect, collectives, info, streams, syncs
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_ov
 app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
+app.add_typer(collect.app, name="collect")
 app.command("info", epilog=info.EPILOG)(info.info)
 
 
@@ -47,5 +49,7 @@ def main() -> None:
         app()
     except TracevizError as error:
         sys.exit(fail(error))
+    except CollectError as error:
+        sys.exit(fail(TracevizError(error.message, hint=error.hint, exit_code=error.exit_code)))
     except KeyboardInterrupt:
         sys.exit(130)
