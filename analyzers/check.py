@@ -13,14 +13,14 @@ from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.gain import Gain, gain_over
 from analyzers.graphs import about_graphs, hidden_work
-from analyzers.job import Job, job_of, last_ranks
+from analyzers.job import Job, job_of, last_ranks, real_overlap_error
 from analyzers.missed import explain_missed
 from analyzers.narrow import in_whole, whole_with_cuts
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import RULES, Pairing, pair
 from analyzers.selection import Selection, select
 from analyzers.sides import without_shared
-from analyzers.trace import Trace
+from analyzers.trace import Trace, ints
 
 DEFAULT_BAR = 0.6
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
@@ -142,6 +142,7 @@ def check_overlap(
         explainer = _explainer(trace, side_a, side_b, pairing)
         ranks = explain_missed(explainer, ranks, names)
         notes += missing_waits(explainer)
+    ranks = [replace(rank, real_overlap_error_ns=_error(trace, side_a, side_b, rank)) for rank in ranks]
     unseen = hidden_work(trace, side_a, side_b)
     job = Job() if unseen else job_of(trace, side_a.picked, side_b.picked, ranks)
     reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
@@ -177,6 +178,11 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
     picked = [in_whole(trace, side.picked.astype(np.int64), 0) > 0 for side in (a, b)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
+
+
+def _error(trace: Trace, a: Selection, b: Selection, rank: RankOverlap) -> int | None:
+    here = (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
+    return real_overlap_error(trace, np.flatnonzero(here & (a.picked | b.picked)))
 
 
 def verdict(ratio: float | None, bar: float) -> str:

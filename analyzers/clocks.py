@@ -28,7 +28,7 @@ class Aligned:
 def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     """Match collectives, estimate clocks, move all times onto the lowest rank's clock, and fill in waits.
 
-    Which rows move, and how far, stands in `analyzers.clocks_apply`.
+    Which rows move, and how far, stands in `analyzers.clocks_apply`. Unsure matches have their waits filled in, too.
 
     Parameters
     ----------

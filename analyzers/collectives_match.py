@@ -15,7 +15,8 @@ import pandas as pd
 from analyzers.clocks_estimate import bases, estimate
 from analyzers.collectives_calls import PAIRWISE, calls, is_one, label
 from analyzers.collectives_merge import merge_sequences
-from analyzers.collectives_sequence import CLEAR, Floats
+from analyzers.collectives_pair import Floats
+from analyzers.collectives_sequence import CLEAR
 from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, ints
 
@@ -79,15 +80,8 @@ def match(trace: Trace) -> Matches:
     for how, rows in sequences:
         so_far.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
     doubtful = [(how, rows) for how, rows in sequences if so_far.is_doubtful(rows)]
-    if doubtful and len(sequences) + int(by_key.any()) > 1:
-        ahead = so_far.clocks_ahead(len(found.members))
-        for how, rows in doubtful:
-            if np.all(np.isfinite(ahead[rows])):
-                move = np.rint(ahead).astype(np.int64, copy=False)[rows]
-                start, end = ints(table, "start_ns").copy(), ints(table, "end_ns").copy()
-                start[rows] -= move
-                end[rows] -= move
-                so_far.merge(how, rows[np.argsort(end[rows], kind="stable")], start, end, 0)
+    if len(sequences) + int(by_key.any()) > 1:
+        so_far.again(doubtful, len(found.members))
     return _matches(found.members, table, so_far.collective, so_far.confidence, so_far.by)
 
 
@@ -115,7 +109,7 @@ class _SoFar:
             end[rows],
             limit_ns=limit_ns,
             one_group=how != "order",
-            strict=how == "order" and bool(_pairwise(lane).all()),
+            strict=how == "order" and _among_many(lane),
         )
         self.put(rows, index, confidence, how)
 
@@ -124,6 +118,19 @@ class _SoFar:
         several = np.ptp(ints(self.table, "member")[rows]) > 0
         count = np.bincount(self.collective[rows] - self.collective[rows].min())
         return bool(several and (np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)))
+
+    def again(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
+        """Match sequences anew on clocks that the sure matches of the others give."""
+        if not doubtful:
+            return
+        ahead = self.clocks_ahead(members)
+        for how, rows in doubtful:
+            if np.all(np.isfinite(ahead[rows])):
+                start, end = ints(self.table, "start_ns").copy(), ints(self.table, "end_ns").copy()
+                move = np.rint(ahead[rows]).astype(np.int64)
+                start[rows] -= move
+                end[rows] -= move
+                self.merge(how, rows[np.argsort(end[rows], kind="stable")], start, end, 0)
 
     def clocks_ahead(self, members: int) -> Floats:
         """How far each call's clock runs ahead by the sure matches; nan where those do not reach."""
@@ -199,6 +206,12 @@ def _pairs(table: pd.DataFrame) -> Ints:
     sends = is_one(_categorical(table, "operation"), ("send",))
     rank, peer = ints(table, "rank"), ints(table, "peer")
     return label(_categorical(table, "group"), np.where(sends, rank, peer), np.where(sends, peer, rank))
+
+
+def _among_many(lane: pd.DataFrame) -> bool:
+    """Whether calls may each be between another two of several ranks, and there are enough of them to tell."""
+    members = np.unique(ints(lane, "member")).size
+    return members > 2 and len(lane) >= 8 * members and bool(_pairwise(lane).all())
 
 
 def _given(table: pd.DataFrame, column: str) -> Mask:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.collectives_sequence import JITTER_NS, Sequence, align
+from analyzers.collectives_pair import JITTER_NS, Sequence
+from analyzers.collectives_sequence import align
 from analyzers.nesting import lanes
 from analyzers.trace import Ints
 

@@ -33,7 +33,7 @@ from analyzers.forks_visits import Visitor, Visits
 from analyzers.names import function
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
-from analyzers.ordering_lanes import FAR, LONG_AGO, pick
+from analyzers.ordering_lanes import FAR, LONG_AGO, group_numbers, pick
 from analyzers.syncs_context import around
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
@@ -211,7 +211,7 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
     code, _ = codes(trace.ops, "name")
     name = code[ordering.lanes.op[visits.first]].astype(np.int64)
     computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
-    turn, _ = pd.factorize(pd.MultiIndex.from_arrays([visits.host, visits.after, name]))
+    turn = group_numbers(visits.host, visits.after, name)
     joined = np.bincount(turn[computing & (status == ORDERED)], minlength=int(turn.max(initial=-1)) + 1) > 0
     return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
 

@@ -92,3 +92,23 @@ def _by_lowest_rank(ranks: list[RankOverlap]) -> Job:
             achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
             return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
     return Job()
+
+
+def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
+    """How far off the real overlap of some ops may be, ns: each collective's wait is as sure as two clocks are.
+
+    None where a clock that matters has no known error.
+    """
+    if trace.clocks is None:
+        return 0
+    residuals = {clock.rank: clock.residual_ns for clock in trace.clocks.clocks}
+    last, rank = last_ranks(trace)[ops], ints(trace.ops, "rank")[ops]
+    matched = np.flatnonzero((last >= 0) & (last != rank))
+    error = 0
+    for (own, other), rows in lanes(rank[matched], last[matched]).items():
+        pair = residuals.get(own), residuals.get(other)
+        if pair[0] is None or pair[1] is None:
+            return None
+        length = (ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns"))[ops[matched[rows]]]
+        error += int(np.minimum(length, pair[0] + pair[1]).sum())
+    return error

@@ -98,8 +98,6 @@ def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, al
 def missing(file: NsysFile, tables: dict[str, pd.DataFrame]) -> tuple[str, ...]:
     """What this capture cannot answer, and how the next one can."""
     said = []
-    if (tables["ops"]["kind"] == "graph").any():
-        said.append("what ran inside CUDA graphs, traced as one row a launch (--cuda-graph-trace=node)")
     if tables["api"].empty:
         said.append("CUDA calls, and so which range launched what (--trace=cuda)")
     if tables["ranges"].empty:

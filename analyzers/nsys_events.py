@@ -10,7 +10,7 @@ import pandas as pd
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_names import Names, labelled
 from analyzers.nsys_process import THREAD_BITS, Processes, thread
-from analyzers.trace import SYNC_KINDS, Ints, ints, is_one_of, table
+from analyzers.trace import SYNC_KINDS, Ints, codes, ints, is_one_of, table
 
 NVTX = "NVTX_EVENTS"
 SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -62,8 +62,8 @@ def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any
     code = {text: index for index, text in enumerate(categories)}
     of_registered = np.array([code[text] for text in registered.categories] or [0], np.int32)
     of_text = np.array([code[text] for text in texts.categories], np.int32)
-    codes = np.where(literal, of_text[texts.codes[place]], of_registered[registered.codes])
-    return labelled(codes, categories).remove_unused_categories()
+    code = np.where(literal, of_text[texts.codes[place]], of_registered[registered.codes])
+    return labelled(code, categories).remove_unused_categories()
 
 
 def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
@@ -77,11 +77,12 @@ def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
                 f"FROM {NVTX} WHERE eventType = {DOMAIN_CREATE}"
             )
         }
-    codes, pairs = pd.factorize(process * (1 << 16) + domain)
-    texts = [known.get((int(pair) >> 16, int(pair) & 0xFFFF), "") for pair in pairs]
+    owner, owners = pd.factorize(process)
+    number, numbers = pd.factorize(domain)
+    texts = [known.get((key, one), "") for key in owners.tolist() for one in numbers.tolist()]
     categories = list(dict.fromkeys(["", *texts]))
-    merged = np.array([categories.index(text) for text in texts] or [0], np.int8)
-    return labelled(merged[codes], categories)
+    merged = np.array([categories.index(text) for text in texts] or [0], np.int32)
+    return labelled(merged[owner * len(numbers) + number], categories)
 
 
 def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
@@ -124,7 +125,7 @@ def name_syncs(syncs: pd.DataFrame, calls: Ints, api: pd.DataFrame) -> pd.DataFr
     ----------
     calls : row in `api` of each sync's call, -1 where the export lacks it.
     """
-    kind = syncs["kind"].cat.codes.to_numpy(copy=True)
+    kind = np.array(codes(syncs, "kind")[0])
     seen = calls >= 0
     made = api.iloc[calls[seen]]
     for name, texts in SYNC_CALLS.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ READERS = max(1, min(4, os.cpu_count() or 1))
 EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
 # Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
 LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_COALESCE = re.compile(r'coalesce\("(?P<column>\w+)", (?P<missing>-?\d+)\)')
 
 
 class NsysFile:
@@ -106,7 +108,9 @@ class NsysFile:
 
     def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Batches:
         """Integer columns of a table in row order, as batches of name -> int64 array, from name -> SQL."""
-        return Batches(self._read(table, columns, where), tuple(columns), table, self.path)
+        plain = {name: self._plain(table, sql) for name, sql in columns.items()}
+        batches = self._read(table, {name: sql for name, (sql, _) in plain.items()}, where)
+        return Batches(batches, {name: missing for name, (_, missing) in plain.items()}, table, self.path)
 
     def ints(self, table: str, columns: Mapping[str, str], where: str = "") -> dict[str, Ints]:
         """Integer columns of a table in row order: name -> int64 array, from name -> SQL (see `column`)."""
@@ -124,6 +128,13 @@ class NsysFile:
         return rows, pd.Categorical.from_codes(
             coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
         )
+
+    def _plain(self, table: str, sql: str) -> tuple[str, int]:
+        """SQL and what NULL stands for. A bare column is read a fifth faster, and its NULLs are then the reader's."""
+        found = _COALESCE.fullmatch(sql)
+        if found and self.tables.get(table, {}).get(found["column"]) == "INTEGER":
+            return f'"{found["column"]}"', int(found["missing"])
+        return sql, int(MISSING)
 
     def _read(self, table: str, columns: Mapping[str, str], where: str) -> list[pa.RecordBatch]:
         """Batches in row order; readers of one table deliver theirs in any order."""
@@ -176,19 +187,20 @@ class NsysFile:
 class Batches:
     """Rows of a table in batches; each is let go of once it has been looked at."""
 
-    def __init__(self, batches: list[pa.RecordBatch], names: tuple[str, ...], table: str, path: Path) -> None:
-        self._batches, self._names, self._table, self._path = batches[::-1], names, table, path
+    def __init__(self, batches: list[pa.RecordBatch], missing: Mapping[str, int], table: str, path: Path) -> None:
+        self._batches, self._missing, self._table, self._path = batches[::-1], missing, table, path
         self.size = sum(batch.num_rows for batch in batches)
 
     def __iter__(self) -> Iterator[dict[str, Ints]]:
         """Yield the batches in row order, once."""
         while self._batches:
             batch = self._batches.pop()
-            yield {name: self._integers(name, batch[name]) for name in self._names}
+            yield {name: self._integers(name, batch[name], missing) for name, missing in self._missing.items()}
 
-    def _integers(self, name: str, values: pa.Array) -> Ints:
+    def _integers(self, name: str, values: pa.Array, missing: int) -> Ints:
         if not pa.types.is_integer(values.type):
             raise TracevizError(
                 f"table {self._table} holds {values.type} where integers belong ({name}).", path=self._path
             )
-        return values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        whole = values.fill_null(missing) if values.null_count else values
+        return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

@@ -7,9 +7,9 @@ import pandas as pd
 
 from analyzers.trace import Ints, ints
 
-# A table indexed by correlation id answers ten times faster than a search; nsys leaves out many calls, but not the ids
-# they took, so that one id in about ten is a row.
-DENSE = 32
+# A table indexed by correlation id answers faster than a search while it is not much larger than its rows. nsys leaves
+# out many calls, but not the ids they took: often one id in ten is a row, and memory then costs more than it saves.
+DENSE = 4
 
 
 def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ints:
@@ -44,7 +44,8 @@ def _join(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
         place = wanted - low
         place[(wanted < low) | (wanted > high)] = high - low + 1
         return direct[place].astype(np.int64)
-    order = np.argsort(keys, kind="stable")
-    keys, rows = keys[order], rows[order]
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order], rows[order]
     place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
     return np.where(keys[place] == wanted, rows[place], -1)

@@ -12,9 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
+from analyzers.errors import TraceWarning
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import host_calls
-from analyzers.ordering_edges import all_edges
+from analyzers.ordering_edges import all_edges, known_streams
 from analyzers.ordering_graph import EDGE_KINDS, Edges, Graph
 from analyzers.ordering_lanes import FAR, pick
 from analyzers.ordering_links import link
@@ -55,6 +56,21 @@ class Ordering:
         self.lanes = self.linked.calls.lanes
         self.graph = Graph(self.lanes, all_edges(trace, self.linked))
         self._lane_of_unit = self.lanes.lane_of_unit()
+
+    @cached_property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What the reader of an answer must know of how sure it is."""
+        found = []
+        guessed, waits = int(np.count_nonzero(~self.linked.waits.exact)), self.linked.waits.exact.size
+        if guessed:
+            text = f"the capture does not say what {guessed} of {waits} stream waits wait for: that is inferred"
+            found.append(TraceWarning("inferred-waits", f"{text} from the order of calls and the times of the work."))
+        worked = np.diff(self.lanes.first) > 0
+        unknown = int(np.count_nonzero(worked & ~known_streams(self.trace, self.lanes)))
+        if unknown:
+            text = f"the capture does not say whether {unknown} streams wait for the default stream"
+            found.append(TraceWarning("unknown-streams", f"{text}: taken as torch makes them, they do not."))
+        return tuple(found)
 
     @cached_property
     def stated(self) -> Graph:

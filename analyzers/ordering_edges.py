@@ -190,3 +190,12 @@ def _stream_flags(trace: Trace, lanes: Lanes) -> tuple[Mask, Mask]:
         flag[found[(found >= 0) & (streams[column].to_numpy() == 1)]] = True
         flags.append(flag)
     return flags[0], flags[1]
+
+
+def known_streams(trace: Trace, lanes: Lanes) -> Mask:
+    """Lanes of streams that the capture calls blocking, not blocking or default."""
+    streams, known = trace.streams, np.zeros(lanes.size, dtype=bool)
+    found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
+    told = (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1)
+    known[found[told & (found >= 0)]] = True
+    return known

@@ -21,7 +21,7 @@ import numpy as np
 
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import Calls, HostCalls, communication_around
-from analyzers.ordering_lanes import FAR, LONG_AGO, pick
+from analyzers.ordering_lanes import FAR, LONG_AGO, group_numbers, pick, run_heads
 from analyzers.ordering_launches import Launches, homes
 from analyzers.trace import Ints, Mask, Trace
 
@@ -127,26 +127,22 @@ class Inference:
             last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, place[:-1], -1)))[high]
             talked = self.launches.last_lane(hosts[own], instant[run], everything)
             last_away[(talked >= 0) & self.lanes.communication[talked]] = -1
-            pick = np.where(length == 1, high - 1, np.minimum(after_home + turn, high - 1))
-            pick = np.where(high > after_home, pick, last_away)
-            answer[own] = np.append(lane, -1)[pick]
+            turn = np.where(length == 1, high - 1, np.minimum(after_home + turn, high - 1))
+            answer[own] = pick(lane, np.where(high > after_home, turn, last_away))
         return answer
 
     def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints) -> tuple[Ints, Ints]:
         """Records for calls without one right before them: by event id, else the last unclaimed one in time."""
-        record, source = np.full(rows.size, -1, np.int64), np.full(rows.size, -1, np.int64)
         records = self.records
         free = np.flatnonzero(~self.claimed)
         lane_of_free = records.lane[free]
         last = self.launches.last_lane(records.host[free], records.start[free], np.ones(self.lanes.size, dtype=bool))
         lane_of_free = np.where(lane_of_free < 0, last, lane_of_free)
-        by_event = rows_by_key(records.process, records.event)
-        for (process, event), own in rows_by_key(calls.process[rows], calls.event[rows]).items():
-            theirs = by_event.get((process, event))
-            if event >= 0 and theirs is not None:
-                at = np.searchsorted(records.start[theirs], calls.start[rows[own]]) - 1
-                record[own] = np.where(at >= 0, theirs[np.maximum(at, 0)], -1)
-                source[own] = np.where(at >= 0, records.lane[theirs[np.maximum(at, 0)]], -1)
+        keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
+        group = group_numbers(*(np.concatenate(pair) for pair in keys))
+        same = _latest(group[: records.size], records.start, group[records.size :], calls.start[rows])
+        record = np.where(calls.event[rows] >= 0, same, -1)
+        source = pick(records.lane, record)
         for key in ("host", "process"):
             by_key = rows_by_key(getattr(records, key)[free])
             for (which,), own in rows_by_key(getattr(calls, key)[rows]).items():
@@ -183,3 +179,16 @@ class Inference:
         """Whether what the lane had queued when it recorded had ended by a deadline."""
         unit = self.lanes.unit(lane, self.lanes.queued_before(lane, recorded) - 1)
         return pick(self.lanes.end, unit, LONG_AGO) <= deadline
+
+
+def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:
+    """For each asked instant the last of some events of its group that started before, -1 where there is none."""
+    both, when = np.concatenate([group, asked_group]), np.concatenate([start, asked])
+    question = np.arange(both.size) >= group.size
+    order = np.lexsort((~question, when, both))
+    place = np.arange(order.size)
+    head = np.maximum.accumulate(np.where(run_heads(both[order]), place, 0))
+    last = np.maximum.accumulate(np.where(question[order], -1, place))
+    found = np.full(both.size, -1, np.int64)
+    found[order] = pick(order, np.where(last >= head, last, -1))
+    return found[group.size :]

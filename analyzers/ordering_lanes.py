@@ -47,6 +47,18 @@ def run_heads(*keys: npt.NDArray[Any]) -> Mask:
     return head
 
 
+def group_numbers(*keys: Ints) -> Ints:
+    """Number the distinct combinations of keys, in their order, and give each row its number.
+
+    >>> group_numbers(np.array([7, 5, 7]), np.array([1, 1, 1])).tolist()
+    [1, 0, 1]
+    """
+    order = np.lexsort(keys[::-1])
+    number = np.empty(order.size, np.int64)
+    number[order] = np.cumsum(run_heads(*(key[order] for key in keys))) - 1
+    return number
+
+
 @dataclass(frozen=True)
 class Lanes:
     """Streams and host threads of all processes, and what the streams ran.

@@ -90,6 +90,7 @@ class RankOverlap:
     real_overlap_ns: int
     instances: tuple[Instance, ...]
     missed: tuple[Missed, ...] = ()  # filled by `analyzers.missed`, worst first
+    real_overlap_error_ns: int | None = 0  # from the clocks; None where theirs is not known
 
     @property
     def overlap_ratio(self) -> float | None:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.grouped import overlap_by_group
-from analyzers.nesting import lanes
 from analyzers.selection import Selection
 from analyzers.steps import find_steps, step_of_ops
-from analyzers.trace import Ints, Trace, ints
+from analyzers.trace import Ints, Mask, Trace, ints
 
 RULES = {
     "occurrence": "the k-th range of A with the k-th of B",
@@ -43,37 +42,34 @@ class Pairing:
 
 def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
     """Pair the work of two selections that share no op."""
-    by_occurrence = _by_occurrence(trace, a, b)
-    pairing = by_occurrence or _by_step(trace, a, b)
+    pairing = _by_occurrence(trace, a, b) or _by_step(trace, a, b)
     return max((_shifted(pairing, shift) for shift in (0, -1, 1)), key=lambda moved: _overlap(trace, moved))
 
 
 def _by_occurrence(trace: Trace, a: Selection, b: Selection) -> Pairing | None:
-    process = ints(trace.ops, "process")
-    order = _order_of_ranges(trace)
-    instance = {"a": np.full(process.size, -1, np.int64), "b": np.full(process.size, -1, np.int64)}
-    owner: list[int] = []
+    if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
+        return None
+    # Of all ranges first: what a window or the capture's edge took the work of still counts as an occurrence.
+    used = [np.isin(np.arange(side.ranges.size), side.occurrence[side.picked]) for side in (a, b)]
+    return _numbered(trace, a, b, [a.ranges, b.ranges]) or _numbered(trace, a, b, used)
+
+
+def _numbered(trace: Trace, a: Selection, b: Selection, ranges: list[Mask]) -> Pairing | None:
+    """Pair the k-th of some ranges with the k-th of others; None where a process has unequally many."""
+    starts, owner = ints(trace.ranges, "start_ns"), ints(trace.ranges, "process")
+    instance = np.full((2, starts.size + 1), -1, np.int64)
+    process: list[int] = []
     label: list[str] = []
-    for (number,), rows in lanes(process).items():
-        firsts = []
-        for side, selection in (("a", a), ("b", b)):
-            mine = rows[selection.picked[rows]]
-            if np.any(selection.occurrence[mine] < 0):
-                return None
-            occurrences, place = np.unique(order[selection.occurrence[mine]], return_inverse=True)
-            instance[side][mine] = len(owner) + place
-            firsts.append(occurrences)
-        if firsts[0].size != firsts[1].size:
+    for number in np.unique(ints(trace.ops, "process")[a.picked | b.picked]).tolist():
+        rows = [np.flatnonzero(mask & (owner == number)) for mask in ranges]
+        if rows[0].size != rows[1].size:
             return None
-        owner += [number] * firsts[0].size
-        label += [f"occurrence {k}" for k in range(firsts[0].size)]
-    return Pairing("occurrence", instance["a"], instance["b"], np.array(owner, np.int64), tuple(label))
-
-
-def _order_of_ranges(trace: Trace) -> Ints:
-    order = np.empty(len(trace.ranges), np.int64)
-    order[np.argsort(ints(trace.ranges, "start_ns"), kind="stable")] = np.arange(len(trace.ranges))
-    return order
+        for side, mine in enumerate(rows):
+            instance[side, mine[np.argsort(starts[mine], kind="stable")]] = len(process) + np.arange(mine.size)
+        process += [number] * rows[0].size
+        label += [f"occurrence {k}" for k in range(rows[0].size)]
+    at_a, at_b = (np.where(side.picked, instance[k, side.occurrence], -1) for k, side in enumerate((a, b)))
+    return Pairing("occurrence", at_a, at_b, np.array(process, np.int64), tuple(label))
 
 
 def _by_step(trace: Trace, a: Selection, b: Selection) -> Pairing:

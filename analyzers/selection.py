@@ -15,6 +15,7 @@ from analyzers.regions import launched_by_others, launched_in
 from analyzers.selectors import And, Atom, Not, Or, Selector
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
+MOST_THREADS = 4  # named in a warning
 RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
 
 
@@ -23,12 +24,14 @@ class Selection:
     """The ops a selector picks.
 
     `picked` is a mask over `trace.ops`; `occurrence` the row in `trace.ranges` of the innermost range it names that
-    each was launched in (-1 where that is none); `reason` says why nothing was picked, "" where something was.
+    each was launched in (-1 where that is none); `ranges` a mask over `trace.ranges` of those it names; `reason` says
+    why nothing was picked, "" where something was.
     """
 
     selector: Selector
     picked: Mask
     occurrence: Ints
+    ranges: Mask
     reason: str = ""
     warnings: tuple[TraceWarning, ...] = ()
 
@@ -47,11 +50,12 @@ def select(trace: Trace, text: str) -> Selection:
     for atom, ranges in named:
         inside, by_autograd = launched_in(trace, ranges)
         warnings += _about_threads(trace, atom, ranges, inside, by_autograd)
+    every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
     if named:
-        occurrence, _ = launched_in(trace, np.logical_or.reduce([ranges for _, ranges in named]))
+        occurrence, _ = launched_in(trace, every)
     picked = _evaluate(trace, selector)
     reason = "" if picked.any() else explain_nothing(trace, selector)
-    return Selection(selector, picked, np.where(picked, occurrence, -1), reason, tuple(warnings))
+    return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(warnings))
 
 
 def named_ranges(trace: Trace, atom: Atom) -> Mask:
@@ -195,12 +199,15 @@ def _about_threads(trace: Trace, atom: Atom, ranges: Mask, inside: Ints, by_auto
                 "forward–backward links tie them to it.",
             )
         )
-    for thread, count in launched_by_others(trace, ranges, inside).items():
+    others = launched_by_others(trace, ranges, inside)
+    if others:
+        more = f" and {len(others) - MOST_THREADS} more" if len(others) > MOST_THREADS else ""
+        who = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
         said.append(
             TraceWarning(
                 "other-thread",
-                f"While '{atom}' was open, thread {thread} launched {count} GPU ops that nothing in the trace ties "
-                "to it; they are not counted.",
+                f"While '{atom}' was open, {who} launched {sum(others.values())} GPU ops that nothing in the trace "
+                "ties to it; they are not counted.",
             )
         )
     return said

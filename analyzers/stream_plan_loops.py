@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.nesting import lanes as rows_by_key
-from analyzers.ordering_lanes import Lanes, pick
+from analyzers.ordering_lanes import Lanes, group_numbers, pick
 from analyzers.ordering_launches import Launches
 from analyzers.syncs_context import enclosing, range_classes
 from analyzers.trace import Ints, Mask, Trace, codes, ints
@@ -52,7 +52,7 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
     plain, _ = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))
     number = np.array([any(letter.isdigit() for letter in name) for name in names] or [False], dtype=bool)
     name = code[rows].astype(np.int64)
-    loop, _ = pd.factorize(pd.MultiIndex.from_arrays([process, thread, parent, plain[name]]))
+    loop = group_numbers(process, thread, parent, plain[name])
     often = np.bincount(loop, minlength=1)[loop] > 1
     kept = np.flatnonzero(number[name] | often)
     place = np.full(rows.size, -1, np.int64)
@@ -61,7 +61,7 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
     return Chunks(
         row=rows[kept],
         parent=pick(rows, parent[kept]),
-        loop=pd.factorize(loop[kept])[0],
+        loop=group_numbers(loop[kept]),
         host=lanes.of_threads(process[kept], thread[kept]),
         start=start[kept],
         end=end[kept],

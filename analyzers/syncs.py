@@ -31,12 +31,14 @@ class SyncPoint:
     `api` is the call that blocked longest; a copy and the synchronize behind it are one point. `kind` is "stream",
     "event", "device", "spin" (a loop of queries), "copy" (synchronous), "pageable" (asynchronous by name only),
     "memory" (an allocation or free that drained the device), "module" (lazy loading) or "nccl" (inside a communication
-    call). `hidden`: no synchronize was written at that level, an operator or a copy brought it. `range` is the
-    innermost range, `op` the outermost operator inside it, `chain` the operators from there on, `frame` the Python
-    line. `copy` and `bytes` are of the copy that was waited for; `waited_stream`, `waited_event`, `waited_op` what the
-    call waited for (`waited_op` is a row of `Trace.ops`, the last op needed; `waited_name` its name). `gpu_idle_ns` is
-    what it cost: idle time of its device from the drain to the next op launched after it. `delayed` is the range of the
-    next op that the thread launched, "" where nothing was delayed. `call` is the row of `api` in `Trace.api`.
+    call). `hidden`: no synchronize was written at that level, an operator or a copy brought it.
+
+    `range` is the innermost range, `op` the outermost operator inside it, `chain` the operators from there on, `frame`
+    the Python line; `pattern` what the calls look like where no operator is on record. `copy` and `bytes` are of the
+    copy that was waited for; `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`,
+    `waited_name` its name) what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
+    drain to the next op launched after it. `delayed` is the range of the next op that the thread launched, "" where
+    nothing was delayed. `call` is the row of `api` in `Trace.api`.
     """
 
     rank: int
@@ -52,6 +54,7 @@ class SyncPoint:
     op: str
     chain: str
     frame: str
+    pattern: str
     copy: str
     bytes: int
     waited_stream: int
@@ -61,17 +64,6 @@ class SyncPoint:
     gpu_idle_ns: int
     delayed: str
     call: int
-
-    @property
-    def pattern(self) -> str:
-        """What the calls look like where no operator is on record: nsys shows none, unless told to."""
-        if self.op or not self.copy or not self.hidden:
-            return ""
-        if self.copy == "DtoH":
-            what = ".item() or nonzero()" if 0 <= self.bytes <= SCALAR_BYTES else ".cpu() or .to('cpu')"
-        else:
-            what = ".to() or .cuda()"
-        return f"{what}: a {self.copy} copy of {self.bytes} B, then {self.api}"
 
 
 @dataclass(frozen=True)
@@ -121,13 +113,14 @@ def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
     later = _range_of_units(trace, ordering, price.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
+    api = _text(trace.api, "name", call)
     ranks = np.array([each.rank for each in trace.processes] or [-1])
     columns = {
         "rank": ranks[process],
         "process": process,
         "device": device,
         "thread": thread,
-        "api": _text(trace.api, "name", call),
+        "api": api,
         "start_ns": start,
         "duration_ns": end - start,
         "kind": kinds,
@@ -136,6 +129,7 @@ def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
         "op": where.op,
         "chain": where.chain,
         "frame": where.frame,
+        "pattern": _patterns(trace, where.op, api, copy),
         "copy": _text(trace.ops, "copy", copy),
         "bytes": pick(ints(trace.ops, "bytes"), copy),
         "waited_stream": pick(lanes.stream, lane),
@@ -227,8 +221,21 @@ def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
 
 
 def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
-    brought = (op != "") & ~np.isin(op.astype(str), _BARRIERS)
-    return brought | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
+    brought = (op != "") | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
+    return brought & ~np.isin(op.astype(str), _BARRIERS)
+
+
+def _patterns(trace: Trace, op: Texts, api: Texts, copy: Ints) -> Texts:
+    """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
+    nameless = np.flatnonzero((op == "") & (copy >= 0))
+    kind, size = _text(trace.ops, "copy", copy[nameless]), ints(trace.ops, "bytes")[copy[nameless]]
+    small = (size >= 0) & (size <= SCALAR_BYTES)
+    back = np.where(small, ".item() or nonzero()", ".cpu() or .to('cpu')")
+    like = np.where(kind == "DtoH", back, ".to() or .cuda()")
+    found = np.full(op.size, "", object)
+    texts = zip(like.tolist(), kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
+    found[nameless] = [f"{what}: a {way} copy of {many} B and {call}" for what, way, many, call in texts]
+    return found
 
 
 def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:

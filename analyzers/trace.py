@@ -258,7 +258,8 @@ def table(name: str, columns: Mapping[str, Any] | None = None, length: int | Non
     if length is None:
         length = next((len(values) for values in given.values() if not np.isscalar(values)), 0)
     return pd.DataFrame(
-        {column: _column(given.get(column, default), kind, length) for column, (kind, default) in schema.items()}
+        {column: _column(given.get(column, default), kind, length) for column, (kind, default) in schema.items()},
+        copy=False,
     )
 
 

@@ -62,3 +62,19 @@ def innermost(ranges: Sequence[Interval], instant: int) -> Interval | None:
     """Of the ranges around an instant, closed at both ends, the one that starts last; of those, the shortest."""
     around = [(start, end) for start, end in ranges if start <= instant <= end]
     return max(around, key=lambda one: (one[0], -one[1]), default=None)
+
+
+def sweep(a: Sequence[Interval], b: Sequence[Interval]) -> tuple[int, int, int]:
+    """(busy A, busy B, overlap) by counting starts and ends one by one; for real captures, where `overlap` is slow."""
+    edges = sorted(
+        [(instant, side, step) for side, one in ((0, a), (1, b)) for s, e in one for instant, step in ((s, 1), (e, -1))]
+    )
+    running, total, before = [0, 0], [0, 0, 0], 0
+    for instant, side, step in edges:
+        length = instant - before
+        for k in (0, 1):
+            total[k] += length * (running[k] > 0)
+        total[2] += length * (running[0] > 0 and running[1] > 0)
+        running[side] += step
+        before = instant
+    return total[0], total[1], total[2]

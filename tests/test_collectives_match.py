@@ -10,7 +10,8 @@ import pytest
 
 from analyzers import kineto, nsys
 from analyzers.collectives_match import Matches, match
-from analyzers.collectives_sequence import Sequence, align
+from analyzers.collectives_pair import Sequence
+from analyzers.collectives_sequence import align
 from analyzers.merge import merge
 from analyzers.ranks import assign_ranks
 from analyzers.trace import Trace, ints, table
@@ -255,6 +256,17 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None
         total += found.size
         assert unmarked == 0, seed
     assert wrong <= 0.01 * total
+
+
+@pytest.mark.parametrize("name", ["a2a_async", "ddp", "dpmp_overlap", "dpmp_serial", "full_gpu", "rowpar_s4"])
+def test_a_trace_that_says_nothing_of_its_calls_matches_as_one_that_does(name: str) -> None:
+    trace = real(name)
+    named, unnamed = match(trace), match(replace(trace, comms=table("comms")))
+    for column in ("op", "collective"):
+        assert ints(named.calls, column).tolist() == ints(unnamed.calls, column).tolist()
+    assert set(named.collectives["matched_by"]) == {"group"}
+    assert set(unnamed.collectives["matched_by"]) == {"order"}
+    assert unnamed.collectives["sure"].all()
 
 
 def _with_ops(trace: Trace, columns: dict[str, object]) -> Trace:

@@ -90,6 +90,12 @@ def test_markdown_of_every_block() -> None:
     )
 
 
+def test_a_note_of_several_lines_stays_so() -> None:
+    table = Table(["a"], [["1"]], note="one\ntwo")
+    assert printed(table).endswith("one\ntwo\n")
+    assert markdown([table]).endswith("| 1 |\n\none\n\ntwo\n")
+
+
 def test_a_long_name_is_folded_not_cut() -> None:
     name = "kernel_" + "x" * 300
     shown = printed(Table(["a"], [[name]]), Bullets("t", [name]), width=60)

@@ -1,5 +1,8 @@
 """The oracle itself, on cases counted by hand."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests import oracle
 
 
@@ -16,3 +19,15 @@ def test_the_oracle_on_cases_counted_by_hand() -> None:
 
 def test_a_gap_between_all_lanes_counts_at_level_zero() -> None:
     assert oracle.levels({"x": [(0, 1)], "y": [(4, 6)]}) == {0: 3, 1: 3}
+
+
+spans = st.lists(st.tuples(st.integers(-9, 20), st.integers(0, 9)).map(lambda one: (one[0], sum(one))), max_size=9)
+
+
+@given(spans, spans)
+def test_counting_starts_and_ends_agrees_with_cutting_into_pieces(
+    a: list[oracle.Interval], b: list[oracle.Interval]
+) -> None:
+    assert oracle.sweep(a, b) == (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b))
+    assert oracle.busy(a) == len(oracle.instants(a))
+    assert oracle.overlap(a, b) == len(oracle.instants(a) & oracle.instants(b))

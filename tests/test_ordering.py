@@ -264,3 +264,33 @@ def test_no_capture_contradicts_its_own_order(path: Path) -> None:
     first, second = first[same], second[same]
     before = ordering.before(first, second)
     assert (end[first] <= start[second])[before].all()
+
+
+def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_stated_event() -> None:
+    """In every step the side stream's wait was issued when the lookups on main had been queued."""
+    trace = load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite")
+    ordering = Ordering(trace)
+    names, launch = trace.ops["name"].astype(str), ints(trace.ops, "launch")
+    starts, ends = ints(trace.api, "start_ns"), ints(trace.ops, "end_ns")
+    checked = 0
+    for op in np.flatnonzero(ints(trace.ops, "stream") == 35):
+        released = ordering.released_by(np.array([op]))
+        if released.waited[0] < 0:
+            continue
+        behind, wait, record = int(released.waited[0]), int(released.wait[0]), int(released.record[0])
+        assert "CatArrayBatchedCopy" in names[behind]
+        assert trace.ops["stream"][behind] == 7
+        assert released.exact[0]
+        assert starts[launch[behind]] < starts[record] < starts[wait] < starts[launch[op]]
+        assert ends[behind] <= trace.ops["start_ns"][op]
+        checked += 1
+    assert checked == 4 * 3
+
+
+def test_what_is_inferred_or_assumed_is_said() -> None:
+    stated = Ordering(load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"))
+    assert stated.warnings == ()
+    inferred = Ordering(load(DATA / "torch" / "dpmp_overlap.rank0.json.gz"))
+    assert [warning.code for warning in inferred.warnings] == ["inferred-waits", "unknown-streams"]
+    assert "18 of 18 stream waits" in inferred.warnings[0].message
+    assert "3 streams" in inferred.warnings[1].message

@@ -43,6 +43,33 @@ def test_the_kth_range_of_one_belongs_to_the_kth_of_the_other() -> None:
     ]
 
 
+def test_work_that_a_window_took_away_shifts_no_pair() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    for k in range(3):
+        launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
+        launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k + 500, 1000 * k + 550)
+    trace = run.trace().window(500, 2100)  # without a0 and b2
+    assert labels(trace, paired(trace, "nvtx:A", "nvtx:B")) == [
+        ("b0", "", "occurrence 0"),
+        ("a1", "occurrence 1", ""),
+        ("b1", "", "occurrence 1"),
+        ("a2", "occurrence 2", ""),
+    ]
+
+
+def test_an_occurrence_without_work_leaves_those_with_work_paired() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("A", 0, 1)  # launches nothing
+    for k in (1, 2):
+        launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
+        launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k, 1000 * k + 50)
+    trace = run.trace()
+    pairing = paired(trace, "nvtx:A", "nvtx:B")
+    assert (pairing.rule, pairing.a.tolist(), pairing.b.tolist()) == ("occurrence", [0, -1, 1, -1], [-1, 0, -1, 1])
+
+
 def test_ranges_that_occur_unequally_often_are_paired_by_step() -> None:
     run = Builder()
     rank = run.rank(0)

@@ -168,6 +168,16 @@ def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_said() -> No
     assert "thread 77 launched 2 GPU ops" in warning.message
 
 
+def test_threads_of_many_ranks_are_one_warning() -> None:
+    run = Builder()
+    for number in range(6):
+        rank = run.rank(number)
+        rank.range("A", 0, 100)
+        rank.kernel("k", 7, 0, 1, launch=(10, 11), thread=70 + number)
+    (warning,) = select(run.trace(), "nvtx:A").warnings
+    assert "threads 70, 71, 72, 73 and 2 more launched 6 GPU ops" in warning.message
+
+
 def test_a_message_operation_comes_from_the_call_before_the_kernels_name() -> None:
     assert picked("collective:send_recv") == []
     run = Builder()

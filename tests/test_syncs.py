@@ -52,7 +52,7 @@ def test_without_operators_on_record_the_calls_tell_what_it_looks_like() -> None
     rank.synchronize("stream", 12, 100, stream=7)
     point = only(run)
     assert (point.op, point.hidden) == ("", True)
-    assert point.pattern == ".item() or nonzero(): a DtoH copy of 1 B, then cudaStreamSynchronize"
+    assert point.pattern == ".item() or nonzero(): a DtoH copy of 1 B and cudaStreamSynchronize"
 
 
 def test_operators_in_nvtx_count_as_operators() -> None:

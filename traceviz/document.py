@@ -45,7 +45,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns whose header is in `numeric` are set to the right. `note` explains it below."""
+    """A table; columns whose header is in `numeric` are set to the right. `note` explains it below, in lines."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -123,8 +123,8 @@ def _print_table(block: Table, console: Console) -> None:
     for row in block.rows:
         table.add_row(*(Text(plain(cell)) for cell in row))
     console.print(table)
-    if block.note:
-        console.print(Text(plain(block.note), "dim"))
+    for line in block.note.splitlines():
+        console.print(Text(plain(line), "dim"))
 
 
 def _markdown_table(block: Table) -> str:
@@ -132,6 +132,6 @@ def _markdown_table(block: Table) -> str:
     lines.append("| " + " | ".join(quoted(header) for header in block.headers) + " |")
     lines.append("|" + "|".join("---:" if header in block.numeric else "---" for header in block.headers) + "|")
     lines += ["| " + " | ".join(quoted(cell) for cell in row) + " |" for row in block.rows]
-    if block.note:
-        lines += ["", quoted(block.note)]
+    for line in block.note.splitlines():
+        lines += ["", quoted(line)]
     return "\n".join(lines)

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.forks import crossings
 from analyzers.ordering import Ordering
+from analyzers.stream_plan import stream_plan
+from analyzers.syncs import host_syncs
+from analyzers.syncs_copies import unwaited_copies
 from analyzers.trace import Capture, Process, Trace, table
 
 RANKS, KERNELS, CALLS, RECORDS, SYNCS = 4, 2_000_000, 5_000_000, 100_000, 20_000
 CALL_NAMES = ["cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaGetDevice"]
 
 
-def rank_tables(process: int, stated: bool) -> dict[str, pd.DataFrame]:
+def rank_tables(process: int, link: str) -> dict[str, pd.DataFrame]:
     """One rank: launches go to stream 7, then to a side stream after a record and a wait, and so on, 40 at a time."""
     kernels, calls, records, syncs = (count // RANKS for count in (KERNELS, CALLS, RECORDS, SYNCS))
     kind = np.full(calls, 4)
@@ -39,7 +43,9 @@ def rank_tables(process: int, stated: bool) -> dict[str, pd.DataFrame]:
     stream = np.where(turn % 2 == 0, 7 + 2 * (1 + (turn // 2) % 7), 7)
     waiting = np.where(np.arange(records) % 2 == 0, 7 + 2 * (1 + (np.arange(records) // 2) % 7), 7)
     recorded = np.where(np.arange(records) % 2 == 0, 7, 7 + 2 * (1 + (np.arange(records) // 2) % 7))
-    event = np.arange(records) if stated else np.full(records, -1)
+    event = np.arange(records)
+    nothing = np.full(records, -1)
+    awaited = {name: np.append(event if link == name else nothing, nothing[:syncs]) for name in ("event_sync", "event")}
     begin = start[launches] + 20_000
     waits = np.flatnonzero(kind == 2)
     blocked = np.flatnonzero(kind == 3)
@@ -75,9 +81,10 @@ def rank_tables(process: int, stated: bool) -> dict[str, pd.DataFrame]:
             base
             | {
                 "context": 1,
-                "stream": recorded if stated else -1,
+                "stream": recorded if link != "nothing" else -1,
                 "correlation": correlation[kind == 1][:records],
-                "event_sync": event,
+                "event_sync": event if link == "event_sync" else nothing,
+                "event": event if link == "event" else nothing,
             },
         ),
         "syncs": table(
@@ -93,7 +100,7 @@ def rank_tables(process: int, stated: bool) -> dict[str, pd.DataFrame]:
                 "start_ns": start[np.append(waits, blocked)],
                 "end_ns": end[np.append(waits, blocked)],
                 "correlation": correlation[np.append(waits, blocked)],
-                "event_sync": np.append(event[: waits.size], np.full(blocked.size, -1)),
+                **awaited,
             },
         ),
         "ranges": table(
@@ -109,9 +116,9 @@ def rank_tables(process: int, stated: bool) -> dict[str, pd.DataFrame]:
     }
 
 
-def large_trace(stated: bool = True) -> Trace:
-    """The whole capture; unstated, records and waits are as in Kineto."""
-    parts = [rank_tables(process, stated) for process in range(RANKS)]
+def large_trace(link: str) -> Trace:
+    """The whole capture; what links a wait to its record is "event_sync" (nsys), "event" (older nsys) or "nothing"."""
+    parts = [rank_tables(process, link) for process in range(RANKS)]
     tables = {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
     tables["ops"]["rank"] = tables["ops"]["process"]
     return Trace(
@@ -133,15 +140,22 @@ def timed(what: str, work: Callable[[], Any]) -> Any:
 
 
 def main() -> None:
-    """Print the times for links that are stated (nsys) and inferred (Kineto)."""
-    for stated in (True, False):
-        trace = large_trace(stated)
-        print(f"{trace!r}, links {'stated' if stated else 'inferred'}")
+    """Print the times for links that are stated and inferred."""
+    for link in ("event_sync", "event", "nothing"):
+        trace = large_trace(link)
+        print(f"{trace!r}, waits linked by {link}")
         ordering = timed("ordering graph", lambda trace=trace: Ordering(trace))
         ops = np.arange(len(trace.ops))
         timed("released_by, every op", lambda ordering=ordering, ops=ops: ordering.released_by(ops))
         shuffled = np.random.default_rng(1).permutation(ops)
         timed("before, 2M random pairs", lambda o=ordering, a=ops, b=shuffled: o.before(a, b))
+        for what, work in (
+            ("host syncs", host_syncs),
+            ("unwaited copies", unwaited_copies),
+            ("forks and joins", crossings),
+            ("stream plan", stream_plan),
+        ):
+            timed(what, lambda work=work, trace=trace, ordering=ordering: work(trace, ordering))
 
 
 if __name__ == "__main__":

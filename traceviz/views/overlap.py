@@ -72,7 +72,8 @@ def _ranks(result: OverlapResult) -> Table:
     more = len(result.ranks) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     if waits:
-        note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out."
+        note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
+        note += " surely as clocks are known (±)."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 
@@ -89,7 +90,7 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
         cells += [
             duration(rank.a.wait_ns),
             duration(rank.b.wait_ns),
-            duration(rank.real_overlap_ns),
+            duration(rank.real_overlap_ns) + _error(rank),
             percent(rank.real_overlap_ratio),
         ]
     return cells
@@ -104,6 +105,12 @@ def _gain(gain: Gain) -> Paragraph:
         "(A + B) / max(A, B)."
     )
     return Paragraph(text, "Against the baseline")
+
+
+def _error(rank: RankOverlap) -> str:
+    if rank.real_overlap_error_ns is None:
+        return " ± ?"
+    return f" ± {duration(rank.real_overlap_error_ns)}" if rank.real_overlap_error_ns else ""
 
 
 def _causes(result: OverlapResult) -> list[Block]:
