@@ -10,7 +10,7 @@ import typer
 from analyzers.errors import TracevizError
 from collectors.errors import CollectError
 from traceviz import __version__
-from traceviz.commands import check_overlap, collect, collectives, info, streams, syncs
+from traceviz.commands import check_overlap, collect, collectives, info, streams, syncs, workload
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
 app.add_typer(collect.app, name="collect")
+app.command("workload", epilog=workload.EPILOG)(workload.workload)
 app.command("info", epilog=info.EPILOG)(info.info)
 
 
