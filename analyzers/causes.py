@@ -1,10 +1,9 @@
 """What stopped an overlap: missed time shared over causes, in whole ns that sum exactly.
 
 At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing. Until its
-launch returns (or it starts) its thread is blocked or busy. Then it waits for the work before it on its stream and for
-the work behind the events its stream was made to wait for; of the two the one done last binds: for the other side while
-any of that side's work is unfinished there, then for work of neither. Once released it finds the GPU full, or is on its
-way: dispatch takes some microseconds, which belong to what released it within the gap.
+launch returns (or it starts) its thread is blocked or busy. Then it waits for the work it was queued behind, on its
+stream or through events: what ends last binds, and work of neither side only from where it begins (`releases`). Once
+released it finds the GPU full, or is on its way: dispatch takes some microseconds, which belong to what released it.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import numpy as np
 from analyzers.gaps import Gaps, find_gaps
 from analyzers.intervals import Union, union
 from analyzers.nesting import lanes
-from analyzers.occupancy import limits_of, no_room, running_at
+from analyzers.occupancy import Pieces, limits_of, room
 from analyzers.ordering import Ordering
 from analyzers.pairing import Pairing
 from analyzers.regions import launches
+from analyzers.releases import LAUNCH, NEVER, Queues, Releases
 from analyzers.syncs_calls import Blocking, blocking_calls
 from analyzers.trace import Ints, Mask, Trace, ints
 
@@ -34,30 +34,6 @@ CAUSES = (
     "unknown",
 )
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
-NEVER = np.iinfo(np.int64).min
-LAUNCH, STREAM, EVENT = range(3)  # what an op waits for
-
-
-@dataclass(frozen=True)
-class Releases:
-    """When each gap's op was released, ns (`NEVER`: it did not wait for that).
-
-    `released` has a row for LAUNCH, STREAM and EVENT; `by_other` when the last of the other side's work behind STREAM
-    and EVENT ended (row LAUNCH unused).
-    """
-
-    released: Ints
-    by_other: Ints
-
-    def last_work(self) -> Ints:
-        """Which work, STREAM or EVENT, was done last."""
-        return STREAM + self.released[STREAM:].argmax(axis=0)
-
-    def next_behind(self, gap: int, what: int) -> tuple[int, int]:
-        """(which, when) one gap's op was released last, but for `what`."""
-        others = self.released[:, gap].copy()
-        others[what] = NEVER
-        return int(others.argmax()), int(others.max())
 
 
 @dataclass(frozen=True)
@@ -87,10 +63,12 @@ class Explainer:
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = Ordering(trace)
         self.last_rank = last_rank
+        self.queues = Queues(self.ordering, (a, b))
         self.blocking = blocking_calls(trace, self.ordering)
         self.blocked = _unions_by_thread(trace, self.blocking)
-        self._launches = launches(trace)
-        self.one_queue = any(capture.metadata.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" for capture in trace.captures)
+        self.launches = launches(trace)
+        self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
+        self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
@@ -113,93 +91,83 @@ class Explainer:
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
         return longest, int(self.last_rank[longest])
 
+    def one_queue(self, process: int) -> bool:
+        """Whether a process has a single hardware queue for all of its streams."""
+        metadata = self.trace.captures[self.trace.processes[process].capture].metadata
+        return metadata.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
+
     def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
-        releases = self._releases(gaps)
+        releases = self.queues.releases(gaps.op, self._launched(gaps), gaps.side)
         alone = np.zeros((len(CAUSES), gaps.size), np.int64)
 
-        def add(cause: str, low: Ints, high: Ints) -> None:
-            alone[CAUSES.index(cause)] += gaps.alone(low, np.maximum(high, low))
+        def add(cause: str, low: Ints, high: Ints, rows: Ints) -> None:
+            np.add.at(alone[CAUSES.index(cause)], rows, gaps.alone(low, np.maximum(high, low), rows))
 
-        alone[CAUSES.index("peer-wait")] = gaps.peer_ns
-        launched, what = releases.released[LAUNCH], releases.last_work()
-        queued = np.clip(launched, gaps.start, gaps.end)
-        bound = np.clip(releases.released.max(axis=0), gaps.start, gaps.end)
         every = np.arange(gaps.size)
+        alone[CAUSES.index("peer-wait")] = gaps.peer_ns
+        queued = np.clip(releases.released[LAUNCH], gaps.start, gaps.end)
+        bound = np.clip(releases.released.max(axis=0), gaps.start, gaps.end)
+        held = np.clip(releases.held_until, queued, bound)
         blocked = self._blocked(gaps, every, queued)
         alone[CAUSES.index("host-sync")] += blocked
         alone[CAUSES.index("late-launch")] += gaps.alone(gaps.start, queued) - blocked
-        for kind, name in ((STREAM, "same-stream"), (EVENT, "event-dependency")):
-            mine = what == kind
-            other = np.clip(releases.by_other[kind], queued, bound)
-            add(name, queued, np.where(mine, other, queued))
-            add("stream-busy", np.where(mine, other, bound), bound)
-        # Halfway: what took the room may have started just after the release, and ends just before the start.
-        full = self._gpu_full(gaps, bound + (gaps.end - bound) // 2, device_ops)
-        # On its way from a release within the gap; after one before it, what kept the op is not in the capture.
-        short = (gaps.end - bound <= DISPATCH_NS) & (bound > gaps.start)
-        add("gpu-full", bound, np.where(full, gaps.end, bound))
-        add("unknown", bound, np.where(full | short, bound, gaps.end))
-        for cause, rows in self._last_released(releases, bound, gaps).items():
-            add(cause, bound, np.where(rows & short & ~full, gaps.end, bound))
+        add("same-stream", queued, np.where(releases.same_stream, held, queued), every)
+        add("event-dependency", queued, np.where(releases.same_stream, queued, held), every)
+        add("stream-busy", held, bound, every)
+        free = self.free(gaps, bound, device_ops)
+        for cause, rows in self._causes_of_free(gaps, releases, bound, free).items():
+            add(cause, free.low[rows], free.high[rows], free.row[rows])
         return Explained(gaps, releases, alone, self._after_sync(gaps, queued))
 
-    def _last_released(self, releases: Releases, bound: Ints, gaps: Gaps) -> dict[str, Mask]:
-        """Which cause each gap's op was released from last: the way from there to the start belongs to it."""
-        last = releases.released.argmax(axis=0)
-        by_other = releases.by_other[last, np.arange(last.size)] >= releases.released.max(axis=0)
+    def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
+        """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
+        process, device = (int(ints(self.trace.ops, column)[gaps.op[0]]) for column in ("process", "device"))
+        if self.one_queue(process):
+            return room(self.trace, gaps.op, bound, gaps.end, device_ops, None)
+        limits = limits_of(self.trace, process, device)
+        if limits is None:
+            some = np.flatnonzero(gaps.end > bound)
+            return Pieces(some, bound[some], gaps.end[some], np.zeros(some.size, dtype=bool))
+        return room(self.trace, gaps.op, bound, gaps.end, device_ops, limits)
+
+    def _causes_of_free(self, gaps: Gaps, releases: Releases, bound: Ints, free: Pieces) -> dict[str, Mask]:
+        """Which pieces each cause gets: full ones, ways from a release within the gap to the start, and the rest."""
+        row = free.row
+        at_release = free.low == bound[row]
+        short = (free.high - free.low <= DISPATCH_NS) & ~free.full
+        # After a release before the gap what kept the op is not in the capture.
+        on_its_way = short & at_release & (bound > gaps.start)[row]
+        work = releases.released[1:].max(axis=0)
+        launch = (releases.released[LAUNCH] >= work)[row]
+        other = (releases.held_until >= work)[row]
+        same = releases.same_stream[row]
+        full = free.full | (short & ~at_release)
+        rest = ~full & ~on_its_way
+        itself = rest & self.copies_itself[gaps.op[row]]
         return {
-            "late-launch": last == LAUNCH,
-            "same-stream": (last == STREAM) & by_other,
-            "event-dependency": (last == EVENT) & by_other,
-            "stream-busy": (last != LAUNCH) & ~by_other,
+            "gpu-full": full,
+            "late-launch": on_its_way & launch,
+            "same-stream": on_its_way & ~launch & other & same,
+            "event-dependency": on_its_way & ~launch & other & ~same,
+            "stream-busy": on_its_way & ~launch & ~other,
+            "host-sync": itself,
+            "unknown": rest & ~itself,
         }
 
-    def _releases(self, gaps: Gaps) -> Releases:
-        trace, ops = self.trace, gaps.op
-        ends = ints(trace.ops, "end_ns")
-        known = ints(trace.ops, "launch")[ops] >= 0
-        launched = np.where(known, np.minimum(self._launches[2][ops], gaps.end), NEVER)
-        released = np.stack([launched, np.full(ops.size, NEVER), np.full(ops.size, NEVER)])
-        by_other = np.full((3, ops.size), NEVER)
-        lane, position = self.ordering.place(ops)
-        units = self.ordering.lanes
-        process = ints(trace.ops, "process")[ops]
-        for side, others in ((0, self.b), (1, self.a)):
-            rows = np.flatnonzero(gaps.side == side)
-            if not rows.size:
-                continue
-            for source in np.flatnonzero(np.isin(units.process, process[rows]) & ~units.is_host()):
-                low, high = units.first[source], units.first[source + 1]
-                if low == high:
-                    continue
-                own = lane[rows] == source
-                count = self.ordering.complete(np.full(rows.size, source), lane[rows], position[rows])
-                count = np.where(own, position[rows], np.where(units.process[source] == process[rows], count, 0))
-                unit_ops = units.op[low:high]
-                end = np.maximum.accumulate(units.end[low:high])
-                other_end = np.maximum.accumulate(np.where(others[unit_ops], ends[unit_ops], NEVER))
-                there, kind = count > 0, np.where(own, STREAM, EVENT)
-                cell = kind[there], rows[there]
-                released[cell] = np.maximum(released[cell], end[count[there] - 1])
-                by_other[cell] = np.maximum(by_other[cell], other_end[count[there] - 1])
-        return Releases(released, by_other)
+    def _launched(self, gaps: Gaps) -> Ints:
+        """When each gap's op was launched: when its call returned, if it had not begun by then.
 
-    def _gpu_full(self, gaps: Gaps, instants: Ints, device_ops: Ints) -> Mask:
-        """Whether the GPU had no room for each gap's op at an instant; one hardware queue in use counts as full."""
-        full = np.zeros(gaps.size, dtype=bool)
-        if not gaps.size:
-            return full
-        process, device = (int(ints(self.trace.ops, column)[gaps.op[0]]) for column in ("process", "device"))
-        running = running_at(self.trace, device_ops, instants)
-        if self.one_queue:
-            return np.logical_or.reduce([other >= 0 for other in running])
-        limits = limits_of(self.trace, process, device)
-        return full if limits is None else no_room(self.trace, gaps.op, running, limits)
+        A call that blocks until its own copy is done queues the copy as it begins.
+        """
+        ops = gaps.op
+        _, began, returned = (times[ops] for times in self.launches)
+        launched = np.where(self.copies_itself[ops], began, returned)
+        return np.where(ints(self.trace.ops, "launch")[ops] >= 0, np.minimum(launched, gaps.end), NEVER)
 
     def _blocked(self, gaps: Gaps, rows: Ints, until: Ints) -> Ints:
         """For each of these gaps: ns alone until then during which the launching thread sat in a blocking call."""
         length = np.zeros(rows.size, np.int64)
-        process, thread = ints(self.trace.ops, "process")[gaps.op[rows]], self._launches[0][gaps.op[rows]]
+        process, thread = ints(self.trace.ops, "process")[gaps.op[rows]], self.launches[0][gaps.op[rows]]
         for key, mine in lanes(process, thread).items():
             blocked = self.blocked.get(key)
             if blocked is None:
@@ -219,7 +187,7 @@ class Explainer:
 
     def _after_sync(self, gaps: Gaps, queued: Ints) -> Mask:
         """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
-        thread, _, returned = self._launches
+        thread, _, returned = self.launches
         start, process = ints(self.trace.ops, "start_ns"), ints(self.trace.ops, "process")
         ahead = (ints(self.trace.ops, "launch") >= 0) & (start > returned + DISPATCH_NS)
         marked = np.zeros(gaps.size, dtype=bool)

@@ -176,6 +176,10 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
     """Explain within the whole trace: what an op of a part waited for may lie outside the part."""
     whole = whole_with_cuts(trace)
     picked = [in_whole(trace, side.picked.astype(np.int64), 0) > 0 for side in (a, b)]
+    if trace.whole is not None:  # outside the part, too, work is of the side that would pick it
+        outside = in_whole(trace, np.ones(len(trace.ops), np.int64), 0) == 0
+        every = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
+        picked = [mine | (every[side] & ~every[1 - side]) for side, mine in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from analyzers.causes import DISPATCH_NS, EVENT, LAUNCH, NEVER, STREAM, Explained, Explainer
+from analyzers.causes import CAUSES, DISPATCH_NS, Explained, Explainer
 from analyzers.durations import duration
 from analyzers.intervals import measure, union
 from analyzers.names import function
-from analyzers.occupancy import blocks_per_sm, limits_of, running_at
-from analyzers.regions import launches
+from analyzers.occupancy import blocks_per_sm, limits_of, room, running_at
+from analyzers.releases import LAUNCH, NEVER, STREAM
+from analyzers.syncs import SyncPoint, host_syncs
 from analyzers.syncs_context import around
-from analyzers.trace import Ints, Trace, codes, ints
+from analyzers.trace import Ints, codes, ints
 
-SHORT = 60  # letters of a kernel's name
-CAUSE_OF = {LAUNCH: "late-launch", STREAM: "stream order", EVENT: "event-dependency"}
+LONGEST_NAME = 48  # letters of a kernel's name
+MOST_NAMES = 3
 
 
 class Storyteller:
@@ -25,7 +28,7 @@ class Storyteller:
         self.trace, self.ordering, self.pairing = explainer.trace, explainer.ordering, explainer.pairing
         self._op_code, self._op_names = codes(self.trace.ops, "name")
         self._api_code, self._api_names = codes(self.trace.api, "name")
-        self._launches = launches(self.trace)
+        self._calls_of: dict[tuple[int, int], Ints] = {}
 
     def evidence(self, one: Explained, gap: int, cause: str) -> str:
         """What a gap's cause rests on."""
@@ -42,23 +45,39 @@ class Storyteller:
         return tell(one, gap, cause)
 
     def next_behind(self, one: Explained, gap: int, cause: str) -> str:
-        """What would have bound the gap's op without its cause, and when it could have started."""
-        held = {"host-sync": LAUNCH, "late-launch": LAUNCH, "same-stream": STREAM, "event-dependency": EVENT}.get(cause)
-        if held is None:
+        """What would have bound the gap's op without its cause, and how much sooner it could have started."""
+        if cause in ("peer-wait", "unknown"):
             return ""
-        which, when = one.releases.next_behind(gap, held)
         start, end = int(one.gaps.start[gap]), int(one.gaps.end[gap])
+        which, when = one.releases.next_behind(gap, self._held_by(one, gap, cause))
         if when <= start:
-            return f"without it, nothing else in the capture would have held it: up to {duration(end - start)} earlier"
+            return f"without it, nothing else in the capture would have held it: up to {duration(end - start)} sooner"
+        binds = self._binding(one, gap, which)
         if when >= end:
-            return f"without it, {CAUSE_OF[which]} would have held it just as long"
-        late = f"it could have started {duration(end - when)} earlier; then {CAUSE_OF[which]} binds"
-        return f"without it, {late}{self._met(one, gap, which)}"
+            return f"without it, {binds} would have held it just as long"
+        met = self._met(one, gap) if binds == "event-dependency" else ""
+        return f"without it, {duration(end - when)} sooner at most, then {binds} binds{met}"
 
     def op_name(self, op: int) -> str:
-        """An op's function, shortened."""
-        name = function(self._op_names[self._op_code[op]])
-        return name if len(name) <= SHORT else "…" + name[1 - SHORT :]
+        """An op's function without its namespaces, shortened."""
+        name = function(self._op_names[self._op_code[op]]).rsplit("::", 1)[-1]
+        return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
+
+    def _held_by(self, one: Explained, gap: int, cause: str) -> int:
+        """Which of an op's releases its cause is about; -1 none of them."""
+        if cause in ("host-sync", "late-launch"):
+            return LAUNCH
+        return -1 if cause == "gpu-full" else STREAM + int(one.releases.released[STREAM:, gap].argmax())
+
+    def _binding(self, one: Explained, gap: int, which: int) -> str:
+        """The cause that a release other than the one that bound stands for."""
+        if which == LAUNCH:
+            return "late-launch"
+        found = self.ordering.released_by(one.gaps.op[[gap]])
+        before = int((found.previous if which == STREAM else found.waited)[0])
+        if (self.explainer.b if one.gaps.side[gap] == 0 else self.explainer.a)[before]:
+            return "same-stream" if which == STREAM else "event-dependency"
+        return f"stream-busy ({self.op_name(before)})"
 
     def _side(self, one: Explained, gap: int) -> str:
         return self.names[int(one.gaps.side[gap])]
@@ -66,157 +85,149 @@ class Storyteller:
     def _other(self, one: Explained, gap: int) -> str:
         return self.names[1 - int(one.gaps.side[gap])]
 
+    def _of_op(self, column: str, op: int) -> int:
+        return int(self.trace.ops[column].iloc[op])
+
+    def _submitted(self, one: Explained, gap: int) -> int:
+        """When the gap's op was launched, or the gap's end where it had begun before."""
+        op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])
+        return min(int(self.explainer.launches[2][op]), end)
+
     def _late(self, one: Explained, gap: int) -> str:
-        op = int(one.gaps.op[gap])
-        late = min(int(one.releases.released[LAUNCH][gap]), int(one.gaps.end[gap])) - int(one.gaps.start[gap])
-        return f"'{self._side(one, gap)}' was submitted {duration(late)} late ({self.op_name(op)})"
+        late = duration(self._submitted(one, gap) - int(one.gaps.start[gap]))
+        return f"'{self._side(one, gap)}' ({self.op_name(int(one.gaps.op[gap]))}) was submitted {late} late"
+
+    @cached_property
+    def _points(self) -> list[SyncPoint]:
+        return list(host_syncs(self.trace, self.ordering))
 
     def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
-        calls = self._calls(one, gap)
-        calls = calls[np.isin(calls, self.explainer.blocking.call)]
-        starts, ends = ints(self.trace.api, "start_ns"), ints(self.trace.api, "end_ns")
-        longest = int(calls[np.argmax(ends[calls] - starts[calls])])
-        call, blocked = self._api_names[self._api_code[longest]], duration(int(ends[longest] - starts[longest]))
-        return f"{self._late(one, gap)}: the host was blocked {blocked} in {call}{self._origin(longest)}"
+        blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start[gap]), self._submitted(one, gap))
+        starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
+        mine = np.isin(blocking.call, self._calls(one, gap))
+        within = np.where(mine, np.minimum(ends, high) - np.maximum(starts, low), NEVER)
+        longest = int(blocking.call[within.argmax()])
+        call = self._api_names[self._api_code[longest]]
+        blocked = duration(int(within.max()))
+        return f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
 
     def _origin(self, call: int) -> str:
         row = np.array([call])
-        where = around(*self._at(row, ints(self.trace.api, "start_ns")[row]))
-        text = f", from {where.op[0]}" if where.op[0] else ""
+        process, thread, instant = (ints(self.trace.api, column)[row] for column in ("process", "thread", "start_ns"))
+        where = around(self.trace, process, thread, instant)
+        text = f", from {where.op[0]}" if where.op[0] else self._pattern(call)
         text += f" in '{where.range[0]}'" if where.range[0] else ""
         return text + (f" ({where.frame[0]})" if where.frame[0] else "")
 
-    def _at(self, calls: Ints, instants: Ints) -> tuple[Trace, Ints, Ints, Ints]:
-        return self.trace, ints(self.trace.api, "process")[calls], ints(self.trace.api, "thread")[calls], instants
+    def _pattern(self, call: int) -> str:
+        """What the calls look like where no operator is on record."""
+        point = next((point for point in self._points if point.call == call and point.pattern), None)
+        if point is None:
+            return ""
+        return f", as {point.pattern.split(':')[0]} does ({point.copy}, {point.bytes:,} B),"
 
     def _late_launch(self, one: Explained, gap: int, cause: str) -> str:
-        op, start = int(one.gaps.op[gap]), int(one.gaps.start[gap])
-        launched = int(one.releases.released[LAUNCH][gap])
-        thread = int(self._launches[0][op])
+        op, start, launched = int(one.gaps.op[gap]), int(one.gaps.start[gap]), self._submitted(one, gap)
         calls = self._calls(one, gap)
         calls = calls[~np.isin(calls, self.explainer.blocking.call)]
         starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
-        inside = np.maximum(starts, start), np.minimum(ends, launched)
-        in_calls = measure(union(*inside)) if calls.size else 0
-        busy = f"thread {thread} was busy: {calls.size} CUDA calls took {duration(in_calls)} of it"
+        starts, ends = np.maximum(starts, start), np.minimum(ends, launched)
+        busy = f"its thread {int(self.explainer.launches[0][op])} was busy"
         if calls.size:
-            longest = int(np.argmax(inside[1] - inside[0]))
-            name = self._api_names[self._api_code[calls[longest]]]
-            busy += f", the longest {duration(int(inside[1][longest] - inside[0][longest]))} ({name}"
-            of = np.flatnonzero(ints(self.trace.ops, "launch") == calls[longest])
-            busy += f" of {self.op_name(int(of[0]))})" if of.size else ")"
-        row = ints(self.trace.ops, "launch")[[op]]
-        where = around(*self._at(row, np.array([start + (launched - start) // 2])))
+            longest = int(np.argmax(ends - starts))
+            plural = "s" if calls.size > 1 else ""
+            busy += f", {duration(measure(union(starts, ends)))} of it in {calls.size} CUDA call{plural} (longest "
+            busy += f"{duration(int(ends[longest] - starts[longest]))}: {self._call_name(int(calls[longest]))})"
+        row = np.array([self._of_op("launch", op)])
+        process, thread = ints(self.trace.api, "process")[row], ints(self.trace.api, "thread")[row]
+        where = around(self.trace, process, thread, np.array([start + (launched - start) // 2]))
         if where.range[0] or where.op[0]:
-            busy += f"; halfway it was in {where.op[0] or 'host code'}" + (
-                f" of '{where.range[0]}'" if where.range[0] else ""
-            )
-        text = f"{self._late(one, gap)}: {busy}"
+            busy += f"; halfway it was in {where.op[0] or 'host code'}"
+            busy += f" of '{where.range[0]}'" if where.range[0] else ""
         if one.after_sync[gap]:
-            text += "; it follows a host sync, after which the host never got ahead of the GPU again"
-        return text
+            busy += "; since its last host sync it had not got ahead of the GPU again"
+        return f"{self._late(one, gap)}: {busy}"
+
+    def _call_name(self, call: int) -> str:
+        launched = np.flatnonzero(ints(self.trace.ops, "launch") == call)
+        name = self._api_names[self._api_code[call]]
+        return f"{name} of {self.op_name(int(launched[0]))}" if launched.size else name
 
     def _calls(self, one: Explained, gap: int) -> Ints:
         """CUDA calls of the launching thread between the gap's begin and the launch."""
-        op, low = int(one.gaps.op[gap]), int(one.gaps.start[gap])
-        high = int(one.releases.released[LAUNCH][gap])
-        api = self.trace.api
-        mine = (ints(api, "process") == int(ints(self.trace.ops, "process")[op])) & (
-            ints(api, "thread") == int(self._launches[0][op])
+        op, api = int(one.gaps.op[gap]), self.trace.api
+        key = self._of_op("process", op), int(self.explainer.launches[0][op])
+        if key not in self._calls_of:
+            self._calls_of[key] = np.flatnonzero((ints(api, "process") == key[0]) & (ints(api, "thread") == key[1]))
+        mine = self._calls_of[key]
+        inside = (ints(api, "end_ns")[mine] > one.gaps.start[gap]) & (
+            ints(api, "start_ns")[mine] < self._submitted(one, gap)
         )
-        return np.flatnonzero(mine & (ints(api, "end_ns") > low) & (ints(api, "start_ns") < high))
+        return mine[inside]
 
     def _behind(self, one: Explained, gap: int, cause: str) -> str:
         op = int(one.gaps.op[gap])
-        who = f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {int(ints(self.trace.ops, 'stream')[op])})"
-        held = duration(int(one.gaps.alone(one.gaps.start[[gap]], one.gaps.end[[gap]], np.array([gap]))[0]))
-        blocker = self._blocker(one, gap, cause)
-        if blocker < 0:
-            return f"{who} was launched and held {held} by work before it"
-        name, stream = self.op_name(blocker), int(ints(self.trace.ops, "stream")[blocker])
+        who = f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
+        held = duration(int(one.alone_ns[CAUSES.index(cause), gap]))
+        blocker = int((one.releases.last if cause == "stream-busy" else one.releases.holder)[gap])
+        name, stream = self.op_name(blocker), self._of_op("stream", blocker)
         if cause == "same-stream":
             return f"{who} was queued behind {name} of '{self._other(one, gap)}' on the same stream, {held}"
         path = self.ordering.path(blocker, op)
-        sure = "" if all(step.exact for step in path) else " (links inferred)"
         through = " → ".join(f"{step.kind} on stream {step.stream}" for step in path[1:-1] if step.stream >= 0)
-        whose = f"of '{self._other(one, gap)}'" if cause == "event-dependency" else "of neither side"
-        text = f"{who} had to wait {held} for {name} {whose} on stream {stream}"
-        text += f", through {through}{sure}" if through else ""
-        return text + (self._met(one, gap, EVENT) if cause == "event-dependency" else "")
+        through = f", through {through}" if through else ""
+        sure = "" if all(step.exact for step in path) else " (links inferred)"
+        where = f"on stream {stream}{through}{sure}"
+        if cause == "stream-busy":
+            return f"{who} waited {held} for {self._whose(one, gap, blocker)}, the last of it {name} {where}"
+        return f"{who} waited {held} for {name} of '{self._other(one, gap)}' {where}{self._met(one, gap)}"
 
-    def _blocker(self, one: Explained, gap: int, cause: str) -> int:
-        """The op that ended last among those that the gap's op was queued behind and that the cause speaks of."""
-        op = int(one.gaps.op[gap])
-        ordering, lanes = self.ordering, self.ordering.lanes
-        (lane,), (position,) = ordering.place(np.array([op]))
-        other = self.explainer.b if one.gaps.side[gap] == 0 else self.explainer.a
-        best, latest = -1, NEVER
-        for source in np.flatnonzero((lanes.process == lanes.process[lane]) & ~lanes.is_host()):
-            if (source == lane) != (cause == "same-stream") and cause != "stream-busy":
-                continue
-            count = (
-                position
-                if source == lane
-                else ordering.complete(np.array([source]), np.array([lane]), np.array([position]))[0]
-            )
-            units = np.arange(lanes.first[source], lanes.first[source] + count)
-            units = units[other[lanes.op[units]] == (cause != "stream-busy")]
-            if units.size:
-                last = units[np.argmax(lanes.end[units])]
-                if lanes.end[last] > latest:
-                    best, latest = int(lanes.op[last]), int(lanes.end[last])
-        return best
+    def _whose(self, one: Explained, gap: int, blocker: int) -> str:
+        mine = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
+        return f"other work of '{self._side(one, gap)}'" if mine[blocker] else "work of neither side"
 
-    def _met(self, one: Explained, gap: int, which: int) -> str:
-        """Where an event wait was issued after the other side's work was queued: what of it could be met at all."""
-        if which != EVENT:
-            return ""
+    def _met(self, one: Explained, gap: int) -> str:
+        """What of the other side an op that waits for an event could meet at all: what was not queued before it."""
         op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
         other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
-        same = ints(self.trace.ops, "process") == int(ints(self.trace.ops, "process")[op])
-        theirs = np.flatnonzero((other == instance) & same)
+        theirs = np.flatnonzero(other == instance)
         before = self.ordering.before(theirs, np.full(theirs.size, op))
         if not before.any():
             return ""
-        name = self._other(one, gap)
-        left = theirs[~before]
+        name, left = self._other(one, gap), theirs[~before]
         if not left.size:
-            return (
-                f"; its wait was issued after all {theirs.size} ops of '{name}' were queued: it can't meet any of them"
-            )
-        kinds = ", ".join(dict.fromkeys(self.op_name(int(row)) for row in left[:50]))
+            queued = f"all {theirs.size} ops of '{name}' were" if theirs.size > 1 else f"the only op of '{name}' was"
+            return f"; the wait was issued after {queued} queued, so it can't meet any"
+        first = np.sort(np.unique(self._op_code[left], return_index=True)[1])  # one op of each kind
+        kinds = list(dict.fromkeys(self.op_name(int(row)) for row in left[first]))
+        more = f" and {len(kinds) - MOST_NAMES} more kinds" if len(kinds) > MOST_NAMES else ""
         return (
-            f"; its wait was issued after {int(before.sum())} of {theirs.size} ops of '{name}' were queued: "
-            f"even a faster host could only meet the rest ({kinds})"
+            f"; the wait was issued after {int(before.sum())} of {theirs.size} ops of '{name}' were queued, so even a "
+            f"faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
         )
 
     def _gpu_full(self, one: Explained, gap: int, cause: str) -> str:
-        op, gaps = int(one.gaps.op[gap]), one.gaps
-        bound = int(np.clip(one.releases.released[:, gap].max(), gaps.start[gap], gaps.end[gap]))
-        process, device = (int(ints(self.trace.ops, column)[op]) for column in ("process", "device"))
+        op, end = int(one.gaps.op[gap]), one.gaps.end[[gap]]
+        bound = np.clip(one.releases.released[:, gap].max(keepdims=True), one.gaps.start[gap], end)
+        process, device = self._of_op("process", op), self._of_op("device", op)
         here = np.flatnonzero((ints(self.trace.ops, "process") == process) & (ints(self.trace.ops, "device") == device))
-        halfway = np.array([bound + (int(gaps.end[gap]) - bound) // 2])
+        one_queue = self.explainer.one_queue(process)
+        limits = None if one_queue else limits_of(self.trace, process, device)
+        pieces = room(self.trace, np.array([op]), bound, end, here, limits)
+        longest = int(np.argmax(np.where(pieces.full, pieces.high - pieces.low, -1)))
+        halfway = pieces.low[[longest]] + (pieces.high - pieces.low)[longest] // 2
         there = [int(other[0]) for other in running_at(self.trace, here, halfway) if other[0] >= 0]
-        who = (
-            f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(gaps.end[gap]) - bound)}"
-        )
-        if self.explainer.one_queue:
-            return (
-                f"{who}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {self._listed(there)}"
-            )
-        limits = limits_of(self.trace, process, device)
+        who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
         if limits is None:
-            return who
+            names = ", ".join(self.op_name(row) for row in there[:MOST_NAMES])
+            return f"{who}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
         taken = [
-            f"{self.op_name(row)} (grid {int(ints(self.trace.ops, 'grid')[row])} × block "
-            f"{int(ints(self.trace.ops, 'block')[row])}; {limits.sms} SMs hold "
-            f"{int(blocks_per_sm(self.trace, np.array([row]), limits)[0]) * limits.sms} such blocks)"
+            f"{self.op_name(row)} (grid {self._of_op('grid', row)} × block {self._of_op('block', row)}; {limits.sms} "
+            f"SMs hold {int(blocks_per_sm(self.trace, np.array([row]), limits)[0]) * limits.sms} such blocks)"
             for row in there
+            if self._of_op("grid", row) > 0
         ]
-        return f"{who}, but there was no room beside {', '.join(taken)}"
-
-    def _listed(self, ops: list[int]) -> str:
-        return ", ".join(self.op_name(op) for op in ops) or "other work"
+        return f"{who}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"
 
     def _peer_wait(self, one: Explained, gap: int, cause: str) -> str:
         waiting = self.explainer.waiting_for(one.gaps, gap)
@@ -226,15 +237,11 @@ class Storyteller:
         return f"{what} only waited{who}, up to {longest} at a time: a kernel that spins hides nothing"
 
     def _unknown(self, one: Explained, gap: int, cause: str) -> str:
-        op, gaps = int(one.gaps.op[gap]), one.gaps
+        op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])
         if one.releases.released[:, gap].max() == NEVER:
             return f"the capture does not show what launched {self.op_name(op)} or what it waited for"
-        bound = int(np.clip(one.releases.released[:, gap].max(), gaps.start[gap], gaps.end[gap]))
-        if int(gaps.end[gap]) - bound <= DISPATCH_NS:
-            return (
-                f"dispatch between ops of '{self._side(one, gap)}', up to {duration(int(gaps.end[gap]) - bound)} each"
-            )
-        return (
-            f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run, with room on the GPU, and "
-            f"started {duration(int(gaps.end[gap]) - bound)} later (dispatch takes less than {duration(DISPATCH_NS)})"
-        )
+        bound = int(np.clip(one.releases.released[:, gap].max(), one.gaps.start[gap], end))
+        if end - bound <= DISPATCH_NS:
+            return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
+        who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"
+        return f"{who}, with room on the GPU, and started {duration(end - bound)} later"

@@ -108,7 +108,8 @@ def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: i
 def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
     begun, arrived, ended = starts[rows] + lift, starts[rows] + waits[rows] + lift, ends[rows] + lift
     real, plain = union(arrived, ended), union(begun, ended)
-    order = np.argsort(arrived, kind="stable")
+    # Of ops that start together the one queued in the capture's order would depend on the order of rows.
+    order = np.lexsort((ended, begun, arrived))
     solid = order[(ended > arrived)[order]]
     return _Laid(rows[solid], arrived[solid], real, plain, subtract(plain, real) if waits[rows].any() else EMPTY)
 

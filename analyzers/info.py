@@ -11,7 +11,7 @@ from analyzers.communication import is_communication
 from analyzers.errors import TraceWarning
 from analyzers.nesting import lanes
 from analyzers.ranks import RULES
-from analyzers.regions import launched_in
+from analyzers.regions import launched_in_all
 from analyzers.steps import find_steps
 from analyzers.trace import Capture, Ints, Mask, Trace, codes, ints, is_one_of
 
@@ -151,14 +151,20 @@ def _gpu_name(trace: Trace, process: int) -> str:
 
 
 def _ranges(trace: Trace) -> tuple[tuple[RangeInfo, ...], int]:
-    """Names of NVTX ranges and annotations by launches; ops launched in nested ranges count for each."""
+    """Names of NVTX ranges and annotations by launches; an op counts for the name of every range around its launch."""
     kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
     code, texts = codes(trace.ranges, "name")
     names, occurrences = np.unique(code[kinds & (code >= 0)], return_counts=True)
-    order = np.argsort(-occurrences, kind="stable")
+    launched = np.zeros(len(texts), np.int64)
+    seen: list[Ints] = []
+    for rows in launched_in_all(trace, kinds):
+        name = np.where(rows >= 0, code[rows], -1)
+        for before in seen:  # nested ranges of one name hold an op once
+            name = np.where(name == before, -1, name)
+        launched += np.bincount(name[name >= 0], minlength=len(texts))
+        seen.append(name)
     listed = [
-        RangeInfo(texts[name], int(times), int(np.count_nonzero(launched_in(trace, kinds & (code == name))[0] >= 0)))
-        for name, times in zip(names[order][:MOST_RANGES], occurrences[order], strict=False)
+        RangeInfo(texts[name], int(times), int(launched[name])) for name, times in zip(names, occurrences, strict=True)
     ]
     listed.sort(key=lambda one: (-one.launches, one.name))
-    return tuple(listed), max(names.size - MOST_RANGES, 0)
+    return tuple(listed[:MOST_RANGES]), max(len(listed) - MOST_RANGES, 0)

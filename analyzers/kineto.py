@@ -17,10 +17,10 @@ from analyzers import kineto_links as links
 from analyzers import kineto_tables as tables
 from analyzers.errors import TracevizError
 from analyzers.kineto_comms import comms
-from analyzers.kineto_decode import decode
+from analyzers.kineto_decode import BadTime, decode
 from analyzers.kineto_events import Batch, Heads, join
 from analyzers.kineto_scan import Known, scan
-from analyzers.kineto_stream import EventStream, NotAsWritten, malformed, without_nan
+from analyzers.kineto_stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
 from analyzers.progress import Progress, silent
 from analyzers.trace import Capture, Process, Trace, ints, table
 
@@ -44,7 +44,7 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     """
     try:
         return _read(path, progress, exact=False)
-    except (NotAsWritten, msgspec.DecodeError):
+    except (NotAsWritten, BadTime, msgspec.DecodeError):
         return _read(path, progress, exact=True)
 
 
@@ -67,11 +67,14 @@ def _decode_quickly(piece: bytes, known: Known) -> Batch:
 
 def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
     try:
-        return decode(piece, heads)
-    except msgspec.DecodeError:
-        pass
-    try:
-        return decode(without_nan(piece.decode(errors="replace").encode()), heads)
+        try:
+            return decode(piece, heads)
+        except msgspec.DecodeError:
+            return decode(without_nan(piece.decode(errors="replace").encode()), heads)
+    except BadTime as error:
+        raise TracevizError(
+            f"has an event without a readable time: {error}.", path=stream.path, hint=HINT_AGAIN
+        ) from None
     except msgspec.DecodeError as error:
         raise malformed(stream.path, False, stream.events, str(error)) from None
 
@@ -100,10 +103,12 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
     warnings = checks.sound(batch, heads.all)
     rows = batch.rows
     zero = min((int(each.start.min()) for each in rows.values() if len(each)), default=0)
-    pids = links.cpu_pids(heads.all)
+    pids = links.cpu_pids(rows, heads.all)
     api_process = links.process_of_heads(rows["api"], heads.all, pids)
     gpu_process = {
-        group: links.process_of_gpu(rows[group], rows["api"], api_process, len(pids), rows[group].fields["device"])
+        group: links.process_of_gpu(
+            rows[group], rows["api"], api_process, len(pids), tables.devices(rows[group], heads.all)
+        )
         for group in ("op", "sync")
     }
     launch = links.launches(rows["op"], gpu_process["op"], rows["api"], api_process, len(pids))

@@ -38,8 +38,7 @@ def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
         warnings.append(
             TraceWarning(
                 "unreadable-events",
-                f"{batch.unreadable:,} of {batch.events:,} events have no readable name, thread or time; "
-                "they are left out.",
+                f"{batch.unreadable:,} of {batch.events:,} events have no readable name or thread; they are left out.",
             )
         )
     return warnings + _known_syncs(batch, heads)

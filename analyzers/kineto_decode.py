@@ -19,6 +19,10 @@ _NO_TEXT = msgspec.Raw(b"")
 NO_ARGS = Args()
 
 
+class BadTime(Exception):
+    """A time of an event is no number."""
+
+
 class Event(msgspec.Struct, gc=False):
     """A Chrome trace event; times stay text until all of them are converted at once."""
 
@@ -40,22 +44,19 @@ _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 def decode(events: bytes, heads: Heads) -> Batch:
     """Decode comma-separated events.
 
-    Events without a readable name, thread or time are left out and counted.
+    Events whose name or thread is neither text nor number are left out and counted.
 
     Raises
     ------
     msgspec.DecodeError : this is not JSON.
+    BadTime : a time is no number.
     """
     text = b"[" + events + b"]"
     try:
         decoded, unreadable = _EVENTS.decode(text), 0
     except msgspec.ValidationError:
         decoded, unreadable = _decode_each(text)
-    try:
-        return _columns(decoded, heads, unreadable)
-    except ValueError:
-        timed = [event for event in decoded if _has_time(event)]
-        return _columns(timed, heads, unreadable + len(decoded) - len(timed))
+    return _columns(decoded, heads, unreadable)
 
 
 def count(events: bytes) -> int:
@@ -76,16 +77,6 @@ def _decode_each(text: bytes) -> tuple[list[Event], int]:
         except msgspec.ValidationError:
             unreadable += 1
     return decoded, unreadable
-
-
-def _has_time(event: Event) -> bool:
-    if event.ph != "X":
-        return True
-    try:
-        nanoseconds([event.ts, event.dur or b"0"])
-    except ValueError:
-        return False
-    return True
 
 
 def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
@@ -109,10 +100,15 @@ def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> R
         telling = [row for row, each in enumerate(args) if each.is_communication]
         comm[telling] = np.arange(len(comms), len(comms) + len(telling))
         comms += [args[row] for row in telling]
+    try:
+        start = nanoseconds([event.ts for event in events])
+        duration = nanoseconds([event.dur or b"0" for event in events])
+    except ValueError as error:
+        raise BadTime(str(error)) from error
     return Rows(
         head=_ints(heads.number(event.cat, event.name, event.pid, event.tid) for event in events),
-        start=nanoseconds([event.ts for event in events]),
-        duration=nanoseconds([event.dur or b"0" for event in events]),
+        start=start,
+        duration=duration,
         comm=comm,
         fields={name: _ints(map(_GETTERS[name], args)) for name in FIELDS[group]},
     )

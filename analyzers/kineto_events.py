@@ -166,6 +166,8 @@ class Heads:
 def join(batches: list[Batch]) -> Batch:
     """Stack batches in the order of the file; every group is there, if only empty."""
     joined = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
+    for batch in batches:
+        batch.at.clear()
     shifts = np.cumsum([0] + [len(batch.comms) for batch in batches])
     joined.comms = [comm for batch in batches for comm in batch.comms]
     for group, names in FIELDS.items():
@@ -187,7 +189,9 @@ def interleave(first: Batch, second: Batch) -> Batch:
         order = np.argsort(at)
         first.rows[group] = stack([first.rows[group], more], FIELDS[group])[order]
         first.at[group] = at[order]
-    first.comms, first.unreadable = second.comms, second.unreadable
+    first.comms = second.comms
+    first.events += second.events
+    first.unreadable += second.unreadable
     return first
 
 

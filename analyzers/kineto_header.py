@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analyzers.kineto_events import whole
-from analyzers.ranks import rank_in_file_name
+from analyzers.ranks import rank_in_name
 from analyzers.trace import table
 
 _METADATA = {  # as the file calls it -> as people do
@@ -55,7 +55,7 @@ def number(header: Mapping[str, Any], key: str) -> int | None:
 
 def rank_claims(header: Mapping[str, Any], path: Path) -> dict[str, int]:
     """What each rule says the rank of the file's process is."""
-    said = {"distributed": number(distributed(header), "rank"), "file-name": rank_in_file_name(path.name)}
+    said = {"distributed": number(distributed(header), "rank"), "file-name": rank_in_name(path)}
     return {rule: rank for rule, rank in said.items() if rank is not None and rank >= 0}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,10 @@ from analyzers.trace import Ints, codes, ints, is_one_of
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
 
 
-def cpu_pids(heads: Sequence[Head]) -> list[int]:
+def cpu_pids(rows: Mapping[str, Rows], heads: Sequence[Head]) -> list[int]:
     """Pids of the processes that made CUDA calls; of those with operators, where the trace has no calls."""
     for group in ("api", "range"):
-        pids = sorted({number(head.pid) for head in heads if head.group == group})
+        pids = sorted({number(heads[head].pid) for head in np.unique(rows[group].head)})
         if pids:
             return pids
     return [-1]

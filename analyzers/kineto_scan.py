@@ -70,10 +70,11 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     if len(piece) > _LARGEST:
         return None
     text = np.frombuffer(piece, np.uint8)
-    starts, letter, times = _events(text)
+    starts, letter, times, phases = _events(text)
     if starts.size == 0:
         return None
     ends = np.append(starts[1:], text.size)
+    alone = np.searchsorted(phases, ends) - np.searchsorted(phases, starts) == 1
     time = np.append(times, text.size)[np.searchsorted(times, starts)]
     candidates = np.flatnonzero((letter == ord("X")) & (time < ends))
     batch = Batch()
@@ -81,13 +82,13 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     if fit is None:
         return None
     batch.at = {group: candidates[at] for group, at in batch.at.items()}
-    is_other = (letter == 0) | (letter == ord("X"))
+    is_other = (letter == 0) | (letter == ord("X")) | ~alone  # only what is surely one event is left out unread
     is_other[candidates[fit]] = False
     others = np.flatnonzero(is_other)
     if _is_much(others.size, starts.size):
         return None
     slow = _decode_others(piece, starts, ends, others, known.heads)
-    slow.events += starts.size - others.size
+    batch.events = starts.size - others.size
     return interleave(batch, slow)
 
 
@@ -101,16 +102,18 @@ def _decode_others(piece: bytes, starts: Ints, ends: Ints, others: Ints, heads: 
     return slow
 
 
-def _events(text: Bytes) -> tuple[Ints, Bytes, Ints]:
-    """Where events start, the letter of their "ph" (0 for text before the first), and where "ts" keys are."""
+def _events(text: Bytes) -> tuple[Ints, Bytes, Ints, Ints]:
+    """Where events start, the letter of their "ph" (0 for text before the first), where "ts" keys and all "ph" are."""
     is_quote = text == _QUOTE
-    keys = np.flatnonzero(is_quote[:-3] & is_quote[3:])
-    keys = keys[keys < text.size - len('"ph": "X"')]
-    second = text[keys + 1]
-    times = keys[second == ord("t")]
+    words = np.flatnonzero(is_quote[:-3] & is_quote[3:])
+    second = text[words + 1]
+    phases = words[second == ord("p")]
+    phases = phases[text[phases + 2] == ord("h")]
+    last = text.size - len('"ph": "X"')
+    times = words[(second == ord("t")) & (words < last)]
     times = times[(text[times + 2] == ord("s")) & (text[times + 4] == _COLON)]
-    keys = keys[second == ord("p")]
-    keys = keys[(text[keys + 2] == ord("h")) & (text[keys + 4] == _COLON)]
+    keys = phases[phases < last]
+    keys = keys[text[keys + 4] == _COLON]
     value = keys + 5 + _IS_BLANK[text[keys + 5]]
     keys, value = (each[(text[value] == _QUOTE) & (text[value + 2] == _QUOTE)] for each in (keys, value))
     starts = _before_blanks(text, keys)
@@ -118,7 +121,7 @@ def _events(text: Bytes) -> tuple[Ints, Bytes, Ints]:
     starts, letter = starts[opens], text[value[opens] + 1]
     if starts.size and not _IS_BLANK[text[: starts[0]]].all():
         starts, letter = np.append(0, starts), np.append(np.uint8(0), letter)
-    return starts, letter, times
+    return starts, letter, times, phases
 
 
 def _before_blanks(text: Bytes, at: Ints) -> Ints:
@@ -156,7 +159,7 @@ def _decode_fitting(piece: bytes, events: Ints, known: Known, batch: Batch) -> M
     plans = [known.plan(shape, rests[row]) for shape, row in zip(distinct, first, strict=True)]
     reader = Reader(rests.data, runs, plans, code)
     readable = reader.readable & (head >= 0)
-    group_of = np.array([each.group for each in known.heads.all])
+    group_of = np.array([*(each.group for each in known.heads.all), ""])  # the last answers for head -1
     for group in FIELDS:
         mine = readable & (group_of == group)[head]
         if group in TELLING:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from isal import igzip, isal_zlib
 
 from analyzers.errors import TracevizError
+from analyzers.kineto_gzip import DamagedGzip, Plain
 from analyzers.progress import Progress
 
-PIECE = 16 << 20
-_GZIP = b"\x1f\x8b"
-_DAMAGED: tuple[type[Exception], ...] = (igzip.BadGzipFile, isal_zlib.IsalError)  # type: ignore[assignment]
+PIECE = 8 << 20
 _BLANK = b" \t\r\n"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
@@ -61,20 +59,20 @@ class EventStream:
         self.events = 0  # known in the exact way only
         self._progress = progress
         self._buffer = b""
-        self.is_list = self._ended = self._cut_short = self._comma_due = False
+        self.is_list = self._ended = self._comma_due = self._cut_short = False
 
     def pieces(self) -> Iterator[bytes]:
-        """Whole events with commas between them, about 16 MB at a time."""
+        """Whole events with commas between them, about 8 MB at a time."""
         try:
             with self.path.open("rb") as file:
                 size = max(1, self.path.stat().st_size)
-                for piece in self._pieces(_plain(file)):
+                for piece in self._pieces(Plain(file)):
                     self._progress(f"reading {self.path.name}", min(file.tell(), size), size)
                     yield piece
         except OSError as error:
             raise TracevizError(f"can't be read: {error.strerror or error}.", path=self.path) from error
 
-    def _pieces(self, file: BinaryIO) -> Iterator[bytes]:
+    def _pieces(self, file: Plain) -> Iterator[bytes]:
         self._find_events(file)
         while True:
             self._fill(file)
@@ -97,18 +95,16 @@ class EventStream:
             list_end = 0
         self._read_suffix(file, self._buffer[list_end + 1 :])
 
-    def _fill(self, file: BinaryIO) -> None:
+    def _fill(self, file: Plain) -> None:
         parts, size = [self._buffer], len(self._buffer)
         goal = max(PIECE, size + PIECE // 2)
         try:
             while size < goal and not self._ended:
                 part = file.read(goal - size)
-                self._ended = not part
+                self._ended, self._cut_short = not part, file.cut_short
                 parts.append(part)
                 size += len(part)
-        except EOFError:
-            self._ended = self._cut_short = True
-        except _DAMAGED as error:
+        except DamagedGzip as error:
             raise TracevizError(f"is a damaged gzip file ({error}).", path=self.path, hint=HINT_AGAIN) from error
         self._buffer = b"".join(parts)
         self._pass_comma(0)
@@ -129,7 +125,7 @@ class EventStream:
                 raise self._malformed(False, "no comma between two events") if self.exact else NotAsWritten
         self._buffer = self._buffer[start:] if start else self._buffer
 
-    def _find_events(self, file: BinaryIO) -> None:
+    def _find_events(self, file: Plain) -> None:
         self._fill(file)
         self._buffer = self._buffer.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
         if not self._buffer:
@@ -153,8 +149,8 @@ class EventStream:
             self._fill(file)
         try:
             msgspec.json.decode(without_nan(self._buffer), type=msgspec.Raw)
-        except msgspec.DecodeError:
-            raise self._malformed(self._cut_short or cut(self._buffer[1:]).list_end < 0, "") from None
+        except msgspec.DecodeError as error:
+            raise self._malformed(cut(self._buffer[1:]).list_end < 0, str(error)) from None
         raise TracevizError(
             "is JSON, but not a trace: it has no list of traceEvents.",
             path=self.path,
@@ -171,10 +167,12 @@ class EventStream:
         self.header.update(header)
         return True
 
-    def _read_suffix(self, file: BinaryIO, suffix: bytes) -> None:
+    def _read_suffix(self, file: Plain, suffix: bytes) -> None:
         self._buffer = suffix
         while not self._ended:
             self._fill(file)
+        if self._cut_short:
+            self._refuse_end()
         rest = self._buffer.strip(_BLANK)
         if self.is_list:
             if rest:
@@ -241,9 +239,3 @@ def _likely_border(text: bytes) -> int:
         if borders:
             return borders[-1] + 1
     return 0
-
-
-def _plain(file: BinaryIO) -> BinaryIO:
-    start = file.read(len(_GZIP))
-    file.seek(0)
-    return igzip.open(file) if start == _GZIP else file

@@ -47,16 +47,21 @@ def number(value: int | str) -> int:
     return int(found[-1]) if found else -1
 
 
+def devices(rows: Rows, heads: Sequence[Head]) -> Ints:
+    """Device of each GPU row; events of the GPU have it as their pid as well."""
+    device, pids = rows.fields["device"], np.array([number(head.pid) for head in heads] or [-1], np.int64)
+    return np.where(device >= 0, device, pids[rows.head])
+
+
 def ops(rows: Rows, heads: Sequence[Head], process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
     """GPU work. `process` and `launch` are per row; `zero` is the time that becomes 0."""
     copies = _per_head(heads, rows.head, lambda head: copy_of(head.name) if "emcpy" in head.category else ("", "", ""))
-    device, stream = rows.fields["device"], rows.fields["stream"]
-    pids, tids = (np.array([number(getattr(head, key)) for head in heads] or [-1], np.int64) for key in ("pid", "tid"))
+    stream, tids = rows.fields["stream"], np.array([number(head.tid) for head in heads] or [-1], np.int64)
     return table(
         "ops",
         {
             "process": process,
-            "device": np.where(device >= 0, device, pids[rows.head]),
+            "device": devices(rows, heads),
             "context": rows.fields["context"],
             "stream": np.where(stream >= 0, stream, tids[rows.head]),
             "kind": _texts(heads, rows.head, lambda head: OP_KINDS_OF[head.category], tuple(OP_KINDS_OF.values())),

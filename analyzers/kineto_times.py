@@ -16,16 +16,18 @@ from analyzers.trace import Ints, Mask
 Bytes = npt.NDArray[np.uint8]
 _COMMA, _DOT, _ZERO = b",.0"
 MOST_DIGITS = 18  # what any int64 holds
-MOST_WHOLE = 16  # of microseconds since 1970, until the year 2262
-_LAST = (2**63 - 1) // 1000 - 1
+MOST_WHOLE = 16  # digits of microseconds since 1970
+BEYOND = 2**62  # ns, the year 2116: leaves room to add and subtract times
 
 
 def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
     """Decimal microseconds as JSON spells them to ns; what is finer than a ns is rounded half up.
 
+    Times beyond +-2^62 ns, such as durations that some profiler let wrap around, become that.
+
     Raises
     ------
-    ValueError : a text is not a finite number, or beyond int64.
+    ValueError : a text is not a finite number.
 
     >>> nanoseconds([b"4305750259785.413", b"2", b"0.5", b"1e-1"])
     array([4305750259785413,             2000,              500,
@@ -51,8 +53,8 @@ def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
 
 
 def in_reach(microseconds: Ints) -> Mask:
-    """Which counts of whole microseconds are an int64 of ns."""
-    return microseconds <= _LAST
+    """Which counts of whole microseconds are below 2^62 ns."""
+    return microseconds < BEYOND // 1000
 
 
 def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
@@ -67,9 +69,7 @@ def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
 
 def _exact(text: bytes) -> int:
     try:
-        value = int((Decimal(text.decode().strip('"')) * 1000).to_integral_value(ROUND_HALF_UP))
+        value = int((Decimal(text.decode()) * 1000).to_integral_value(ROUND_HALF_UP))
     except (InvalidOperation, UnicodeDecodeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{text[:40]!r} is not a number of microseconds") from error
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{text[:40]!r} is beyond any clock")
-    return value
+        raise ValueError(f"{text[:40].decode(errors='replace')!r} is no number") from error
+    return max(-BEYOND, min(BEYOND, value))

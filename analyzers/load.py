@@ -53,8 +53,7 @@ def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
         trace = kineto.read(one.path, progress)
     elif one.kind == "nsys-report":
         exported = nsys_export.exported(one.path, nsys_command, progress)
-        trace = nsys.read_sqlite(exported, progress)
-        trace = replace(trace, captures=tuple(replace(capture, path=str(one.path)) for capture in trace.captures))
+        trace = nsys.read_sqlite(exported, progress, report=one.path)
     elif one.kind == "nsys-sqlite":
         trace = nsys.read_sqlite(one.path, progress)
     else:

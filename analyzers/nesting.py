@@ -45,6 +45,18 @@ class RangeIndex:
                 best_start[inside], best_end[inside] = start[inside], end[inside]
         return found
 
+    def around(self, process: Ints, thread: Ints, instant: Ints) -> list[Ints]:
+        """Positions of all ranges around each instant: arrays of one per instant, -1 where there is none (any more)."""
+        found: list[Ints] = []
+        for lane, rows in lanes(process, thread).items():
+            for depth, (positions, starts, ends) in enumerate(self._lanes.get(lane, [])):
+                if depth == len(found):
+                    found.append(np.full(instant.size, -1, np.int64))
+                at = np.searchsorted(starts, instant[rows], side="right") - 1
+                inside = (at >= 0) & (instant[rows] <= ends[at])
+                found[depth][rows[inside]] = positions[at[inside]]
+        return found
+
 
 def lanes(*keys: Ints) -> dict[tuple[int, ...], Ints]:
     """Rows of each distinct combination of integer keys, in order of first key, then second, …; rows ascend."""

@@ -23,7 +23,8 @@ from analyzers.trace import Ints
 
 MISSING = "-1"  # what a column that is absent, or NULL, reads as
 NO_TIME = -(1 << 62)  # what a time that is absent, or NULL, reads as
-BIG_TABLE = 200_000  # rows from which several readers are faster than one
+PART = 1_000_000  # rows read at a time
+BIG_PART = 200_000  # rows from which several readers are faster than one
 READERS = max(1, min(4, os.cpu_count() or 1))
 EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
 # Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
@@ -106,11 +107,16 @@ class NsysFile:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
-    def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Batches:
+    def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Iterator[dict[str, Ints]]:
         """Integer columns of a table in row order, as batches of name -> int64 array, from name -> SQL."""
         plain = {name: self._plain(table, sql) for name, sql in columns.items()}
-        batches = self._read(table, {name: sql for name, (sql, _) in plain.items()}, where)
-        return Batches(batches, {name: missing for name, (_, missing) in plain.items()}, table, self.path)
+        for batch in self._read(table, {name: sql for name, (sql, _) in plain.items()}, where):
+            yield {name: self._integers(table, name, batch[name], missing) for name, (_, missing) in plain.items()}
+
+    def most_rows(self, table: str) -> int:
+        """As many rows as the table can have by its row ids; nsys leaves none out, so that it is their number."""
+        first, last = self._span(table)
+        return last - first + 1
 
     def ints(self, table: str, columns: Mapping[str, str], where: str = "") -> dict[str, Ints]:
         """Integer columns of a table in row order: name -> int64 array, from name -> SQL (see `column`)."""
@@ -119,7 +125,7 @@ class NsysFile:
 
     def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Any]:
         """Row ids that match, ascending, and their texts as a categorical."""
-        batches = self._read(table, {"text": sql}, where)
+        batches = list(self._read(table, {"text": sql}, where))
         if not batches:
             return np.empty(0, np.int64), pd.Categorical([])
         rows = np.concatenate([batch["row"].to_numpy() for batch in batches])
@@ -136,28 +142,42 @@ class NsysFile:
             return f'"{found["column"]}"', int(found["missing"])
         return sql, int(MISSING)
 
-    def _read(self, table: str, columns: Mapping[str, str], where: str) -> list[pa.RecordBatch]:
-        """Batches in row order; readers of one table deliver theirs in any order."""
+    def _span(self, table: str) -> tuple[int, int]:
+        """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
         if table not in self.tables:
-            return []
-        first, last = self.rows(f'SELECT min(rowid), max(rowid) FROM "{table}"')[0]
-        if first is None:
-            return []
-        readers = READERS if last - first >= BIG_TABLE else 1
-        cuts = np.linspace(first, last + 1, readers + 1).astype(np.int64).tolist()
+            return 0, -1
+        first, last = self.rows(f'SELECT (SELECT min(rowid) FROM "{table}"), (SELECT max(rowid) FROM "{table}")')[0]
+        return (0, -1) if first is None else (first, last)
+
+    def _read(self, table: str, columns: Mapping[str, str], where: str) -> Iterator[pa.RecordBatch]:
+        """Batches in row order, from a part of the table at a time: the next part then uses the memory of the last."""
+        first, last = self._span(table)
         wanted = ", ".join(f'{sql} AS "{name}"' for name, sql in {"row": "rowid", **columns}.items())
         condition = f" AND ({where})" if where else ""
-        queries = [
-            f'SELECT {wanted} FROM "{table}" WHERE rowid >= {low} AND rowid < {high}{condition}'
-            for low, high in itertools.pairwise(cuts)
-        ]
-        try:
-            found = connectorx.read_sql(f"sqlite://{quote(uri(self.path))}", queries, return_type="arrow")
-        except Exception as error:  # one type for everything that is wrong with the values
-            raise self._damaged(error, f"in table {table}") from error
-        return sorted(
-            (batch for batch in found.to_batches() if batch.num_rows), key=lambda batch: batch["row"][0].as_py()
-        )
+        select = f'SELECT {wanted} FROM "{table}" WHERE rowid >= {{}} AND rowid < {{}}{condition}'
+        for start in range(first, last + 1, PART):
+            end = min(start + PART, last + 1)
+            readers = READERS if end - start >= BIG_PART else 1
+            cuts = [start + (end - start) * index // readers for index in range(readers + 1)]
+            try:
+                found = connectorx.read_sql(
+                    f"sqlite://{quote(uri(self.path))}",
+                    [select.format(low, high) for low, high in itertools.pairwise(cuts)],
+                    return_type="arrow",
+                )
+            except Exception as error:  # one type for everything that is wrong with the values
+                raise self._damaged(error, f"in table {table}") from error
+            batches = [batch for batch in found.to_batches() if batch.num_rows]
+            del found
+            batches.sort(key=lambda batch: batch["row"][0].as_py(), reverse=True)  # readers deliver in any order
+            while batches:
+                yield batches.pop()
+
+    def _integers(self, table: str, name: str, values: pa.Array, missing: int) -> Ints:
+        if not pa.types.is_integer(values.type):
+            raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
+        whole = values.fill_null(missing) if values.null_count else values
+        return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = [name for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -182,25 +202,3 @@ class NsysFile:
             path=self.path,
             hint=f"Export the report again: {EXPORT}",
         )
-
-
-class Batches:
-    """Rows of a table in batches; each is let go of once it has been looked at."""
-
-    def __init__(self, batches: list[pa.RecordBatch], missing: Mapping[str, int], table: str, path: Path) -> None:
-        self._batches, self._missing, self._table, self._path = batches[::-1], missing, table, path
-        self.size = sum(batch.num_rows for batch in batches)
-
-    def __iter__(self) -> Iterator[dict[str, Ints]]:
-        """Yield the batches in row order, once."""
-        while self._batches:
-            batch = self._batches.pop()
-            yield {name: self._integers(name, batch[name], missing) for name, missing in self._missing.items()}
-
-    def _integers(self, name: str, values: pa.Array, missing: int) -> Ints:
-        if not pa.types.is_integer(values.type):
-            raise TracevizError(
-                f"table {self._table} holds {values.type} where integers belong ({name}).", path=self._path
-            )
-        whole = values.fill_null(missing) if values.null_count else values
-        return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)

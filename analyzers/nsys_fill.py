@@ -29,8 +29,7 @@ class Source:
 
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
-    found = [file.batches(source.table, source.columns) for source in sources]
-    size = sum(batches.size for batches in found)
+    size = sum(file.most_rows(source.table) for source in sources)
     filled: Filled = {}
     for column, (kind, default) in TABLES[name].items():
         if isinstance(kind, tuple):
@@ -38,11 +37,10 @@ def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
         else:
             filled[column] = np.zeros(size, np.int32) if kind == "text" else np.full(size, default, kind)
     at = 0
-    for source, batches in zip(sources, found, strict=True):
-        for batch in batches:
-            made = source.make(batch)
+    for source in sources:
+        for batch in file.batches(source.table, source.columns):
             end = at + next(iter(batch.values())).size
-            for column, values in made.items():
+            for column, values in source.make(batch).items():
                 filled[column][at:end] = values
             at = end
-    return filled
+    return filled if at == size else {column: values[:at].copy() for column, values in filled.items()}

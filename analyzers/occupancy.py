@@ -9,8 +9,11 @@ import numpy as np
 from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, ints
 
+# Grains and reserves are those of CUDA's occupancy calculator (cuda_occupancy.h), for compute capability 8.0 and later.
 REGISTER_GRAIN = 256  # registers are given to warps in such portions
-RESERVED_SHARED = 1024  # bytes of shared memory the driver takes for each block, since compute capability 8.0
+PARTITIONS = 4  # of a multiprocessor's registers and warps; a warp's registers come from one of them
+SHARED_GRAIN = 128  # bytes
+RESERVED_SHARED = 1024  # bytes of shared memory the driver takes for each block
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,53 @@ def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared)
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces [low, high) of windows, ns, by window and time; `row` is the window, `full` whether there was no room."""
+
+    row: Ints
+    low: Ints
+    high: Ints
+    full: Mask
+
+
+def room(trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits | None) -> Pieces:
+    """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none.
+
+    Without limits there is one hardware queue, and whatever runs takes it.
+    """
+    times = np.unique(np.concatenate([ints(trace.ops, column)[device_ops] for column in ("start_ns", "end_ns")]))
+    first = np.searchsorted(times, low, side="right")
+    cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
+    count = np.where(high > low, cuts + 1, 0)
+    row = np.repeat(np.arange(ops.size), count)
+    at = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)  # of its window
+    begin = np.where(at == 0, low[row], times[np.minimum(first[row] + at - 1, times.size - 1)])
+    end = np.append(begin[1:], 0)
+    last = at == count[row] - 1
+    end[last] = high[row[last]]
+    running = running_at(trace, device_ops, begin)
+    if limits is None:
+        full = np.logical_or.reduce([other >= 0 for other in running], axis=0)
+    else:
+        full = no_room(trace, ops[row], running, limits)
+    new = np.ones(row.size, dtype=bool)
+    new[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
+    heads = np.flatnonzero(new)
+    tails = np.append(heads[1:], row.size) - 1
+    return Pieces(row[heads], begin[heads], end[tails], full[heads]) if row.size else Pieces(row, begin, begin, new)
+
+
 def blocks_per_sm(trace: Trace, ops: Ints, limits: Limits) -> Ints:
     """How many blocks of each kernel one multiprocessor holds, by threads, blocks, registers and shared memory."""
-    block, registers, shared = (ints(trace.ops, column)[ops] for column in ("block", "registers", "shared_bytes"))
-    warps = -(-np.maximum(block, 1) // 32)
-    held = np.minimum(limits.threads // (warps * 32), limits.blocks)
+    needs = _needs(trace, ops)
+    warps = needs["threads"] // 32
+    held = np.minimum(limits.threads // needs["threads"], limits.blocks)
     if limits.registers > 0:
-        per_block = -(-np.maximum(registers, 1) * 32 // REGISTER_GRAIN) * REGISTER_GRAIN * warps
-        held = np.minimum(held, limits.registers // per_block)
+        resident = limits.registers // PARTITIONS // (needs["registers"] // warps) * PARTITIONS
+        held = np.minimum(held, resident // warps)
     if limits.shared_bytes > 0:
-        held = np.minimum(held, limits.shared_bytes // (np.maximum(shared, 0) + RESERVED_SHARED))
+        held = np.minimum(held, limits.shared_bytes // needs["shared"])
     return np.maximum(held, 1)
 
 
@@ -91,7 +131,7 @@ def _needs(trace: Trace, ops: Ints) -> dict[str, Ints]:
         "threads": warps * 32,
         "blocks": np.ones(ops.size, np.int64),
         "registers": -(-np.maximum(registers, 1) * 32 // REGISTER_GRAIN) * REGISTER_GRAIN * warps,
-        "shared": np.maximum(shared, 0) + RESERVED_SHARED,
+        "shared": -(-np.maximum(shared, 0) // SHARED_GRAIN) * SHARED_GRAIN + RESERVED_SHARED,
     }
 
 

@@ -43,6 +43,8 @@ class Pairing:
 def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
     """Pair the work of two selections that share no op."""
     pairing = _by_occurrence(trace, a, b) or _by_step(trace, a, b)
+    if np.unique(pairing.process).size == pairing.process.size:
+        return pairing  # no process has a neighbouring instance to move to
     return max((_shifted(pairing, shift) for shift in (0, -1, 1)), key=lambda moved: _overlap(trace, moved))
 
 
@@ -76,19 +78,20 @@ def _by_step(trace: Trace, a: Selection, b: Selection) -> Pairing:
     process = ints(trace.ops, "process")
     steps = find_steps(trace)
     step = step_of_ops(trace, steps)
-    keys = np.stack([process, np.where(step < 0, np.iinfo(np.int64).max, _start_order(trace, steps.rows)[step])])
+    places = steps.rows.size + 1  # the last is for work outside steps
+    key = process * places + np.where(step < 0, places - 1, _start_order(trace, steps.rows)[step])
     used = (a.picked | b.picked) & ((step >= 0) | (steps.rows.size == 0))
-    found, instance = np.unique(keys[:, used], axis=1, return_inverse=True)
+    found, instance = np.unique(key[used], return_inverse=True)
     every = np.full(process.size, -1, np.int64)
-    every[used] = instance.ravel()
-    number = np.full(found.shape[1], -1, np.int64)
+    every[used] = instance
+    number = np.full(found.size, -1, np.int64)
     number[every[used]] = np.where(step[used] < 0, -1, steps.numbers[step[used]] if steps.rows.size else -1)
     name = [f"step {k}" for k in number] if steps.rows.size else ["capture"] * number.size
     return Pairing(
         "step" if steps.rows.size else "capture",
         np.where(a.picked, every, -1),
         np.where(b.picked, every, -1),
-        found[0],
+        found // places,
         tuple(name),
     )
 

@@ -22,6 +22,7 @@ RULES = {
     "order": "the order of the processes",
 }
 
+RANKS = range(2**31)  # what `ops.rank` holds
 _RANK_IN_NAME = re.compile(r"(?<![a-z0-9])rank[-_.=]?(\d+)(?!\d)", re.IGNORECASE)
 
 
@@ -33,22 +34,8 @@ def rank_in_name(path: str | PurePath) -> int | None:
     >>> rank_in_name("nranks4.json"), rank_in_name("rank0_to_rank3.sqlite"), rank_in_name("rank.json")
     (None, None, None)
     """
-    said = {int(digits) for digits in _RANK_IN_NAME.findall(PurePath(path).name)}
-    return said.pop() if len(said) == 1 else None
-
-
-_RANK_IN_NAME = re.compile(r"(?<![a-z])rank[-_]?(\d+)", re.IGNORECASE)
-RANKS = range(2**31)  # what `ops.rank` holds
-
-
-def rank_in_file_name(name: str) -> int | None:
-    """The rank a file's name states; None if it states none, or several.
-
-    >>> rank_in_file_name("ddp.rank3.json.gz"), rank_in_file_name("rank-12_trace.json"), rank_in_file_name("ranked2")
-    (3, 12, None)
-    """
-    ranks = {int(rank[:12]) for rank in _RANK_IN_NAME.findall(name)}
-    rank = ranks.pop() if len(ranks) == 1 else -1
+    said = {int(digits[:12]) for digits in _RANK_IN_NAME.findall(PurePath(path).name)}
+    rank = said.pop() if len(said) == 1 else -1
     return rank if rank in RANKS else None
 
 

@@ -63,6 +63,33 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     return occurrence, np.sort(np.concatenate(by_autograd)) if by_autograd else np.empty(0, np.int64)
 
 
+def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
+    """All the ranges each op was launched in, among some ranges, autograd's work as in `launched_in`.
+
+    Returns
+    -------
+    found : arrays of a row in `trace.ranges` per op, -1 where there is none (any more).
+    """
+    rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    if not rows.size or not launched.size:
+        return []
+    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
+    index = RangeIndex(trace.ranges.iloc[rows])
+    places = [(launched, thread[launched])]
+    linked = _forward_threads(trace)
+    for (owning, worker), forward in linked.items():
+        of_worker = launched[(process[launched] == owning) & (thread[launched] == worker)]
+        of_worker = of_worker[_engine(trace).innermost(process[of_worker], thread[of_worker], start[of_worker]) >= 0]
+        places.append((of_worker, np.full(of_worker.size, forward)))
+    found = []
+    for ops, on_thread in places:
+        for positions in index.around(process[ops], on_thread, start[ops]):
+            spread = np.full(len(trace.ops), -1, np.int64)
+            spread[ops] = np.where(positions >= 0, rows[positions], -1)
+            found.append(spread)
+    return found
+
+
 def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int, int]:
     """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)

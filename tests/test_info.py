@@ -1,10 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
 
 from analyzers.info import MOST_RANGES, cannot_answer, info
+from analyzers.load import load
+from analyzers.selection import select
 from analyzers.trace import Capture
 from tests.builder import Builder
+
+DATA = Path(__file__).parent / "data"
+CAPTURES = ("torch/ddp.rank0.json.gz", "torch/dpmp_hidden_sync.rank1.json.gz", "nsys/rowpar_s4.4gpu.sqlite")
 
 
 def test_ranks_count_their_ops_by_kind_and_lane() -> None:
@@ -109,3 +118,25 @@ def test_the_frame_has_a_row_for_every_rank() -> None:
     assert frame.index.tolist() == [0, 1]
     assert frame["kernels"].tolist() == [1, 1]
     assert repr(info(full().trace())) == "<info: 1 capture(s), 2 rank(s), 1 step(s)>"
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_launches_of_every_range_are_those_it_would_pick(name: str) -> None:
+    trace = load([DATA / name])
+    found = info(trace).ranges
+    assert found
+    for one in found:
+        assert one.launches == np.count_nonzero(select(trace, f'nvtx:"{one.name}"').picked), one.name
+
+
+def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("outer", 0, 100)
+    rank.range("again", 10, 90)
+    rank.range("again", 20, 80)
+    rank.kernel("gemm", 7, 200, 300, launch=(30, 31))
+    assert [(one.name, one.occurrences, one.launches) for one in info(run.trace()).ranges] == [
+        ("again", 2, 1),
+        ("outer", 1, 1),
+    ]

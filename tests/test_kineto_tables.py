@@ -119,7 +119,7 @@ class Oracle:
                     "kind": RANGES[event["cat"]],
                     "name": event["name"],
                     "domain": "",
-                    "id": args["External id"],
+                    "id": args.get("External id", -1),
                     "sequence": args.get("Sequence number", -1),
                     "forward_thread": forward,
                     **self.times(event),
@@ -230,7 +230,7 @@ def test_tables_hold_what_the_file_says(path: Path, exact: bool) -> None:
 
 
 def test_all_captures_are_here() -> None:
-    assert len(FILES) == 28
+    assert len(FILES) == 30
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -23,6 +23,7 @@ from analyzers.trace import Trace
 
 DATA = Path(__file__).parent / "data" / "nsys"
 EXPORTS = sorted(DATA.glob("*.sqlite"))
+UNEVEN = DATA / "dpmp_hidden_sync.2gpu.nsys2023.sqlite"
 COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 MEMORY = {0: "pageable", 1: "pinned", 2: "device"}
 
@@ -206,7 +207,12 @@ def test_what_a_range_launched_keeps_the_gpu_as_busy_as_the_export_says(path: Pa
 
 @every_export
 def test_syncs_are_named_by_their_call_and_belong_to_its_process(path: Path) -> None:
-    kinds = {"cudaStreamSynchronize": "stream", "cudaStreamWaitEvent": "stream_wait", "cuCtxSynchronize": "device"}
+    kinds = {
+        "cudaStreamSynchronize": "stream",
+        "cudaStreamWaitEvent": "stream_wait",
+        "cudaEventSynchronize": "event",
+        "cuCtxSynchronize": "device",
+    }
     calls = calls_by_id(path)
     expected: Counter[tuple[Any, ...]] = Counter()
     for row in rows(path, "SELECT * FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
@@ -327,7 +333,7 @@ def test_warnings_say_which_process_lost_what() -> None:
     said = {warning.code: warning.message for warning in read_sqlite(DATA / "rowpar_s4.4gpu.sqlite").warnings}
     assert "process 1282" in said["no-gpu-work"]
     assert "process 1281, 1283: Number of incomplete CUPTI events dropped: 2." in said["dropped-events"]
-    early = {warning.code: warning.message for warning in read_sqlite(EXPORTS[1]).warnings}["uneven-ends"]
+    early = {warning.code: warning.message for warning in read_sqlite(UNEVEN).warnings}["uneven-ends"]
     assert "process 963 by 3.0 ms" in early
 
 

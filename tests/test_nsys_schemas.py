@@ -313,13 +313,25 @@ def test_what_bounds_the_hardware_queues_is_kept(read_edited: Callable[..., Trac
     assert read_edited(NEWER, value).captures[0].metadata["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
 
 
-def test_big_tables_are_read_in_row_order_by_several_readers(
-    read_edited: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("part", [7, 100, 10**6])
+def test_big_tables_are_read_in_row_order_in_parts_by_several_readers(
+    monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    monkeypatch.setattr("analyzers.nsys_file.BIG_TABLE", 10)
+    monkeypatch.setattr("analyzers.nsys_file.PART", part)
+    monkeypatch.setattr("analyzers.nsys_file.BIG_PART", 10)
     monkeypatch.setattr("analyzers.nsys_file.READERS", 3)
     found = read_sqlite(ONE_REPORT)
     monkeypatch.undo()
     for name in TABLES:
         pd.testing.assert_frame_equal(getattr(found, name), getattr(read_sqlite(ONE_REPORT), name))
     assert np.array_equal(found.ops["correlation"].head(4), [376, 411, 446, 481])
+
+
+def test_rows_that_were_deleted_leave_no_holes(read_edited: Callable[..., Trace]) -> None:
+    trace = read_edited(
+        ONE_REPORT,
+        "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid % 3 = 1",
+        "DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE rowid BETWEEN 100 AND 200",
+    )
+    assert (len(trace.ops), len(trace.api)) == (145 - 45, 476 - 101)
+    assert trace.ops["start_ns"].min() > 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from analyzers.errors import TracevizError
-from analyzers.ranks import RULES, assign_ranks, rank_in_file_name
+from analyzers.ranks import RULES, assign_ranks, rank_in_name
 from analyzers.trace import Capture, Process, Trace
 from tests.builder import Builder
 
@@ -119,4 +119,4 @@ def test_a_claim_that_no_rank_can_be_is_no_claim() -> None:
     ],
 )
 def test_a_files_name_states_one_rank_or_none(name: str, rank: int | None) -> None:
-    assert rank_in_file_name(name) == rank
+    assert rank_in_name(name) == rank

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from analyzers import kineto, nsys
+from analyzers.nsys_find import find_nsys
 from analyzers.ranks import assign_ranks
 from analyzers.syncs import SyncPoint, host_syncs
 
@@ -161,12 +162,12 @@ def test_steps_of_the_overlap_have_no_sync_in_nsys() -> None:
 
 def rule(name: str, path: Path, folder: Path) -> list[dict[str, str]]:
     """Rows of one of nsys's own expert-system rules, run by hand on a copy of an export."""
-    program = shutil.which("nsys") or "/opt/nsys/bin/nsys"
-    if not Path(program).exists():
-        pytest.skip("no nsys is installed (tools/install-nsys.sh puts one under /opt/nsys)")
+    program = next((found.path for found in find_nsys()), None)
+    if program is None:
+        pytest.skip("no nsys is installed here (tools/install-nsys.sh puts one on Debian)")
     folders = [
         each
-        for root in list(Path(program).resolve().parents)[:3]
+        for root in list(program.resolve().parents)[:3]
         for pattern in ("*-linux-*", "usr/lib/nsight-systems/*-linux-*", "usr/lib/*/nsight-systems/*-linux-*")
         for each in root.glob(pattern)
     ]

@@ -1,0 +1,133 @@
+"""A 2-million-event torch.profiler trace: our read beside HTA and beside json + pandas.
+
+    python -m tests.benchmarks.kineto_json --hta ~/hta-venv/bin/python
+
+HTA (PyPI traceinsight 0.6.1, which needs pandas<3, psutil and pyyaml) wants a virtual environment of its own: name its
+Python by --hta or $TRACEVIZ_HTA_PYTHON; without one HTA is left out. The trace is a real capture repeated in time, with
+times and ids moved on, in the layout torch prints; it stays in tests/benchmarks/data/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from tests.benchmarks.timing import compare, table
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "data" / "torch" / "ddp.rank0.json.gz"
+EVENTS = 2_000_000
+_EVENTS_OPEN, _EVENTS_CLOSE = '"traceEvents": [\n', "\n  ],"
+_MOVED = re.compile(r'("ts": |"(?:External id|correlation|Sequence number|id)": |ProfilerStep#)(\d+)')
+
+OURS = """
+import sys
+from pathlib import Path
+from analyzers.intervals import intersect, measure, union
+from analyzers.kineto import read
+from analyzers.names import is_communication
+from analyzers.trace import codes, ints, is_one_of
+import numpy as np
+ops = read(Path(sys.argv[1])).ops
+code, names = codes(ops, "name")
+comm = np.array([is_communication(name) for name in names] + [False])[code]
+kernel = is_one_of(ops, "kind", ["kernel"])
+start, end = ints(ops, "start_ns"), ints(ops, "end_ns")
+sides = [union(start[side], end[side]) for side in (kernel & comm, kernel & ~comm)]
+print(f"overlap {measure(intersect(*sides))} of communication {measure(sides[0])} ns")
+"""
+
+HTA = """
+import os, sys
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
+from hta.trace_analysis import TraceAnalysis
+analysis = TraceAnalysis(trace_files={0: sys.argv[1]})
+print(analysis.get_comm_comp_overlap(visualize=False).to_dict("records"))
+"""
+
+PANDAS = """
+import json, sys
+import numpy as np
+import pandas as pd
+with open(sys.argv[1]) as file:
+    events = pd.DataFrame(json.load(file)["traceEvents"])
+kernels = events[events["cat"] == "kernel"]
+start = np.rint(kernels["ts"].to_numpy(float) * 1000).astype("int64")
+end = start + np.rint(kernels["dur"].to_numpy(float) * 1000).astype("int64")
+comm = kernels["name"].str.contains("nccl").to_numpy()
+edges = np.unique(np.concatenate([start, end]))
+depth = [np.cumsum(np.bincount(np.searchsorted(edges, start[side]), minlength=edges.size)
+         - np.bincount(np.searchsorted(edges, end[side]), minlength=edges.size)) > 0 for side in (comm, ~comm)]
+length = np.append(np.diff(edges), 0)
+print(f"overlap {length[depth[0] & depth[1]].sum()} of communication {length[depth[0]].sum()} ns")
+"""
+
+
+def tile(source: Path, target: Path, events: int) -> None:
+    """Write a trace of about `events` events: those of `source` again and again, in torch's own layout."""
+    text = gzip.decompress(source.read_bytes()).decode()
+    before, _, rest = text.partition(_EVENTS_OPEN)
+    listed, _, after = rest.rpartition(_EVENTS_CLOSE) if _EVENTS_CLOSE in rest else rest.rpartition("\n  ]")
+    each = [event for event in re.split(r",\n(?=  \{\n)", listed) if event.strip()]
+    repeated = [event for event in each if re.search(r'^    "ph": "(?:X", "cat": "(?!Trace)|[sf]")', event, re.M)]
+    once = [event for event in each if event not in set(repeated)]
+    parts = _MOVED.split(",\n".join(repeated))  # text, key, number, text, key, number, …, text
+    numbers = [int(number) for number in parts[2::3]]
+    times = [number for key, number in zip(parts[1::3], numbers, strict=True) if "ts" in key]
+    steps = [number for key, number in zip(parts[1::3], numbers, strict=True) if "Step" in key]
+    ids = [number for key, number in zip(parts[1::3], numbers, strict=True) if "ts" not in key and "Step" not in key]
+    moves = {'"ts": ': max(times) - min(times) + 10_000, "ProfilerStep#": max(steps) + 1}
+    by = [moves.get(key, max(ids) + 1) for key in parts[1::3]]
+    partial = target.with_suffix(".partial")
+    with partial.open("w") as file:
+        file.write(before + _EVENTS_OPEN)
+        for turn in range(max(1, round(events / len(repeated)))):
+            parts[2::3] = [str(number + turn * move) for number, move in zip(numbers, by, strict=True)]
+            file.write("".join(parts) + ",\n")
+        file.write(",\n".join(once) + (_EVENTS_CLOSE if _EVENTS_CLOSE in rest else "\n  ]") + after)
+    partial.rename(target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hta", default=os.environ.get("TRACEVIZ_HTA_PYTHON"), help="Python that has HTA")
+    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peer-repeats", type=int, default=1, help="of the slow ones")
+    parser.add_argument("--command", help="time this instead of our read; {file} is the trace")
+    parser.add_argument("--gzip", action="store_true", help="read the trace compressed")
+    options = parser.parse_args()
+    trace = HERE / "data" / f"kineto-{options.events}.json"
+    trace.parent.mkdir(exist_ok=True)
+    if not trace.exists():
+        tile(SOURCE, trace, options.events)
+    path = trace
+    if options.gzip:
+        path = trace.with_suffix(".json.gz")
+        if not path.exists():
+            path.write_bytes(gzip.compress(trace.read_bytes(), compresslevel=6))
+    ours = (
+        shlex.split(options.command.format(file=path)) if options.command else [sys.executable, "-c", OURS, str(path)]
+    )
+    commands = {"traceviz": ours}
+    if not options.gzip:
+        commands["json + pandas"] = [sys.executable, "-c", PANDAS, str(path)]
+    if options.hta:
+        commands["HTA"] = [options.hta, "-c", HTA, str(path)]
+    else:
+        print("HTA is left out: give its Python by --hta or $TRACEVIZ_HTA_PYTHON.")
+    repeats = {"traceviz": options.repeats}
+    results = compare(commands, lambda name: repeats.get(name, options.peer_repeats))
+    print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB")
+    print(table(results, "traceviz"))
+    for result in results:
+        print(f"{result.name}: {result.output.strip().splitlines()[-1]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""What kept one side of a pair waiting, the slow and obvious way. Plain Python; shares no code with the package.
+
+An instance's time is cut at every instant at which anything starts, ends, is launched or is released. In each slice in
+which one side runs alone, and the other still has work to start, that side's next op waits for one thing, which is
+named by the words of the definition.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+DISPATCH = 10_000
+LONG_AGO = -(10**30)
+
+
+@dataclass(frozen=True)
+class Op:
+    """A GPU op: `launch` is its call (None unknown), `waits` until when it only waits for a late rank."""
+
+    side: str  # "a", "b" or "" for neither
+    stream: object
+    start: int
+    end: int
+    arrived: int
+    launch: tuple[int, int] | None = None
+    thread: object = 1
+    copies_itself: bool = False  # its call blocks until it is done
+    grid: int = -1
+    block: int = 0
+    registers: int = 0
+    shared: int = 0
+
+
+@dataclass
+class Device:
+    """What there is to know of a device: its ops, who waits for whom, when threads were blocked, its size."""
+
+    ops: Sequence[Op]
+    waits_for: Mapping[int, Collection[object]]  # node -> nodes it directly comes behind; ops are nodes by number
+    blocked: Mapping[object, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    sms: int = 0  # 0: unknown
+    threads: int = 2048
+    blocks: int = 32
+    registers: int = 65536
+    shared: int = 233472
+    one_queue: bool = False
+
+    def behind(self, op: int) -> list[int]:
+        """All ops that have to be done before this one starts: everything that can be reached backwards."""
+        seen: set[object] = set()
+        queue = deque(self.waits_for.get(op, ()))
+        while queue:
+            node = queue.popleft()
+            if node not in seen:
+                seen.add(node)
+                queue.extend(self.waits_for.get(node, ()))  # type: ignore[call-overload]
+        return sorted(node for node in seen if isinstance(node, int))
+
+    def cuts(self) -> list[int]:
+        every = {t for op in self.ops for t in (op.start, op.arrived, op.end, *(op.launch or ()))}
+        every |= {t for spans in self.blocked.values() for span in spans for t in span}
+        return sorted(every)
+
+    def full(self, wanting: int, low: int, high: int) -> bool:
+        """Whether there is no room for an op while what runs in [low, high) runs."""
+        running = [op for op in self.ops if op.start <= low and high <= op.end and op.start < op.end]
+        if self.one_queue:
+            return bool(running)
+        op = self.ops[wanting]
+        if not self.sms or op.grid <= 0:
+            return False
+        threads, blocks, registers, shared = self.threads, self.blocks, self.registers, self.shared
+        for other in running:
+            if other.grid <= 0:
+                continue
+            most = self.blocks_per_sm(other)
+            if other.grid > most * self.sms:
+                return True
+            here = min(other.grid // self.sms, most)  # on the emptiest multiprocessor
+            threads -= here * warps(other) * 32
+            blocks -= here
+            registers -= here * warps(other) * up(other.registers * 32, 256)
+            shared -= here * (up(other.shared, 128) + 1024)
+        return (
+            threads < warps(op) * 32
+            or blocks < 1
+            or registers < warps(op) * up(op.registers * 32, 256)
+            or shared < up(op.shared, 128) + 1024
+        )
+
+    def blocks_per_sm(self, op: Op) -> int:
+        by_threads = self.threads // (warps(op) * 32)
+        warps_of_a_quarter = (self.registers // 4) // up(op.registers * 32, 256)
+        by_shared = self.shared // (up(op.shared, 128) + 1024)
+        return max(1, min(by_threads, self.blocks, warps_of_a_quarter * 4 // warps(op), by_shared))
+
+
+def up(value: int, grain: int) -> int:
+    return (max(value, 1) + grain - 1) // grain * grain
+
+
+def warps(op: Op) -> int:
+    return (op.block + 31) // 32
+
+
+def alone(device: Device, instance: Collection[int]) -> Counter[str]:
+    """Cause -> ns alone, of the instance made of these ops."""
+    found: Counter[str] = Counter()
+    mine = {side: [op for op in instance if device.ops[op].side == side] for side in "ab"}
+    if not mine["a"] or not mine["b"]:
+        return found
+    for low, high in itertools.pairwise(device.cuts()):
+        for idle, other in ("ab", "ba"):
+            cause = _cause(device, mine[idle], mine[other], low, high)
+            if cause:
+                found[cause] += high - low
+    return found
+
+
+def _cause(device: Device, idle: list[int], other: list[int], low: int, high: int) -> str:
+    ops = device.ops
+    runs = {
+        s: any(ops[i].arrived <= low and high <= ops[i].end for i in each) for s, each in (("i", idle), ("o", other))
+    }
+    spins = {
+        s: any(ops[i].start <= low and high <= ops[i].arrived for i in each) for s, each in (("i", idle), ("o", other))
+    }
+    to_start = [i for i in idle if ops[i].arrived >= high and ops[i].end > ops[i].arrived]
+    if runs["i"] or not to_start:
+        return ""
+    if not runs["o"]:
+        return "peer-wait" if spins["o"] and not spins["i"] else ""
+    if spins["i"]:
+        return "peer-wait"
+    wanted = min(to_start, key=lambda i: (ops[i].arrived, ops[i].start, ops[i].end))
+    ended = [ops[i].end for i in idle if ops[i].end <= low and ops[i].end > ops[i].arrived]
+    began = max(ended, default=min(ops[i].start for i in idle + other))
+    return _waits_for(device, wanted, low, high, began)
+
+
+def _waits_for(device: Device, wanted: int, low: int, high: int, gap: int) -> str:
+    ops, op = device.ops, device.ops[wanted]
+    launched = LONG_AGO if op.launch is None else op.launch[0] if op.copies_itself else op.launch[1]
+    if low < launched:
+        spans = device.blocked.get(op.thread, ())
+        return "host-sync" if any(start <= low and high <= end for start, end in spans) else "late-launch"
+    held = _held(device, wanted, wanted, low)
+    if held:
+        return held
+    release = max([launched, *(ops[i].end for i in device.behind(wanted))])
+    for start, end, full in _pieces(device, wanted, max(release, gap), op.start):
+        if start <= low and high <= end:
+            if full or (start > max(release, gap) and end - start <= DISPATCH):
+                return "gpu-full"
+            if end - start <= DISPATCH and release > gap:
+                return "late-launch" if launched == release else _held(device, wanted, wanted, release - 1)
+            return "host-sync" if op.copies_itself else "unknown"
+    raise AssertionError("a slice between release and start lies in no piece")
+
+
+def _held(device: Device, wanted: int, at: int, now: int) -> str:
+    """The cause by what an op is queued behind, now; "" where all of that is done."""
+    ops = device.ops
+    me = ops[wanted].side
+    unfinished = [i for i in device.behind(at) if ops[i].end > now]
+    if not unfinished:
+        return "" if at == wanted else "stream-busy"
+    theirs = [i for i in range(len(ops)) if ops[i].side not in (me, "")]
+    last = max(unfinished, key=lambda i: (ops[i].end, i in theirs, ops[i].stream == ops[wanted].stream))
+    if last in theirs:
+        return "same-stream" if ops[last].stream == ops[wanted].stream else "event-dependency"
+    return "stream-busy" if ops[last].start <= now else _held(device, wanted, last, now)
+
+
+def _pieces(device: Device, wanted: int, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+    """Cut [low, high) into pieces in which there is room for the op, and such in which there is none."""
+    inside = sorted({low, high, *(t for t in device.cuts() if low < t < high)})
+    slices = [(start, end, device.full(wanted, start, end)) for start, end in itertools.pairwise(inside)]
+    for full, group in itertools.groupby(slices, key=lambda piece: piece[2]):
+        parts = list(group)
+        yield parts[0][0], parts[-1][1], full
+
+
+def fair(total: int, weights: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Cause -> (least, most) that may be its share: its exact part, rounded down or up."""
+    whole = sum(weights.values())
+    return {cause: (total * ns // whole, -(-total * ns // whole)) for cause, ns in weights.items() if ns}
