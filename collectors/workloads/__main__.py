@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import importlib
 import json
 import os
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +32,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--results", type=Path, help="write the times here, as JSON")
+    parser.add_argument("--turn", type=Path, help="wait for a lock on this file: runs that share GPUs take turns")
     arguments = parser.parse_args()
     place = start(arguments.device)
     workload, variant = find(arguments.name, arguments.variant)
     sizes = read_sizes(workload, arguments.size, small=not place.on_gpu)
     module = importlib.import_module(f"collectors.workloads.{workload.module}")
     torch.manual_seed(place.rank)
-    run = module.Run(place, sizes, arguments.name if workload.module == "transformer" else variant)
-    result = measure(run, place, arguments.warmup, arguments.steps)
+    with turn(arguments.turn, place):
+        run = module.Run(place, sizes, arguments.name if workload.module == "transformer" else variant)
+        result = measure(run, place, arguments.warmup, arguments.steps)
     if place.rank == 0:
         show({"workload": arguments.name, "variant": variant, "world_size": place.world, "sizes": sizes, **result}, run)
         if arguments.results:
@@ -54,6 +59,22 @@ def start(kind: str) -> Place:
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
     return Place(device, dist.get_rank(), dist.get_world_size())
+
+
+@contextlib.contextmanager
+def turn(file: Path | None, place: Place) -> Iterator[None]:
+    """Hold a lock on a file; ranks wait for each other on the host, where waiting costs no other run anything."""
+    if file is None:
+        yield
+        return
+    waiting = dist.new_group(backend="gloo")
+    with file.open("w") as lock:
+        if place.rank == 0:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        dist.barrier(waiting)
+        yield
+        place.finish()
+        dist.barrier(waiting)
 
 
 def measure(run: Any, place: Place, warmup: int, steps: int) -> dict[str, Any]:

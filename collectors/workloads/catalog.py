@@ -48,7 +48,7 @@ WORKLOADS: dict[str, Workload] = {
     "dpmp": Workload(
         "dpmp",
         "sharded embedding bags (lookup, then all-to-all of the pooled rows) beside data-parallel ones",
-        {"rows": 400_000, "dim": 128, "batch": 131_072, "bag": 8, "mp_tables": 6, "dp_tables": 3},
+        {"rows": 400_000, "dim": 128, "batch": 131_072, "bag": 8, "mp_tables": 8, "dp_tables": 2},
         {
             "serial": Expected(DP, MP, SERIAL, BEHIND, "", False, why="the lookups wait for the all-to-all"),
             "overlapped": Expected(DP, MP, OVERLAPPED, (), "", False, why="they run beside the all-to-all"),
