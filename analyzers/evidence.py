@@ -45,18 +45,36 @@ class Storyteller:
         return tell(one, gap, cause)
 
     def next_behind(self, one: Explained, gap: int, cause: str) -> str:
-        """What would have bound the gap's op without its cause, and how much sooner it could have started."""
+        """What would have bound the gap's op without its cause, and how much sooner it could have been free to run."""
         if cause in ("peer-wait", "unknown"):
             return ""
         start, end = int(one.gaps.start[gap]), int(one.gaps.end[gap])
-        which, when = one.releases.next_behind(gap, self._held_by(one, gap, cause))
-        if when <= start:
-            return f"without it, nothing else in the capture would have held it: up to {duration(end - start)} sooner"
-        binds = self._binding(one, gap, which)
-        if when >= end:
+        releases = one.releases
+        bound = min(max(int(releases.released[:, gap].max()), start), end)
+        if cause == "gpu-full":
+            which, until, when = int(releases.released[:, gap].argmax()), end, bound
+        else:
+            held_by = self._held_by(one, gap, cause)
+            until = min(int(releases.released[held_by, gap]), end)
+            which, when = releases.next_behind(gap, held_by)
+        between = cause in ("same-stream", "event-dependency") and releases.holder[gap] != releases.last[gap]
+        if between:  # what comes between stays, and keeps its length
+            until = int(releases.held_until[gap])
+            when = max(until - int(one.alone_ns[CAUSES.index(cause), gap]), start)
+        binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
+        if not binds and cause != "gpu-full" and until == bound:
+            free = [name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS]
+            if "gpu-full" in free or (free and when <= start):
+                binds = free[0]  # what held it once released would hold it still
+        if not binds and when > start:
+            binds = self._binding(one, gap, which)
+        sooner = duration(until - max(when, start))
+        if not binds:
+            return f"without it, nothing else in the capture would have held it: up to {sooner} sooner"
+        if when >= until:
             return f"without it, {binds} would have held it just as long"
         met = self._met(one, gap) if binds == "event-dependency" else ""
-        return f"without it, {duration(end - when)} sooner at most, then {binds} binds{met}"
+        return f"without it, {sooner} sooner at most, then {binds} binds{met}"
 
     def op_name(self, op: int) -> str:
         """An op's function without its namespaces, shortened."""
@@ -64,10 +82,10 @@ class Storyteller:
         return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
 
     def _held_by(self, one: Explained, gap: int, cause: str) -> int:
-        """Which of an op's releases its cause is about; -1 none of them."""
+        """Which of an op's releases its cause is about."""
         if cause in ("host-sync", "late-launch"):
             return LAUNCH
-        return -1 if cause == "gpu-full" else STREAM + int(one.releases.released[STREAM:, gap].argmax())
+        return STREAM + int(one.releases.released[STREAM:, gap].argmax())
 
     def _binding(self, one: Explained, gap: int, which: int) -> str:
         """The cause that a release other than the one that bound stands for."""
@@ -179,12 +197,28 @@ class Storyteller:
         sure = "" if all(step.exact for step in path) else " (links inferred)"
         where = f"on stream {stream}{through}{sure}"
         if cause == "stream-busy":
-            return f"{who} waited {held} for {self._whose(one, gap, blocker)}, the last of it {name} {where}"
+            return (
+                f"{who} waited {held} for {self._whose(one, gap, blocker)}, most of it {self._most(one, gap)} {where}"
+            )
         return f"{who} waited {held} for {name} of '{self._other(one, gap)}' {where}{self._met(one, gap)}"
 
     def _whose(self, one: Explained, gap: int, blocker: int) -> str:
         mine = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
         return f"other work of '{self._side(one, gap)}'" if mine[blocker] else "work of neither side"
+
+    def _most(self, one: Explained, gap: int) -> str:
+        """The kind of op that took most of the gap among the work on the stream of what the gap's op waited for."""
+        lanes, last = self.ordering.lanes, one.releases.last[[gap]]
+        (lane,), (position,) = self.ordering.place(last)
+        units = np.arange(lanes.first[lane], lanes.first[lane] + position + 1)
+        units = units[np.searchsorted(np.maximum.accumulate(lanes.end[units]), one.gaps.start[gap], side="right") :]
+        spent: dict[str, int] = {}
+        code = self._op_code[lanes.op[units]]
+        took = lanes.end[units] - np.maximum(lanes.start[units], one.gaps.start[gap])
+        for kind, first in zip(*np.unique(code, return_index=True), strict=True):
+            name = self.op_name(int(lanes.op[units[first]]))
+            spent[name] = spent.get(name, 0) + int(took[code == kind].sum())
+        return max(spent, key=lambda name: spent[name])
 
     def _met(self, one: Explained, gap: int) -> str:
         """What of the other side an op that waits for an event could meet at all: what was not queued before it."""

@@ -64,7 +64,8 @@ class Missed:
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
     after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
     evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
-    start_ns, end_ns : that gap; instance : whose it is; op : row in `Trace.ops` of the op that was late.
+    start_ns, end_ns : that gap; instance : whose it is; op : the op that was late, a row in `Trace.ops` (of the
+        whole trace, where only a part of it was looked at).
     """
 
     cause: str

@@ -68,7 +68,7 @@ def test_a_busy_thread_launches_late() -> None:
         "'kernel:alpha' (alpha) was submitted 95.00 µs late: its thread 1 was busy, 15.00 µs of it in 2 CUDA calls "
         "(longest 10.00 µs: cudaGetDevice); halfway it was in host code of 'prepare'"
     )
-    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 102.0 µs sooner"
+    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 95.00 µs sooner"
 
 
 def test_a_blocked_thread_waits_for_a_host_sync() -> None:
@@ -116,7 +116,7 @@ def test_work_behind_the_other_side_on_its_stream() -> None:
         one.evidence
         == "'kernel:alpha' (alpha, stream 7) was queued behind beta of 'kernel:beta' on the same stream, 85.00 µs"
     )
-    assert one.next_behind == "without it, 87.00 µs sooner at most, then late-launch binds"
+    assert one.next_behind == "without it, 85.00 µs sooner at most, then late-launch binds"
 
 
 def test_work_behind_an_event_of_the_other_side() -> None:
@@ -134,7 +134,7 @@ def test_work_behind_an_event_of_the_other_side() -> None:
         "stream 7 → wait on stream 8; the wait was issued after 1 of 2 ops of 'kernel:beta' were queued, so even a "
         "faster host could only meet the rest (beta_late)"
     )
-    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 102.0 µs sooner"
+    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 100.0 µs sooner"
 
 
 def test_work_behind_work_of_neither_side() -> None:
@@ -147,7 +147,7 @@ def test_work_behind_work_of_neither_side() -> None:
     assert causes(trace) == {"stream-busy": 80 * US, "unknown": 20 * US}
     found = missed(trace)
     assert found["stream-busy"].evidence == (
-        "'kernel:alpha' (alpha, stream 8) waited 80.00 µs for work of neither side, the last of it gamma on stream 8"
+        "'kernel:alpha' (alpha, stream 8) waited 80.00 µs for work of neither side, most of it gamma on stream 8"
     )
     assert found["unknown"].evidence == (
         "'kernel:alpha' (alpha) was launched and free to run, with room on the GPU, and started 22.00 µs later"
@@ -193,6 +193,25 @@ def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
     rank.kernel("alpha", 8, 111 * US, 140 * US, launch=(800, 900))
     # Until 100 for beta, from there to 110 for gamma, 1 µs on its way.
     assert causes(run.trace()) == {"event-dependency": 90 * US, "stream-busy": 11 * US}
+    one = missed(run.trace())["event-dependency"]
+    assert one.next_behind == "without it, 90.00 µs sooner at most, then stream-busy (gamma) binds"
+
+
+def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("beta", 7, 10 * US, 60 * US, launch=(100, 200), grid=1056, **size)
+    rank.wait_stream(8, 7, 300)
+    rank.kernel("beta", 7, 60 * US, 110 * US, launch=(400, 500), grid=1056, **size)
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(20 * US, 30 * US), grid=1, **size)
+    trace = run.trace()
+    # Submitted at 30, released by the event at 60, room at 110.
+    assert causes(trace) == {"late-launch": 20 * US, "event-dependency": 30 * US, "gpu-full": 50 * US}
+    found = missed(trace)
+    assert found["late-launch"].next_behind == "without it, event-dependency would have held it just as long"
+    assert found["event-dependency"].next_behind == "without it, 30.00 µs sooner at most, then gpu-full binds"
+    assert found["gpu-full"].next_behind.startswith("without it, 52.00 µs sooner at most, then event-dependency binds")
 
 
 def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:

@@ -179,7 +179,7 @@ def test_a_hidden_sync_is_named_and_the_late_launches_follow_it(source: str) -> 
 
 
 def test_a_hidden_sync_is_found_with_its_line_where_stacks_are_there() -> None:
-    trace = load([DATA / "torch" / "dpmp_hidden_sync.4gpu.stacks.rank0.json.gz"])
+    trace = load([DATA / "torch-stacks" / "dpmp_hidden_sync.rank0.json.gz"])
     (rank,) = check_overlap(trace, DP, MP).ranks
     (sync,) = [one for one in rank.missed if one.cause == "host-sync"]
     assert "from aten::item in 'MP Embedding' (train.py(" in sync.evidence
@@ -235,7 +235,7 @@ def test_a_logged_loss_costs_the_gpu_and_has_its_line() -> None:
     in_nsys = [point for point in syncs("ddp_log", "nsys") if point.range == "log loss"]
     assert len(in_nsys) == 6
     assert all(point.hidden and point.pattern.startswith(".item()") and point.bytes == 4 for point in in_nsys)
-    stacks = load([DATA / "torch" / "ddp_log.4gpu.stacks.rank0.json.gz"])
+    stacks = load([DATA / "torch-stacks" / "ddp_log.rank0.json.gz"])
     in_torch = [point for point in host_syncs(stacks) if point.range == "log loss"]
     assert len(in_torch) == 3
     assert all(point.op == "aten::item" and point.frame.startswith("train.py(") for point in in_torch)
@@ -243,3 +243,27 @@ def test_a_logged_loss_costs_the_gpu_and_has_its_line() -> None:
         assert sum(point.gpu_idle_ns > 100_000 for point in points) >= len(points) / 2, (
             "the GPU drained before the next step"
         )
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("source", SOURCES)
+def test_ranks_and_windows_are_explained_as_in_the_whole(name: str, source: str) -> None:
+    trace, whole = capture(name, source), answer(name, source)
+    for rank in whole.ranks:
+        (same,) = check_overlap(trace.ranks(rank.rank), *SCENARIOS[name]).ranks
+        assert same.missed == rank.missed
+        assert same.missed_ns == rank.missed_ns
+    low, high = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
+    for rank, same in zip(whole.ranks, check_overlap(trace.window(low, high), *SCENARIOS[name]).ranks, strict=True):
+        assert same == rank
+
+
+def test_a_window_around_one_instance_explains_it_as_its_step_does() -> None:
+    trace = capture("dpmp_overlap", "nsys")
+    for step in (0, 1, 2):
+        (one, _) = check_overlap(trace.ranks(0, 1).steps(step, step + 1), DP, MP).ranks
+        (instance,) = one.instances
+        (windowed,) = check_overlap(trace.ranks(0).window(instance.start_ns, instance.end_ns), DP, MP).ranks
+        assert [(m.cause, m.ns, m.evidence) for m in windowed.missed] == [
+            (m.cause, m.ns, m.evidence) for m in one.missed
+        ]

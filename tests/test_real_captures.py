@@ -17,7 +17,7 @@ from tests import raw_captures
 from tests.raw_captures import Ambiguous, Device, Figures, Raw
 
 TORCH, NSYS = (Path(__file__).parent / "data" / kind for kind in ("torch", "nsys"))
-SCENARIOS = sorted({path.name.split(".")[0] for path in TORCH.glob("*.json.gz")})
+SCENARIOS = sorted(path.name.split(".")[0] for path in TORCH.glob("*.rank1.json.gz"))
 ONE_REPORT = sorted(NSYS.glob("*gpu*.sqlite")) + sorted(NSYS.glob("peer*.sqlite"))
 PER_RANK = sorted(NSYS.glob("rowpar_s1.rank?.nsys2025.sqlite"))
 

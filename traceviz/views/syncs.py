@@ -120,7 +120,7 @@ def _plan(result: OrderReport) -> Table:
         if result.plan.holds
         else "Stream plan: a wait is missing"
     )
-    return Table(headers, rows, f"Stream plan: {title}", frozenset({"rank", "turn", "stream", "main"}), note)
+    return Table(headers, rows, title, frozenset({"rank", "turn", "stream", "main"}), note)
 
 
 def _chunk(one: Chunk) -> tuple[str, ...]:
