@@ -124,7 +124,7 @@ def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def host() -> dict[str, Any]:
-    """This machine: name, system, processors."""
+    """The machine: name, system, processors."""
     system = os.uname()
     return {"name": system.nodename, "system": f"{system.sysname} {system.release}", "cpus": os.cpu_count()}
 

@@ -52,8 +52,8 @@ def run(
 
     The command stays in our process group: what the terminal sends reaches it without us, and what is sent to us
     alone is passed on. nsys goes `apart`, into a group of its own: told twice to end, or told while it writes its
-    report, it would lose the report. Where it does not end by itself (non-zero code, a signal, the timeout), everything it started
-    is stopped, processes in sessions of their own included.
+    report, it would lose the report. Where the command does not end well (non-zero code, a signal, the timeout),
+    everything it started is stopped, processes in sessions of their own included.
 
     Parameters
     ----------
@@ -74,7 +74,9 @@ def run(
         failed = stopped or process.returncode != 0
         killed = stop_all(os.getpid(), known, spare_writers=True) if failed else 0
         _let_finish(os.getpid(), known, grace)
-        stop_all(os.getpid(), known) if failed else _reap_orphans(process.pid)
+        if failed:
+            stop_all(os.getpid(), known)
+        _reap_orphans(process.pid)
         return Outcome(process.returncode, stopped, killed)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -85,7 +85,7 @@ def hooked(environment: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
 
 
 def said_by_ranks(folder: Path) -> list[dict[str, Any]]:
-    """What each rank's process told, by rank; of several processes that call themselves one rank, the one that captured."""
+    """What each rank told, by rank; of several processes that call themselves one rank, the one that captured."""
     order = {"captured": 0, "capturing": 1, "failed": 2, "early": 3, "waiting": 4, "other": 5}
     found: dict[int, dict[str, Any]] = {}
     for path in sorted(folder.glob(".about-*.json")):

@@ -90,7 +90,7 @@ def _notes(
         how = f"a range named {steps.step_range!r}" if steps.step_range else "an optimizer step"
         notes.append(
             f"No process of the command came to {how} in Python with torch; "
-            "name a range that is a step with --step-range, or collect nsys. (python -I, -E and -S keep collectors out.)"
+            "name a range that is a step with --step-range, or collect nsys. (python -I, -E, -S keep the hook out.)"
         )
     notes += [f"The disk of {full} is full." for full in session.full_disks([folder])]
     return notes

@@ -15,6 +15,7 @@ check_packages()
 
 from traceviz.api import (  # noqa: E402
     TracevizError,
+    capture,
     check_overlap,
     collectives,
     info,
@@ -31,6 +32,7 @@ __all__ = [
     "Trace",
     "TracevizError",
     "__version__",
+    "capture",
     "check_overlap",
     "collectives",
     "info",

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
+    from collectors.capture import Capture
 
-__all__ = ["TracevizError", "check_overlap", "collectives", "info", "load", "streams", "sync_points"]
+__all__ = ["TracevizError", "capture", "check_overlap", "collectives", "info", "load", "streams", "sync_points"]
 
 
 def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Trace:
@@ -113,3 +114,32 @@ def sync_points(trace: Trace) -> OrderReport:
     from analyzers import order_report
 
     return order_report.order_report(trace)
+
+
+def capture(
+    folder: str | Path = "captures",
+    *,
+    tool: str | None = None,
+    name: str = "capture",
+    shapes: bool = False,
+    stacks: bool = False,
+) -> Capture:
+    """Capture a `with` block, or each call of a function that this decorates; nothing without torch or a GPU.
+
+    torch.profiler writes `rankN.json.gz` and `manifest.json`; under nsys (with --capture-range=cudaProfilerApi) the
+    block is what nsys captures. An exception passes through; the trace is written and NVTX ranges are closed.
+
+    Parameters
+    ----------
+    folder : where to write.
+    tool : "torch" or "nsys"; told by whether nsys runs this program, where not given.
+    name : the range around the block.
+    shapes, stacks : record ops' shapes, Python stacks.
+
+    Returns
+    -------
+    Capture : `.range(name)` is a range for both profilers, `.path` the trace once the block has ended.
+    """
+    from collectors import capture as capturing
+
+    return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)

@@ -190,13 +190,15 @@ class NsysWindow(Window):
     def __init__(self, settings, about):
         super().__init__(settings, about)
         self.mark = None
+        # nsys takes seconds to begin, and the host has lost its lead over the GPU then: one step more, before the first
+        self.begin = None if self.first is None else max(self.first - 1, 0)
 
     def at(self, count):
         """Begin or end the capture, and mark the step that begins."""
         self.end_mark()
         if self.first is None:
             return self.begin_mark(count)
-        if count == self.first and not self.running:
+        if count == self.begin:
             torch.cuda.profiler.start()
             self.running = True
             self.about.tell(state="capturing", steps=[self.first, self.last])

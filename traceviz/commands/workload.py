@@ -122,8 +122,10 @@ def end(collected: Collected, expected: Expected | None) -> None:
 
 
 def verify(folder: Path, expected: Expected) -> list[str]:
-    """What the commands say of a capture that they must not say; empty where all is as expected."""
-    answer = ask("check-overlap", str(folder), "-a", expected.a, "-b", expected.b)
+    """What the commands say of a capture's steps that they must not say; empty where all is as expected."""
+    window = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["window"]["steps"]
+    steps = ("--steps", f"{window[0]}:{window[1]}")
+    answer = ask("check-overlap", str(folder), *steps, "-a", expected.a, "-b", expected.b)
     if "verdict" not in answer:
         return [answer["error"]]
     wrong = []
@@ -134,7 +136,7 @@ def verify(folder: Path, expected: Expected) -> list[str]:
     largest = causes(answer)
     if expected.causes and (not largest or largest[0][0] not in expected.causes):
         wrong.append(f"the largest cause is {largest[:1]}, not {' or '.join(expected.causes)}")
-    order = ask("syncs", str(folder))
+    order = ask("syncs", str(folder), *steps)
     if "syncs" not in order:
         return [*wrong, order["error"]]
     blocked = {
