@@ -57,4 +57,5 @@ def _lacking(nsys: Nsys, option: str, value: str) -> str:
     if option not in nsys.options:
         return option
     said = nsys.options[option]
-    return f"{option}={value}" if "Possible values" in said and f"'{value}'" not in said and value not in said else ""
+    known = "Possible values" not in said or all(part in said for part in value.split(","))
+    return "" if known else f"{option}={value}"

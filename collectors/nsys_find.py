@@ -83,9 +83,8 @@ def parse_options(said: str) -> dict[str, str]:
     """
     heads = list(_OPTION.finditer(said))
     ends = [head.start() for head in heads[1:]] + [len(said)]
-    return {
-        head[1]: " ".join(said[head.end() : end].lstrip("=").split()) for head, end in zip(heads, ends, strict=True)
-    }
+    options = zip(heads, ends, strict=False)
+    return {head[1]: " ".join(said[head.end() : end].lstrip("=").split()) for head, end in options}
 
 
 def _on_path(name: str) -> Path | None:
