@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 
 import torch
 from _traceviz_steps import on_sigterm
+
+
+LIBC = ctypes.CDLL(None)
 
 
 class Window:
@@ -155,6 +159,13 @@ class TorchWindow(Window):
         else:
             self.running = False
             self.about.tell(state="early", note=f"{why} in step {over}, before the window began")
+
+    def forget(self):
+        """In a forked child: the profiler's threads are not there, and joining them at exit would hang or abort."""
+        super().forget()
+        if self.profile is not None:
+            LIBC.on_exit(LIBC._exit, None)  # handlers run last come, first served: files are flushed, then it ends
+            LIBC.on_exit(LIBC.fcloseall, None)
 
     def cut_off(self, count, why):
         """The program ends inside the window, or before it."""
