@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.kineto_events import Head, Rows, whole
-from analyzers.trace import COPY_KINDS, MEMORY_KINDS, Ints, table
+from analyzers.schemas import COPY_KINDS, MEMORY_KINDS
+from analyzers.trace import Ints, table
 
 OP_KINDS_OF = {
     "kernel": "kernel",

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.errors import TraceWarning
-from analyzers.trace import TABLES, Capture, Process, Trace, codes, ints
+from analyzers.schemas import TABLES
+from analyzers.trace import Capture, Process, Trace, codes, ints
 
 TIME_COLUMNS = ("start_ns", "end_ns")
 

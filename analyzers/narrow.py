@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from analyzers.errors import TracevizError
-from analyzers.steps import find_steps, step_of_ops
+from analyzers.steps import Steps, find_steps, step_of_ops
 from analyzers.trace import Ints, Mask, Trace, ints
 
 _LIMITS = np.iinfo(np.int64)
@@ -42,11 +43,21 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
     wanted = (steps.numbers >= first) & (steps.numbers < last)
     if not wanted.any():
         raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")
-    position = step_of_ops(trace, steps)
-    kept = (position >= 0) & wanted[position]
+    kept = _launched_in_steps(trace, steps, wanted)
     if not kept.any():
         raise TracevizError(f"No GPU op was launched in steps from {first} up to {last}.")
     return _keep(trace, kept)
+
+
+def these_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
+    """Keep the GPU ops launched in steps of these numbers, wherever they lie; none where there are none."""
+    steps = find_steps(trace)
+    return _keep(trace, _launched_in_steps(trace, steps, np.isin(steps.numbers, list(numbers))))
+
+
+def _launched_in_steps(trace: Trace, steps: Steps, wanted: Mask) -> Mask:
+    position = step_of_ops(trace, steps)
+    return (position >= 0) & np.append(wanted, False)[position]
 
 
 def clip(trace: Trace, low: int, high: int) -> Trace:

@@ -10,7 +10,8 @@ import pandas as pd
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_names import Names, labelled
 from analyzers.nsys_process import THREAD_BITS, Processes, thread
-from analyzers.trace import SYNC_KINDS, Ints, codes, ints, is_one_of, table
+from analyzers.schemas import SYNC_KINDS
+from analyzers.trace import Ints, codes, ints, is_one_of, table
 
 NVTX = "NVTX_EVENTS"
 SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from analyzers.nsys_file import NsysFile
-from analyzers.trace import TABLES, Ints
+from analyzers.schemas import TABLES
+from analyzers.trace import Ints
 
 Batch = dict[str, Ints]
 Filled = dict[str, Any]

@@ -12,7 +12,8 @@ from analyzers.nsys_file import MISSING, NsysFile
 from analyzers.nsys_fill import Batch, Filled, Source, fill
 from analyzers.nsys_names import Names, call_name, kernel_name, labelled
 from analyzers.nsys_process import Processes, thread
-from analyzers.trace import COPY_KINDS, MEMORY_KINDS, OP_KINDS, OPS, Ints, table
+from analyzers.schemas import COPY_KINDS, MEMORY_KINDS, OP_KINDS, OPS
+from analyzers.trace import Ints, table
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"

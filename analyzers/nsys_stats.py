@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TracevizError, TraceWarning
-from analyzers.trace import TABLES, Capture, Process, Trace, ints, table
+from analyzers.schemas import TABLES
+from analyzers.trace import Capture, Process, Trace, ints, table
 
 _NUMBER = r"-?[\d,]+(?:\.\d+)?"
 # Start Duration CorrId, nine launch columns or four memory columns, Device (index), Ctx, perhaps GreenCtx, Strm, Name

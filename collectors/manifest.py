@@ -140,7 +140,8 @@ def gpus() -> list[dict[str, str]]:
 
 def topology() -> str:
     """How the GPUs are linked, as `nvidia-smi topo -m` draws it; "" where it doesn't."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", _said(["nvidia-smi", "topo", "-m"])).rstrip()
+    said = re.sub(r"\x1b\[[0-9;]*m", "", _said(["nvidia-smi", "topo", "-m"]))
+    return said.partition("Legend:")[0].rstrip()
 
 
 def git(folder: Path) -> dict[str, Any] | None:

@@ -19,7 +19,8 @@ from typing import Any
 import pandas as pd
 
 from analyzers.ranks import assign_ranks
-from analyzers.trace import TABLES, Capture, Process, Trace, table
+from analyzers.schemas import TABLES
+from analyzers.trace import Capture, Process, Trace, table
 
 
 @dataclass

@@ -21,7 +21,8 @@ from analyzers import kineto, kineto_stream
 from analyzers.kineto_events import Heads
 from analyzers.kineto_scan import Known, scan
 from analyzers.progress import silent
-from analyzers.trace import TABLES, Trace
+from analyzers.schemas import TABLES
+from analyzers.trace import Trace
 
 DATA = Path(__file__).parent / "data" / "torch"
 REAL = DATA / "dpmp_hidden_sync.rank1.json.gz"

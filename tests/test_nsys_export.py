@@ -18,7 +18,7 @@ from analyzers.errors import TracevizError
 from analyzers.nsys import read_sqlite
 from analyzers.nsys_export import content_stamp, exported, is_complete
 from analyzers.nsys_find import find_nsys, made_by
-from analyzers.trace import TABLES
+from analyzers.schemas import TABLES
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data" / "nsys"

@@ -14,7 +14,8 @@ import pytest
 
 from analyzers.errors import TracevizError
 from analyzers.nsys import read_sqlite
-from analyzers.trace import TABLES, Trace
+from analyzers.schemas import TABLES
+from analyzers.trace import Trace
 
 DATA = Path(__file__).parent / "data" / "nsys"
 ONE_REPORT = DATA / "dpmp_hidden_sync.2gpu.nsys2023.sqlite"

@@ -5,6 +5,7 @@ Results are dataclasses with `.to_frame()`; times are whole nanoseconds in colum
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,24 @@ from traceviz.terminal import progress
 if TYPE_CHECKING:
     from analyzers.check import OverlapResult
     from analyzers.collectives import Collectives
+    from analyzers.compare_results import Comparison
     from analyzers.concurrency import StreamsResult
     from analyzers.info import TraceInfo
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
     from collectors.capture import Capture
 
-__all__ = ["TracevizError", "capture", "check_overlap", "collectives", "info", "load", "streams", "sync_points"]
+__all__ = [
+    "TracevizError",
+    "capture",
+    "check_overlap",
+    "collectives",
+    "compare",
+    "info",
+    "load",
+    "streams",
+    "sync_points",
+]
 
 
 def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Trace:
@@ -34,7 +46,7 @@ def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Tra
 
     Returns
     -------
-    Trace : tables `ops`, `api`, `ranges`, … (columns in `analyzers.trace`); narrow it with `.ranks(0, 3)`,
+    Trace : tables `ops`, `api`, `ranges`, … (columns in `analyzers.schemas`); narrow it with `.ranks(0, 3)`,
         `.steps(10, 13)` and `.window(low_ns, high_ns)`.
 
     Raises
@@ -70,6 +82,36 @@ def check_overlap(
     from analyzers import check
 
     return check.check_overlap(trace, a, b, min_overlap=min_overlap, baseline=baseline)
+
+
+def compare(
+    *traces: Trace,
+    a: str | None = None,
+    b: str | None = None,
+    labels: Sequence[str] = (),
+    claimed: float | None = None,
+) -> Comparison:
+    """What changed from the first run to the others, and can a claimed speedup be?
+
+    Parameters
+    ----------
+    traces : two or more runs; only steps and ranks that all have are compared.
+    a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
+    labels : a name for each run.
+    claimed : a stated speedup of the pair, such as 14.7, to be held against the most that two tasks can gain.
+
+    Returns
+    -------
+    Comparison : `.runs` with figures, `.changes` against the first, `.lanes`, `.regions_that_differ` and `.gain`;
+        `.claim`, `.warnings`; `.to_frame()` has a row per run.
+
+    Raises
+    ------
+    TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
+    """
+    from analyzers import compare as comparing
+
+    return comparing.compare(traces, a, b, labels=labels, claimed=claimed)
 
 
 def streams(trace: Trace) -> StreamsResult:

@@ -10,7 +10,17 @@ import typer
 from analyzers.errors import TracevizError
 from collectors.errors import CollectError
 from traceviz import __version__
-from traceviz.commands import check_overlap, collect, collectives, info, streams, syncs, workload
+from traceviz.commands import (
+    check_overlap,
+    collect,
+    collectives,
+    compare,
+    history,
+    info,
+    streams,
+    syncs,
+    workload,
+)
 from traceviz.terminal import fail
 
 app = typer.Typer(
@@ -24,6 +34,8 @@ app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_ov
 app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
+app.command("compare", epilog=compare.EPILOG)(compare.compare)
+app.command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")
 app.command("workload", epilog=workload.EPILOG)(workload.workload)
 app.command("info", epilog=info.EPILOG)(info.info)

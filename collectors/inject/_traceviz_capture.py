@@ -10,7 +10,6 @@ import sys
 import torch
 from _traceviz_steps import on_sigterm
 
-
 LIBC = ctypes.CDLL(None)
 
 

@@ -29,6 +29,7 @@ Examples:
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
   traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
+  traceviz check-overlap captures/ --save results.db --commit 1a2b3c
 
 \b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
@@ -50,6 +51,14 @@ def check_overlap(
         typer.Option(
             metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
         ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="DB", help="Append this run to a history (see: traceviz history).", show_default=False),
+    ] = None,
+    commit: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The commit to save the run under.", show_default="from CI, else git"),
     ] = None,
     ranks: Ranks = None,
     steps: StepRange = None,
@@ -73,4 +82,8 @@ def check_overlap(
         alone = load.load(shown(baseline), nsys_command=nsys, align=not no_align, progress=tell) if baseline else None
         result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
+    if save is not None:
+        from traceviz import history
+
+        history.save(save, result, trace, commit=commit)
     raise typer.Exit(result.exit_code)

@@ -1,0 +1,236 @@
+"""What changed from one run to others: steps, overlap, exposed communication, syncs, regions; only on what all have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analyzers.check import OverlapResult, check_overlap
+from analyzers.compare_claim import check_claim
+from analyzers.compare_common import Common, common_of, left_out
+from analyzers.compare_gain import pair_gain
+from analyzers.compare_noise import EQUAL, LEAST_STEPS, Change, change, spread
+from analyzers.compare_regions import RegionFigures, outermost_twins, region_figures
+from analyzers.compare_results import Comparison, LaneFigures, Region, Run
+from analyzers.compare_steps import (
+    FIGURES,
+    WHOLE_CAPTURE,
+    Lane,
+    StepFigures,
+    StepGroups,
+    group_steps,
+    pick,
+    step_figures,
+)
+from analyzers.errors import TracevizError, TraceWarning
+from analyzers.narrow import only_ranks, these_steps
+from analyzers.selection import select
+from analyzers.sides import without_shared
+from analyzers.trace import Ints, Trace
+
+PER_LANE = ("step_ns", "busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")  # compared on every device too
+OVERLAPS_ALREADY = 0.1  # real overlap of the first run above which its tasks are hardly alone
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One run's figures, and the part of its trace that is compared."""
+
+    part: Trace
+    groups: StepGroups
+    steps: StepFigures
+    regions: RegionFigures
+
+
+def compare(
+    traces: Sequence[Trace],
+    a: str | None = None,
+    b: str | None = None,
+    *,
+    labels: Sequence[str] = (),
+    claimed: float | None = None,
+) -> Comparison:
+    """Hold runs against the first.
+
+    Parameters
+    ----------
+    a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
+    labels : names of the runs, "run 1", "run 2" … where not given.
+    claimed : a stated speedup of the pair, such as 14.7, to check.
+
+    Raises
+    ------
+    TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
+    """
+    labels = _labels(traces, labels)
+    pair = ("comm" if a is None else a, "compute" if b is None else b)
+    runs = [
+        Run(label, tuple(one.path for one in trace.captures), memory_of(trace))
+        for label, trace in zip(labels, traces, strict=True)
+    ]
+    groups = [group_steps(trace) for trace in traces]
+    common = common_of(labels, groups)
+    if common.reason:
+        return Comparison(tuple(runs), *pair, reason=common.reason)
+    measured = _measure(traces, groups, common, pair)
+    overlaps = [check_overlap(one.part, *pair, explain=False) for one in measured]
+    done = tuple(
+        _compared(run, one, measured[0], common, (overlap, overlaps[0]))
+        for run, one, overlap in zip(runs, measured, overlaps, strict=True)
+    )
+    rank = overlaps[0].job.critical_rank
+    claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
+    asked = any(one is not None for one in (a, b, claimed))
+    reason = _untold(labels, overlaps) if asked else ""
+    if claimed is not None and claim is None and not reason:
+        reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
+    return Comparison(
+        runs=done,
+        a=overlaps[0].a,
+        b=overlaps[0].b,
+        steps=() if common.steps == (WHOLE_CAPTURE,) else common.steps,
+        ranks=common.ranks,
+        claim=claim,
+        reason=reason,
+        warnings=tuple(_warnings(done, groups, common)),
+    )
+
+
+def memory_of(trace: Trace) -> str:
+    """Whether the captures tell the peak of memory, in words."""
+    said = [capture.metadata.get("profile_memory", "0") for capture in trace.captures]
+    if any(text not in ("0", "", "False", "false") for text in said):
+        return "recorded, but not read yet"
+    return "not recorded"
+
+
+def _labels(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[str, ...]:
+    if len(traces) < 2:
+        raise TracevizError("One run can't be compared.", hint="Give at least two: BEFORE AFTER.")
+    if not labels:
+        return tuple(f"run {k + 1}" for k in range(len(traces)))
+    if len(labels) != len(traces) or len(set(labels)) < len(labels):
+        given = ", ".join(repr(label) for label in labels)
+        raise TracevizError(f"{len(traces)} runs can't have the labels {given}.", hint="Give each its own, in order.")
+    return tuple(labels)
+
+
+def _measure(
+    traces: Sequence[Trace], groups: Sequence[StepGroups], common: Common, pair: tuple[str, str]
+) -> list[_Measured]:
+    twins = _common_twins([outermost_twins(trace) for trace in traces])
+    measured = []
+    for trace, grouped in zip(traces, groups, strict=True):
+        a, b, _ = without_shared(trace, select(trace, pair[0]), select(trace, pair[1]))
+        part = only_ranks(trace, common.ranks)
+        if common.steps != (WHOLE_CAPTURE,):
+            part = these_steps(part, common.steps)
+        figures = step_figures(trace, grouped, a.picked, b.picked)
+        measured.append(_Measured(part, grouped, figures, region_figures(trace, grouped, twins)))
+    return measured
+
+
+def _common_twins(of_runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Regions are one only where they are in every run that has them: else their names would not meet."""
+    names = {name for twins in of_runs for name in twins}
+    return {name: of_runs[0][name] for name in names if len({twins.get(name) for twins in of_runs}) == 1}
+
+
+def _compared(
+    run: Run, own: _Measured, first: _Measured, common: Common, overlaps: tuple[OverlapResult, OverlapResult]
+) -> Run:
+    """A run with its figures; the first has no changes."""
+    own_mean, first_mean = ({name: _mean(one, common, name) for name in FIGURES} for one in (own, first))
+    run = replace(run, overlap=overlaps[0], figures={name: spread(values) for name, values in own_mean.items()})
+    if own is first:
+        return replace(run, lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))))
+    changes = {
+        name: change(first_mean[name], own_mean[name], tests=1 if name == "step_ns" else len(FIGURES))
+        for name in FIGURES
+    }
+    return replace(
+        run,
+        changes=changes,
+        lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))),
+        regions=tuple(_regions(own, first, common)),
+        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.critical_rank),
+    )
+
+
+def _mean(one: _Measured, common: Common, figure: str) -> Ints:
+    """A figure per step, mean over the devices: they are never summed."""
+    values = one.steps.at(common.lanes, common.steps, figure)
+    return np.rint(values.mean(axis=0)).astype(np.int64)
+
+
+def _lane(own: _Measured, first: _Measured, common: Common, place: int) -> LaneFigures:
+    lane = common.lanes[place]
+    values, before = ({name: one.steps.at([lane], common.steps, name)[0] for name in FIGURES} for one in (own, first))
+    changes: dict[str, Change] = {}
+    if own is not first:
+        tests = len(common.lanes) * len(PER_LANE)
+        changes = {name: change(before[name], values[name], tests=tests) for name in PER_LANE}
+    return LaneFigures(lane[0], _device(own, lane), {name: spread(each) for name, each in values.items()}, changes)
+
+
+def _device(one: _Measured, lane: Lane) -> int:
+    return one.groups.devices[one.groups.lanes.index(lane)]
+
+
+def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
+    """Every region that has work in the compared steps of a device in either run."""
+    after, before = (
+        {
+            (name, lane): values
+            for name, of_lanes in zip(one.regions.names, one.regions.busy_ns, strict=True)
+            for lane, values in zip(common.lanes, pick(one.groups, of_lanes, common.lanes, common.steps), strict=True)
+            if values.any()
+        }
+        for one in (own, first)
+    )
+    found = []
+    for name, lane in dict.fromkeys([*before, *after]):
+        old, new = before.get((name, lane)), after.get((name, lane))
+        found.append(
+            Region(
+                name,
+                lane[0],
+                _device(own, lane),
+                None if old is None else spread(old),
+                None if new is None else spread(new),
+                None if old is None or new is None else change(old, new, tests=len(before.keys() & after.keys())),
+            )
+        )
+    return found
+
+
+def _untold(labels: Sequence[str], overlaps: Sequence[OverlapResult]) -> str:
+    return "; ".join(f"{label}: {one.reason}" for label, one in zip(labels, overlaps, strict=True) if one.reason)
+
+
+def _warnings(runs: Sequence[Run], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
+    said = [*left_out([run.label for run in runs], groups, common), *_about_noise(runs, common)]
+    first = runs[0].overlap
+    ratio = first.job.real_overlap_ratio if first else None
+    if ratio is not None and ratio >= OVERLAPS_ALREADY:
+        text = (
+            f"In {runs[0].label} the pair already overlaps by {ratio:.0%}: its A and B are slowed by each other, and "
+            "gain and bound are against that run, not against A and B alone."
+        )
+        said.append(TraceWarning("not-alone", text))
+    for run in runs:
+        known = run.overlap.warnings if run.overlap else ()
+        said += [TraceWarning(one.code, f"{run.label}: {one.message}") for one in known]
+    return said
+
+
+def _about_noise(runs: Sequence[Run], common: Common) -> list[TraceWarning]:
+    changes = [one for run in runs for one in run.changes.values()]
+    changes += [one.change for run in runs for one in run.regions if one.change]
+    count = len(common.steps)
+    if count >= LEAST_STEPS or all(one.call == EQUAL for one in changes):
+        return []
+    text = f"{count} step{'s are' if count > 1 else ' is'} too few to tell change from noise; it takes {LEAST_STEPS}."
+    return [TraceWarning("too-few-steps", text)]

@@ -1,0 +1,86 @@
+"""What a pair of tasks gained from one run to another, and what each lost while both ran.
+
+Times are per instance, on one rank, waits for late ranks left out. Where the first run overlaps nothing, this is the
+gain over running A and B alone; where it does, the gain over what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.compare_noise import Change, change
+from analyzers.overlap import Instance, RankOverlap
+from analyzers.trace import Ints
+
+
+@dataclass(frozen=True)
+class PairGain:
+    """Medians per instance on one rank, of the first run and of this one, ns.
+
+    a, b : A's and B's own busy time; what they grow by is contention.
+    together : time during which A or B runs. overlap_ns, first_overlap_ns : real overlap of this run and of the first.
+    """
+
+    rank: int
+    a: Change
+    b: Change
+    together: Change
+    overlap_ns: int
+    first_overlap_ns: int
+    instances: int
+    first_instances: int
+
+    @property
+    def effective_gain(self) -> float | None:
+        """(together before − after) / min(A, B) of the first run; overlap that only slows both is no gain."""
+        shorter = min(self.a.before_ns, self.b.before_ns)
+        return -self.together.delta_ns / shorter if shorter else None
+
+    @property
+    def speedup(self) -> float | None:
+        """Together before / after."""
+        return self.together.before_ns / self.together.after_ns if self.together.after_ns else None
+
+    @property
+    def speedup_bound(self) -> float | None:
+        """(A + B) / max(A, B) of the first run, the most that two tasks can gain by overlapping."""
+        longer = max(self.a.before_ns, self.b.before_ns)
+        return (self.a.before_ns + self.b.before_ns) / longer if longer else None
+
+    @property
+    def lost_ns(self) -> int:
+        """How much longer A and B take than in the first run, added up, ns."""
+        return self.a.delta_ns + self.b.delta_ns
+
+
+def pair_gain(first: Sequence[RankOverlap], ranks: Sequence[RankOverlap], rank: int | None) -> PairGain | None:
+    """Compare a rank's instances with the first run's; None where either has none with both sides."""
+    if rank is None:
+        return None
+    before, after = instances_of(first, rank), instances_of(ranks, rank)
+    if not before or not after:
+        return None
+    (a, b, overlap), (new_a, new_b, new_overlap) = _times(before), _times(after)
+    return PairGain(
+        rank,
+        change(a, new_a, tests=2),
+        change(b, new_b, tests=2),
+        change(a + b - overlap, new_a + new_b - new_overlap),
+        round(float(np.median(new_overlap))),
+        round(float(np.median(overlap))),
+        len(after),
+        len(before),
+    )
+
+
+def instances_of(ranks: Sequence[RankOverlap], rank: int) -> list[Instance]:
+    """A rank's instances, of all its devices."""
+    return [instance for one in ranks if one.rank == rank for instance in one.instances]
+
+
+def _times(instances: Sequence[Instance]) -> tuple[Ints, Ints, Ints]:
+    rows = np.array([(one.a_busy_ns, one.b_busy_ns, one.real_overlap_ns) for one in instances], np.int64)
+    return rows[:, 0], rows[:, 1], rows[:, 2]

@@ -1,0 +1,130 @@
+"""What a comparison of runs says: every run's figures, and how they changed against the first run's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from analyzers.check import OverlapResult
+from analyzers.compare_claim import Claim
+from analyzers.compare_gain import PairGain
+from analyzers.compare_noise import DIFFERS, LESS, MORE, Change, Spread
+from analyzers.errors import TraceWarning
+
+
+@dataclass(frozen=True)
+class LaneFigures:
+    """One rank's device: its figures, and their changes against the first run (none in the first run)."""
+
+    rank: int
+    device: int
+    figures: Mapping[str, Spread]
+    changes: Mapping[str, Change] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Region:
+    """One region's own real busy time on one device; None where the first run or this one has no such region."""
+
+    name: str
+    rank: int
+    device: int
+    before: Spread | None
+    after: Spread | None
+    change: Change | None
+
+    @property
+    def delta_ns(self) -> int:
+        """After − before, of medians; a region that is missing took no time."""
+        return (self.after.median_ns if self.after else 0) - (self.before.median_ns if self.before else 0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a comparison.
+
+    `figures` are per step, mean over the devices (`compare_steps.FIGURES`); `changes` hold them against the first run.
+    `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first run;
+    `memory` whether the captures tell its peak.
+    """
+
+    label: str
+    captures: tuple[str, ...]
+    memory: str
+    figures: Mapping[str, Spread] = field(default_factory=dict)
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    lanes: tuple[LaneFigures, ...] = ()
+    regions: tuple[Region, ...] = ()
+    overlap: OverlapResult | None = None
+    gain: PairGain | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """Step time of the first run / this one's, of medians; None in the first run."""
+        step = self.changes.get("step_ns")
+        return step.before_ns / step.after_ns if step and step.after_ns else None
+
+    @property
+    def regions_that_differ(self) -> list[Region]:
+        """Regions whose time changed beyond noise, or that only one of the two runs has; largest change first."""
+        found = [one for one in self.regions if one.change is None or one.change.call in DIFFERS]
+        return sorted(found, key=lambda one: abs(one.delta_ns), reverse=True)
+
+    @property
+    def verdict(self) -> str:
+        """faster, slower, changed, too-few-steps or no-difference, against the first run."""
+        calls = [one.call for one in self.changes.values()]
+        calls += [one.call for lane in self.lanes for one in lane.changes.values()]
+        calls += [MORE if one.change is None else one.change.call for one in self.regions]
+        step = self.changes["step_ns"].call
+        if step in (MORE, LESS):
+            return "slower" if step == MORE else "faster"
+        if MORE in calls or LESS in calls:
+            return "changed"
+        return "too-few-steps" if any(call in DIFFERS for call in calls) else "no-difference"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side; the first is what the others are held against.
+
+    `steps` are the steps that all have (empty: the captures have no marks, each is one step), `ranks` the ranks.
+    `reason` says why nothing could be compared, "" where something was.
+    """
+
+    runs: tuple[Run, ...]
+    a: str
+    b: str
+    steps: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    claim: Claim | None = None
+    reason: str = ""
+    warnings: tuple[TraceWarning, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0 fine, 1 a claim that can't be, 3 nothing to compare, or no way to tell."""
+        if self.reason:
+            return 3
+        return 0 if self.claim is None or self.claim.possible else 1
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per run: medians of the figures in ns, the step time's P90 and interval, real overlap ratio, gain."""
+        rows = []
+        for run in self.runs:
+            step = run.figures.get("step_ns")
+            row = {"label": run.label, **{name: one.median_ns for name, one in run.figures.items()}}
+            if step is not None:
+                row |= {"step_p90_ns": step.p90_ns, "step_low_ns": step.low_ns, "step_high_ns": step.high_ns}
+            row["real_overlap_ratio"] = run.overlap.job.real_overlap_ratio if run.overlap else None
+            row["effective_gain"] = run.gain.effective_gain if run.gain else None
+            rows.append(row)
+        return pd.DataFrame(rows).set_index("label")
+
+    def __repr__(self) -> str:
+        if self.reason:
+            return f"<comparison of {len(self.runs)} runs: {self.reason}>"
+        said = ", ".join(f"{run.label} {run.verdict}" for run in self.runs[1:])
+        return f"<comparison against {self.runs[0].label}: {said}>"

@@ -1,0 +1,107 @@
+"""`traceviz compare`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyzers.errors import TracevizError
+from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
+from traceviz.terminal import progress, write
+
+EPILOG = """\b
+Examples:
+  traceviz compare serial.sqlite overlapped.sqlite
+  traceviz compare "serial.rank*.json.gz" "overlap.rank*.json.gz" -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
+  traceviz compare before/ after/ -a nvtx:optimizer -b nvtx:emb_lookup --claimed 14.7x
+  traceviz compare base/ prefetch/ staged/ --label base --label prefetch --label staged --format md
+
+\b
+Each TRACE is one run: a file, a quoted glob, a folder or a manifest. The first is what the others are held against.
+
+\b
+Exit code: 0 fine, 1 a claim that can't be, 2 bad input or usage, 3 nothing to compare, or no way to tell."""
+
+_SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite|\.nsys-rep|\.qdrep)$")
+_RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
+
+
+def compare(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BEFORE AFTER...",
+            help="Runs, the first to be held against: each a file, a quoted glob, a folder or a manifest.",
+            show_default=False,
+        ),
+    ],
+    a: Annotated[
+        str | None, typer.Option("-a", metavar="SEL", help="One side of the pair.", show_default="comm")
+    ] = None,
+    b: Annotated[str | None, typer.Option("-b", metavar="SEL", help="The other side.", show_default="compute")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name of a run; once for each, in order.", show_default="from the path"),
+    ] = None,
+    claimed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEEDUP", help="A stated speedup of the pair to check, such as 14.7x.", show_default=False
+        ),
+    ] = None,
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """What changed from one run to another, and can a claimed speedup be?
+
+    Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
+    """
+    speedup = None if claimed is None else read_speedup(claimed)
+    from analyzers import compare as analysis
+    from analyzers import load
+    from traceviz import contract_runs
+    from traceviz.views import compare as view
+
+    with progress() as tell:
+        runs = [
+            narrowed(load.load([str(one)], nsys_command=nsys, align=not no_align, progress=tell), ranks, steps, window)
+            for one in traces
+        ]
+        result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
+    write(output, lambda: view.blocks(result), lambda: contract_runs.comparison(result))
+    raise typer.Exit(result.exit_code)
+
+
+def read_speedup(text: str) -> float:
+    """A speedup such as 14.7x or 1.3.
+
+    >>> read_speedup("14.7x"), read_speedup("1.3")
+    (14.7, 1.3)
+    """
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*[x×]?\s*", text)
+    if match is None or not float(match[1]):
+        raise TracevizError(f"{text!r} is no speedup.", hint="Write it as 14.7x or 1.3.")
+    return float(match[1])
+
+
+def labels_of(paths: Sequence[Path]) -> list[str]:
+    """Short names of runs by their paths, told apart by a number where they are the same.
+
+    >>> labels_of([Path("a/serial.rank*.json.gz"), Path("b/serial/"), Path("x.sqlite")])
+    ['serial', 'serial (2)', 'x']
+    """
+    found: list[str] = []
+    for path in paths:
+        stem = _SUFFIX.sub("", path.name)
+        name = _RANK.sub("", stem) or path.parent.name or stem or "run"
+        same = sum(known == name or known.startswith(f"{name} (") for known in found)
+        found.append(f"{name} ({same + 1})" if same else name)
+    return found

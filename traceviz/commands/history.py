@@ -1,0 +1,48 @@
+"""`traceviz history`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from traceviz.arguments import Format, OutputFormat
+from traceviz.terminal import write
+
+EPILOG = """\b
+Examples:
+  traceviz history results.db
+  traceviz history results.db -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" -o trend.html
+
+\b
+Exit code: 0 no regression (or too few runs to tell), 1 a regression, 2 bad input or usage, 3 no run of the pair."""
+
+
+def history(
+    database: Annotated[Path, typer.Argument(metavar="DB", help="What --save wrote.", show_default=False)],
+    a: Annotated[
+        str | None, typer.Option("-a", metavar="SEL", help="Only pairs of this side …", show_default=False)
+    ] = None,
+    b: Annotated[str | None, typer.Option("-b", metavar="SEL", help="… and this one.", show_default=False)] = None,
+    plot: Annotated[
+        Path | None, typer.Option("-o", metavar="HTML", help="Draw the trend into this page.", show_default=False)
+    ] = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """How did a pair's overlap and step time go from run to run?
+
+    Ends with 1 where the newest run is worse than the runs before it scatter, on the same GPUs.
+    """
+    from analyzers import selectors
+    from traceviz import contract_runs
+    from traceviz.history import saved_runs
+    from traceviz.trends import trends
+    from traceviz.views import history as view
+
+    sides = [None if text is None else str(selectors.parse(text)) for text in (a, b)]
+    found = trends(saved_runs(database), *sides)
+    if plot is not None:
+        view.write_plot(found, plot)
+    write(output, lambda: view.blocks(found), lambda: contract_runs.history(found))
+    raise typer.Exit(3 if not found else int(any(one.call == "regression" for one in found)))

@@ -1,0 +1,199 @@
+"""The answer of `compare` as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.compare_gain import PairGain
+from analyzers.compare_noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
+from analyzers.compare_results import Comparison, LaneFigures, Region, Run
+from analyzers.compare_steps import FIGURES
+from traceviz.document import Block, Headline, Paragraph, Table
+from traceviz.quantities import duration, listing, percent
+from traceviz.views.overlap import warnings
+
+MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
+MOST_RANKS = 32
+MOST_REGIONS = 12
+NOTE = (
+    "Medians per step, mean over the ranks' devices, and (change against {first}). = is the same in every step, "
+    "~ lies within noise, ? differs on too few steps."
+)
+
+
+def blocks(result: Comparison) -> list[Block]:
+    """Verdicts, all runs in one table, per rank, regions that differ, gain, claim, warnings."""
+    if not result.steps and result.reason and not result.runs[0].figures:
+        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *warnings(result.warnings)]
+    shown: list[Block] = []
+    if result.reason:
+        shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
+    if result.claim is not None:
+        word, mood = ("POSSIBLE CLAIM", "good") if result.claim.possible else ("IMPOSSIBLE CLAIM", "bad")
+        shown.append(Headline(word, result.claim.words, mood))
+    shown += [_verdict(result, run) for run in result.runs[1:]]
+    shown.append(_figures(result))
+    shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
+    differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
+    return [*shown, *differing, _lanes(result), *warnings(result.warnings)]
+
+
+def _verdict(result: Comparison, run: Run) -> Headline:
+    step, first = run.changes["step_ns"], result.runs[0].label
+    word = run.verdict.replace("-", " ").upper()
+    moved = f"step time {duration(step.before_ns)} → {duration(step.after_ns)} ({_signed(step)}), {_sure(step)}"
+    if all(one.call == EQUAL for one in _all_changes(run)):
+        moved = "every figure of every step is the same"
+    return Headline(word, f"{run.label} against {first}: {moved}, on {_on(result)}.", MOODS[run.verdict])
+
+
+def _all_changes(run: Run) -> list[Change]:
+    found = [*run.changes.values(), *(one for lane in run.lanes for one in lane.changes.values())]
+    return found + [region.change for region in run.regions if region.change]
+
+
+def _sure(change: Change) -> str:
+    if change.call == EQUAL:
+        return "the same in every step"
+    span = f"95 % interval {duration(change.low_ns)} … {duration(change.high_ns)}"
+    if change.call == TOO_FEW:
+        return "on too few steps to tell it from noise"
+    return span if change.call in DIFFERS else f"within noise ({span})"
+
+
+def _on(result: Comparison) -> str:
+    count = len(result.steps)
+    steps = f"{count} step{'s' * (count != 1)} that all have" if count else "whole captures, which have no step marks"
+    return f"{steps} (rank{'s' * (len(result.ranks) != 1)} {listing([str(rank) for rank in result.ranks])})"
+
+
+def _figures(result: Comparison) -> Table:
+    runs, first = result.runs, result.runs[0]
+    rows = [
+        ["step time, median", *(_cell(run.figures["step_ns"], run.changes.get("step_ns")) for run in runs)],
+        ["step time, P90", *(duration(run.figures["step_ns"].p90_ns) for run in runs)],
+        ["step time, 95 % interval", *(_interval(run.figures["step_ns"]) for run in runs)],
+    ]
+    rows += [
+        [_named(result, name), *(_cell(run.figures[name], run.changes.get(name)) for run in runs)]
+        for name in FIGURES
+        if name != "step_ns"
+    ]
+    rows += [
+        ["real overlap / min(A, B)", *(percent(_ratio(run)) for run in runs)],
+        ["memory peak", *(run.memory for run in runs)],
+    ]
+    rows.append(
+        [
+            f"effective gain over {first.label}",
+            *(percent(run.gain.effective_gain if run.gain else None) for run in runs),
+        ]
+    )
+    headers = ("per step", *(run.label for run in runs))
+    return Table(headers, rows, _pair(result), frozenset(headers[1:]), NOTE.format(first=first.label))
+
+
+def _pair(result: Comparison) -> str:
+    return f"A is {result.a}, B is {result.b}"
+
+
+def _named(result: Comparison, name: str) -> str:
+    more = {"exposed_ns": " (not behind compute)", "sync_ns": " (GPU idle)", "overlap_ns": " of A and B"}
+    return FIGURES[name] + more.get(name, "")
+
+
+def _ratio(run: Run) -> float | None:
+    return run.overlap.job.real_overlap_ratio if run.overlap else None
+
+
+def _cell(spread: Spread, change: Change | None) -> str:
+    return duration(spread.median_ns) + (f" ({_signed(change)})" if change else "")
+
+
+def _signed(change: Change) -> str:
+    if change.call == EQUAL:
+        return "="
+    ratio = change.ratio
+    moved = f"{ratio:+.1%}" if ratio is not None else ("+" if change.delta_ns >= 0 else "") + duration(change.delta_ns)
+    return moved + {"noise": " ~", TOO_FEW: " ?"}.get(change.call, "")
+
+
+def _interval(spread: Spread) -> str:
+    return f"{duration(spread.low_ns)} … {duration(spread.high_ns)}"
+
+
+def _gain(first: Run, run: Run, gain: PairGain) -> Paragraph:
+    """What the pair gained, what it could have, and what contention took."""
+    together = gain.together
+    text = (
+        f"A or B runs {duration(together.before_ns)} → {duration(together.after_ns)} ({_signed(together)}) per "
+        f"instance on rank {gain.rank} (medians of {gain.first_instances} and {gain.instances}): "
+        f"{_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / max(A, B). Effective gain, time "
+        f"saved / min(A, B): {percent(gain.effective_gain)}. "
+    )
+    if gain.speedup and gain.speedup_bound and gain.speedup > gain.speedup_bound:
+        text += "That is more than overlap can give: A and B themselves take less. "
+    text += (
+        f"Contention, own time against {first.label}: A {duration(gain.a.before_ns)} → {duration(gain.a.after_ns)} "
+        f"({_signed(gain.a)}), B {duration(gain.b.before_ns)} → {duration(gain.b.after_ns)} ({_signed(gain.b)})"
+    )
+    if gain.overlap_ns and gain.lost_ns > 0:
+        text += f"; together they lose {duration(gain.lost_ns)}, while {duration(gain.overlap_ns)} overlap"
+    return Paragraph(f"{text}.", f"Gain of {run.label}")
+
+
+def _times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}x"
+
+
+def _regions(first: Run, run: Run) -> list[Block]:
+    found = run.regions_that_differ
+    if not found:
+        text = f"none of {len({one.name for one in run.regions})} differs beyond noise from {first.label}."
+        return [Paragraph(text, f"Regions of {run.label}")] if run.regions else []
+    headers = ("region", "rank", first.label, run.label, "change", "interval of the change")
+    rows = [_region(one) for one in found[:MOST_REGIONS]]
+    more = len(found) - MOST_REGIONS
+    note = "Real busy time per step of the work launched in a region and in no region inside it."
+    if more > 0:
+        note += f"\n… and {more} more (--format json has all)"
+    return [Table(headers, rows, f"Regions of {run.label} that differ", frozenset(headers[1:]), note)]
+
+
+def _region(one: Region) -> tuple[str, ...]:
+    change = one.change
+    return (
+        one.name or "(in no range)",
+        str(one.rank),
+        duration(one.before.median_ns) if one.before else "–",
+        duration(one.after.median_ns) if one.after else "–",
+        _signed(change) if change else ("gone" if one.after is None else "new"),
+        f"{duration(change.low_ns)} … {duration(change.high_ns)}" if change and change.call != TOO_FEW else "–",
+    )
+
+
+def _lanes(result: Comparison) -> Table:
+    """Every rank's device in every run."""
+    headers = ("rank", "device", "run", "step time", "P90", "GPU busy", "real overlap", "exposed comm", "sync cost")
+    count = len(result.runs[0].lanes)
+    rows = [_lane(run.lanes[place], run.label) for place in range(min(count, MOST_RANKS)) for run in result.runs]
+    more = count - MOST_RANKS
+    note = f"… and {more} more devices (--format json has all)" if more > 0 else ""
+    return Table(headers, rows, "Per rank, medians per step", frozenset(headers) - {"run"}, note)
+
+
+def _lane(lane: LaneFigures, label: str) -> tuple[str, ...]:
+    figures, changes = lane.figures, lane.changes
+
+    def cell(name: str) -> str:
+        return _cell(figures[name], changes.get(name))
+
+    names: Sequence[str] = ("busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")
+    return (
+        str(lane.rank),
+        str(lane.device),
+        label,
+        cell("step_ns"),
+        duration(figures["step_ns"].p90_ns),
+        *(cell(name) for name in names),
+    )
