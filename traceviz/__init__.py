@@ -15,6 +15,7 @@ check_packages()
 
 from traceviz.api import (  # noqa: E402
     TracevizError,
+    capture,
     check_overlap,
     collectives,
     compare,
@@ -33,6 +34,7 @@ __all__ = [
     "Trace",
     "TracevizError",
     "__version__",
+    "capture",
     "check_overlap",
     "collectives",
     "compare",

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
+    from collectors.capture import Capture
 
 __all__ = [
     "TracevizError",
+    "capture",
     "check_overlap",
     "collectives",
     "compare",
@@ -185,3 +187,32 @@ def timeline(
     result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
     drawn = picture.picture(trace, result, order_report.order_report(trace))
     return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
+
+
+def capture(
+    folder: str | Path = "captures",
+    *,
+    tool: str | None = None,
+    name: str = "capture",
+    shapes: bool = False,
+    stacks: bool = False,
+) -> Capture:
+    """Capture a `with` block, or each call of a function that this decorates; nothing without torch or a GPU.
+
+    torch.profiler writes `rankN.json.gz` and `manifest.json`; under nsys (with --capture-range=cudaProfilerApi) the
+    block is what nsys captures. An exception passes through; the trace is written and NVTX ranges are closed.
+
+    Parameters
+    ----------
+    folder : where to write.
+    tool : "torch" or "nsys"; told by whether nsys runs this program, where not given.
+    name : the range around the block.
+    shapes, stacks : record ops' shapes, Python stacks.
+
+    Returns
+    -------
+    Capture : `.range(name)` is a range for both profilers, `.path` the trace once the block has ended.
+    """
+    from collectors import capture as capturing
+
+    return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)

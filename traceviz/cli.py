@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from analyzers.errors import TracevizError
+from collectors.errors import CollectError
 from traceviz import __version__
 from traceviz.commands import (
     check_overlap,
+    collect,
     collectives,
     compare,
     history,
@@ -19,6 +21,7 @@ from traceviz.commands import (
     streams,
     syncs,
     timeline,
+    workload,
 )
 from traceviz.terminal import fail
 
@@ -37,6 +40,8 @@ app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("history", epilog=history.EPILOG)(history.history)
+app.add_typer(collect.app, name="collect")
+app.command("workload", epilog=workload.EPILOG)(workload.workload)
 app.command("info", epilog=info.EPILOG)(info.info)
 
 
@@ -61,5 +66,7 @@ def main() -> None:
         app()
     except TracevizError as error:
         sys.exit(fail(error))
+    except CollectError as error:
+        sys.exit(fail(TracevizError(error.message, hint=error.hint, exit_code=error.exit_code)))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,0 +1,177 @@
+"""Capture a piece of a program from within: the work of a `with` block, or of a function's calls."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from collectors import manifest as manifests
+from collectors import session
+from collectors.errors import CollectError
+from collectors.launchers import own_rank
+from collectors.manifest import Capture as Captured
+from collectors.manifest import Manifest
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+TOOLS = ("torch", "nsys")
+
+
+class Capture:
+    """A context manager and a decorator; without torch or a GPU it lets the code run and does nothing.
+
+    `path` is the trace, once it is written; None where there is none, or where nsys writes it.
+    """
+
+    def __init__(self, folder: Path, tool: str, name: str, shapes: bool, stacks: bool) -> None:
+        self.folder, self.tool, self.name, self.shapes, self.stacks = folder, tool, name, shapes, stacks
+        self.path: Path | None = None
+        self._torch: Any = None
+        self._profile: Any = None
+        self._level = 0
+        self._started = ""
+
+    def __call__(self, function: Function) -> Function:
+        """Capture every call of a function; each of a rank replaces the one before."""
+
+        @functools.wraps(function)
+        def captured(*args: Any, **kwargs: Any) -> Any:
+            with Capture(self.folder, self.tool, self.name, self.shapes, self.stacks):
+                return function(*args, **kwargs)
+
+        return captured  # type: ignore[return-value]
+
+    def __enter__(self) -> Capture:
+        torch = _torch_with_gpu()
+        if torch is not None:
+            self._started = manifests.now()
+            self._start(torch)
+            self._torch = torch
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        torch, self._torch = self._torch, None
+        if torch is None:
+            return
+        with (
+            contextlib.nullcontext() if kind is None else contextlib.suppress(Exception)
+        ):  # the block's own comes first
+            self._finish(torch)
+
+    def _finish(self, torch: Any) -> None:
+        self._close_ranges(torch)
+        torch.cuda.synchronize()
+        if self.tool == "nsys":
+            torch.cuda.profiler.stop()
+            return
+        profile, self._profile = self._profile, None
+        profile.stop()
+        try:
+            self._write(profile, torch)
+        except OSError as error:
+            raise CollectError(f"the trace can't be written to {self.folder}: {error.strerror or error}.") from error
+
+    @contextlib.contextmanager
+    def range(self, name: str) -> Iterator[None]:
+        """A range of one name for both profilers; closed when an exception leaves it."""
+        if self._torch is None:
+            yield
+            return
+        nvtx = self._torch.cuda.nvtx
+        nvtx.range_push(name)
+        try:
+            with self._torch.profiler.record_function(name):
+                yield
+        finally:
+            nvtx.range_pop()
+
+    def _start(self, torch: Any) -> None:
+        if self.tool == "nsys":
+            torch.cuda.profiler.start()
+        else:
+            self._profile = _new_profile(torch, self.shapes, self.stacks)
+            self._profile.start()
+        self._level = torch.cuda.nvtx.range_push(self.name)
+
+    def _close_ranges(self, torch: Any) -> None:
+        """Close our range, and those inside it that an exception left open; NVTX tells how deep each was."""
+        level = torch.cuda.nvtx.range_pop()
+        while level > self._level >= 0:
+            level = torch.cuda.nvtx.range_pop()
+
+    def _write(self, profile: Any, torch: Any) -> None:
+        rank = _rank(torch)
+        name = f"rank{rank}.json.gz"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / f".partial-{name}"
+        profile.export_chrome_trace(str(partial))
+        partial.replace(self.folder / name)
+        self.path = self.folder / name
+        manifest = Manifest("torch", "own-rank", manifests.safe_command(sys.orig_argv), [Captured(name, rank)])
+        manifest.start_utc, manifest.window = self._started, {"range": self.name}
+        nccl = torch.cuda.nccl.version()
+        about = {
+            "rank": rank,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "torch": str(torch.__version__),
+            "cuda": torch.version.cuda,
+            "nccl": ".".join(map(str, nccl)) if isinstance(nccl, tuple) else str(nccl),
+        }
+        session.describe(manifest, [about], os.environ)
+        manifests.write(self.folder, manifest)
+
+
+def capture(
+    folder: str | Path = "captures",
+    *,
+    tool: str | None = None,
+    name: str = "capture",
+    shapes: bool = False,
+    stacks: bool = False,
+) -> Capture:
+    """What `traceviz.capture` returns; see there.
+
+    Raises
+    ------
+    CollectError : the tool is neither torch nor nsys.
+    """
+    chosen = tool or ("nsys" if _under_nsys() else "torch")
+    if chosen not in TOOLS:
+        raise CollectError(f"there is no tool {chosen!r}.", hint="Give torch or nsys.")
+    return Capture(Path(folder), chosen, name, shapes, stacks)
+
+
+def _under_nsys() -> bool:
+    return "NSYS_PROFILING_SESSION_ID" in os.environ
+
+
+def _torch_with_gpu() -> Any:
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def _new_profile(torch: Any, shapes: bool, stacks: bool) -> Any:
+    profiler, more = torch.profiler, {}
+    with contextlib.suppress(AttributeError, TypeError):  # torch before 2.1
+        more["experimental_config"] = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    activities = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+    return profiler.profile(activities=activities, record_shapes=shapes, with_stack=stacks, **more)
+
+
+def _rank(torch: Any) -> int:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return own_rank() or 0

@@ -1,0 +1,108 @@
+"""What a collected Python process does: wrap itself in nsys if it is a rank, watch its steps once torch is there.
+
+Self-contained: it runs in the user's Python, which may lack traceviz and may have other packages of its names.
+Only the standard library, and torch once the program has imported it.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WRAPPED = "TRACEVIZ_WRAPPED"
+SETTINGS = "TRACEVIZ_HOOK"
+
+
+def start(text):
+    """Begin with what the collector set for this run."""
+    settings = json.loads(text)
+    rank = rank_of(settings["rank_variables"])
+    if settings["wrap"] and rank is not None and not os.environ.get(WRAPPED) and rank in (settings["ranks"] or [rank]):
+        wrap(settings, rank)
+    if rank is not None:
+        leave_environment()
+    AfterImport("torch", lambda: watch(settings)).install()
+
+
+def rank_of(variables):
+    """The rank this process was started as; None where it is no rank."""
+    for name in variables:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def leave_environment():
+    """Give a rank the PYTHONPATH that the user's command would have given it."""
+    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    kept = [entry for entry in entries if os.path.abspath(entry) != HERE]
+    if kept:
+        os.environ["PYTHONPATH"] = os.pathsep.join(kept)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def wrap(settings, rank):
+    """Run nsys with this very Python as its program, and be what the launcher watches meanwhile; never returns."""
+    os.environ[WRAPPED] = "1"
+    output = os.path.join(settings["folder"], f"rank{rank}").replace("%", "%%")
+    program = [sys.executable, *sys.orig_argv[1:]]
+    load("_traceviz_supervise").run_as_rank([*settings["wrap"], f"--output={output}", *program])
+
+
+def load(name):
+    """Import a module that lies beside this one, which need not be on the program's path."""
+    spec = importlib.util.spec_from_file_location(name, os.path.join(HERE, f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def watch(settings):
+    """Load the part that needs torch."""
+    steps = load("_traceviz_steps")
+    steps.watch(settings, load("_traceviz_capture"))
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Call a function once a module has been imported by the program."""
+
+    def __init__(self, name, then):
+        self.name, self.then, self.busy = name, then, False
+
+    def install(self):
+        """Start watching imports."""
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, fullname, path=None, target=None):
+        """Find the module as without us, with a loader that tells when it has run."""
+        if fullname != self.name or self.busy:
+            return None
+        self.busy = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.busy = False
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module):
+                run(module)
+                self.done()
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+    def done(self):
+        """The module is there: watch no more."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            try:
+                self.then()
+            except Exception as error:
+                print(f"traceviz: this process is not collected ({error!r}).", file=sys.stderr)

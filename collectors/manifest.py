@@ -1,0 +1,165 @@
+"""The manifest beside captures: what was run, where, with what, and which file is whose."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "traceviz.manifest/1"
+NAME = "manifest.json"
+SECONDS = 20
+# What changes how a run behaves on the GPU. Nothing else of the environment is ever recorded.
+KEPT = re.compile(
+    r"(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|CUDA_MODULE_LOADING|CUDA_DEVICE_ORDER"
+    r"|NCCL_(ALGO|PROTO|NVLS_ENABLE|MIN_CTAS|MAX_CTAS|MIN_NCHANNELS|MAX_NCHANNELS|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE"
+    r"|IB_DISABLE|NTHREADS|BUFFSIZE|CUMEM_ENABLE|GRAPH_REGISTER|LAUNCH_MODE)"
+    r"|TORCH_NCCL_(AVOID_RECORD_STREAMS|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|ENABLE_TIMING|HIGH_PRIORITY)"
+    r"|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|TORCH_CUDA_ARCH_LIST|OMP_NUM_THREADS"
+    r"|WORLD_SIZE|LOCAL_WORLD_SIZE|SLURM_NTASKS|SLURM_NNODES)"
+)
+_SECRET = re.compile(r"token|secret|passw|credential|api[-_]?key|access[-_]?key|auth", re.IGNORECASE)
+_LOOKS_SECRET = re.compile(r"(hf_|ghp_|github_pat_|sk-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9_./+-]{8,}|://[^/@\s]+:[^/@\s]+@")
+HIDDEN = "***"
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One file; `rank` is None where it holds several ranks, or where nothing says which it is."""
+
+    path: str
+    rank: int | None
+    steps: list[int] | None = None
+    note: str = ""
+
+
+@dataclass
+class Manifest:
+    """What stands in manifest.json beside its schema."""
+
+    tool: str
+    mode: str
+    command: list[str]
+    captures: list[Capture] = field(default_factory=list)
+    world_size: int | None = None
+    window: dict[str, Any] = field(default_factory=dict)
+    start_utc: str = ""
+    exit_code: int | None = None
+    host: dict[str, Any] = field(default_factory=dict)
+    gpus: list[dict[str, str]] = field(default_factory=list)
+    topology: str = ""
+    versions: dict[str, str | None] = field(default_factory=dict)
+    git: dict[str, Any] | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def write(folder: Path, manifest: Manifest) -> Path:
+    """Write the manifest, joined with one that another rank's collector of the same run wrote before.
+
+    Ranks that collect for themselves write at the same time; a lock lets each add its captures.
+    """
+    path = folder / NAME
+    with (folder / ".manifest.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        content = {"schema": SCHEMA, **asdict(manifest)}
+        if path.exists() and manifest.mode == "own-rank":
+            content = _joined(json.loads(path.read_text(encoding="utf-8")), content)
+        partial = folder / f".{NAME}.partial"
+        partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.replace(path)
+    return path
+
+
+def _joined(there: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    mine = {one["path"] for one in ours["captures"]}
+    captures = [one for one in there["captures"] if one["path"] not in mine] + ours["captures"]
+    captures.sort(key=lambda one: (one["rank"] is None, one["rank"], one["path"]))
+    ranks = [one for one in there["ranks"] if one.get("rank") not in {own.get("rank") for own in ours["ranks"]}]
+    notes = list(dict.fromkeys(there["notes"] + ours["notes"]))
+    return {**there, "captures": captures, "ranks": ranks + ours["ranks"], "notes": notes}
+
+
+def now() -> str:
+    """The time, UTC, as the manifest writes it."""
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+
+def safe_command(command: Sequence[str]) -> list[str]:
+    """A command without what looks like a secret in it.
+
+    >>> safe_command(["train.py", "--hf-token", "hf_abcdefghijk", "--api-key=xyz", "--lr", "0.1"])
+    ['train.py', '--hf-token', '***', '--api-key=***', '--lr', '0.1']
+    """
+    shown, hide = [], False
+    for word in command:
+        name, equals, _ = word.partition("=")
+        option = bool(_SECRET.search(name)) and (name.startswith("-") or bool(equals))
+        if hide and not word.startswith("-"):
+            shown.append(HIDDEN)
+        elif option and equals:
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(_LOOKS_SECRET.sub(HIDDEN, word))
+        hide = option and not equals
+    return shown
+
+
+def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are known to matter and to hold no secret.
+
+    >>> safe_environment({"NCCL_ALGO": "Ring", "AWS_SECRET_ACCESS_KEY": "x", "NCCL_ALGO_TOKEN": "y"})
+    {'NCCL_ALGO': 'Ring'}
+    """
+    return {name: value for name, value in sorted(environment.items()) if KEPT.fullmatch(name)}
+
+
+def host() -> dict[str, Any]:
+    """The machine: name, system, processors."""
+    system = os.uname()
+    return {"name": system.nodename, "system": f"{system.sysname} {system.release}", "cpus": os.cpu_count()}
+
+
+def gpus() -> list[dict[str, str]]:
+    """The GPUs that nvidia-smi lists; none where it is not there."""
+    fields = "index,name,driver_version,memory.total,pci.bus_id"
+    said = _said(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
+    names = ("index", "name", "driver", "memory", "bus")
+    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
+    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+
+
+def topology() -> str:
+    """How the GPUs are linked, as `nvidia-smi topo -m` draws it; "" where it doesn't."""
+    said = re.sub(r"\x1b\[[0-9;]*m", "", _said(["nvidia-smi", "topo", "-m"]))
+    return said.partition("Legend:")[0].rstrip()
+
+
+def git(folder: Path) -> dict[str, Any] | None:
+    """Commit of the checkout that the command runs in, and whether it has changes; None outside one."""
+    commit = _said(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
+    if not commit:
+        return None
+    return {"commit": commit, "dirty": bool(_said(["git", "-C", str(folder), "status", "--porcelain"]).strip())}
+
+
+def quoted(command: Sequence[str]) -> str:
+    """A command as a shell takes it."""
+    return shlex.join(command)
+
+
+def _said(command: list[str]) -> str:
+    try:
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout.decode(errors="replace") if ran.returncode == 0 else ""

@@ -1,0 +1,137 @@
+"""What both collectors share: the folder, the hook in the command's Python, and what the ranks said of themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from collectors import manifest as manifests
+from collectors.errors import CollectError
+from collectors.processes import Outcome
+
+INJECT = Path(__file__).parent / "inject"
+HOOK, WRAPPED = "TRACEVIZ_HOOK", "TRACEVIZ_WRAPPED"
+CAPTURES = (".json.gz", ".nsys-rep", ".qdrep")
+NOTHING_USABLE = 3
+LITTLE_SPACE = 1 << 20  # bytes free below which a disk counts as full
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Which steps to capture: `first` up to, not including, `last`; a range of this name is a step, if given."""
+
+    first: int
+    last: int
+    warmup: int = 2
+    step_range: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first < self.last:
+            raise CollectError(f"steps {self.first}:{self.last} are none.", hint="Write them as 10:13 (10, 11 and 12).")
+        if self.first == 0 and self.step_range is None:
+            raise CollectError(
+                "step 0 can't be captured whole: it begins before the first optimizer step tells that there is one.",
+                hint="Begin with step 1, or name the range that is a step with --step-range.",
+            )
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What came of a run: its outcome, the folder, usable captures, and what the user must know."""
+
+    outcome: Outcome
+    folder: Path
+    captures: tuple[manifests.Capture, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        """The command's own; where that is 0 and nothing was captured, 3."""
+        return self.outcome.exit_code or (0 if self.captures else NOTHING_USABLE)
+
+
+def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
+    """Make the folder for captures.
+
+    Raises
+    ------
+    CollectError : it holds captures of another run, or can't be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        old = [path for path in folder.iterdir() if path.name.endswith(CAPTURES) or path.name == manifests.NAME]
+        if old and not shared and not overwrite:
+            raise CollectError(
+                f"{folder} holds captures already.", hint="Give another folder with -o, or --overwrite to replace them."
+            )
+        for path in [] if shared else [*old, *_leftovers(folder)]:
+            path.unlink()
+    except OSError as error:
+        raise CollectError(
+            f"{folder} can't be written: {error.strerror}.", hint="Give another folder with -o."
+        ) from error
+    return folder.resolve()
+
+
+def hooked(environment: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, str]:
+    """An environment in which every Python of the command loads the hook first."""
+    path = os.pathsep.join([str(INJECT), *filter(None, [environment.get("PYTHONPATH")])])
+    return {**environment, "PYTHONPATH": path, HOOK: json.dumps(settings)}
+
+
+def said_by_ranks(folder: Path) -> list[dict[str, Any]]:
+    """What each rank told, by rank; of several processes that call themselves one rank, the one that captured."""
+    order = {"captured": 0, "capturing": 1, "failed": 2, "early": 3, "waiting": 4, "other": 5}
+    found: dict[int, dict[str, Any]] = {}
+    for path in sorted(folder.glob(".about-*.json")):
+        try:
+            about = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        there = found.get(about["rank"])
+        if there is None or order.get(about["state"], 9) < order.get(there["state"], 9):
+            found[about["rank"]] = about
+    return [found[rank] for rank in sorted(found)]
+
+
+def clean(folder: Path) -> None:
+    """Remove what the ranks left for us."""
+    for path in _leftovers(folder):
+        path.unlink(missing_ok=True)
+
+
+def _leftovers(folder: Path) -> list[Path]:
+    patterns = (".about-*", ".claim-*", ".partial-*", ".ended", ".manifest.lock", ".manifest.json.partial")
+    return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def full_disks(folders: Sequence[Path]) -> list[str]:
+    """Which of these folders have no space left."""
+    return [str(folder) for folder in folders if folder.exists() and shutil.disk_usage(folder).free < LITTLE_SPACE]
+
+
+def world_size(ranks: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> int | None:
+    """How many ranks the run has, as its ranks or its environment say."""
+    told = [one["world_size"] for one in ranks if one.get("world_size")]
+    stated = environment.get("WORLD_SIZE", "")
+    return max(told) if told else int(stated) if stated.isdecimal() else None
+
+
+def describe(
+    manifest: manifests.Manifest, ranks: Sequence[Mapping[str, Any]], environment: Mapping[str, str], **versions: str
+) -> None:
+    """Fill in the machine, the versions, the checkout and what the ranks said."""
+    manifest.host, manifest.gpus, manifest.topology = manifests.host(), manifests.gpus(), manifests.topology()
+    manifest.world_size = world_size(ranks, environment)
+    manifest.git = manifests.git(Path.cwd())
+    manifest.environment = manifests.safe_environment(environment)
+    manifest.ranks = [dict(one) for one in ranks]
+    first = ranks[0] if ranks else {}
+    driver = manifest.gpus[0]["driver"] if manifest.gpus else None
+    known = {name: first.get(name) for name in ("python", "torch", "cuda", "nccl")}
+    manifest.versions = {**known, "driver": driver, **versions}

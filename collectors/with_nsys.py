@@ -1,0 +1,173 @@
+"""Run a program under Nsight Systems: one report over all ranks, one a rank, or rank 0's alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors import manifest as manifests
+from collectors import session
+from collectors.launchers import Launcher, launcher_of, own_rank
+from collectors.manifest import Capture, Manifest
+from collectors.nsys_command import Request, build
+from collectors.nsys_find import find_nsys
+from collectors.processes import run
+
+MODES = ("one-report", "per-rank", "rank0")
+WHOLE = b"NVIDIA Tegra Profiler Report"
+_RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
+
+
+@dataclass(frozen=True)
+class NsysOptions:
+    """What to capture, how the ranks are spread over reports, and where to."""
+
+    folder: Path
+    mode: str = "one-report"
+    steps: session.Steps | None = None
+    trace: Sequence[str] = ("cuda", "nvtx")
+    graphs: str = "graph"
+    nsys: str | None = None
+    overwrite: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be run: the words, the environment, the mode that it comes to, and what must be known of it."""
+
+    command: list[str]
+    environment: dict[str, str]
+    mode: str
+    rank: int | None
+    notes: list[str]
+
+
+def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
+    """Run a command under nsys and write its reports and `manifest.json`.
+
+    Raises
+    ------
+    CollectError : no nsys is here, or the folder or the command can't be used.
+    """
+    nsys = find_nsys(options.nsys)
+    launcher = launcher_of(command)
+    rank = own_rank() if launcher is None else None
+    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=rank is not None)
+    request = Request("", options.trace, options.graphs, options.steps is not None)
+    words, notes = build(nsys, request)
+    plan = plan_run(command, options, words[:-1], folder, launcher, rank)
+    manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())
+    outcome = run(plan.command, plan.environment, apart=plan.command[0] == str(nsys.path), timeout=options.timeout)
+    ranks = [one for one in session.said_by_ranks(folder) if rank is None or one["rank"] == rank]
+    manifest.captures, damaged = _captures(folder, plan, ranks)
+    manifest.notes = [*plan.notes, *notes, *_notes(folder, plan, manifest.captures, damaged, ranks, options)]
+    steps = options.steps
+    manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
+    manifest.exit_code = outcome.exit_code
+    session.describe(manifest, ranks, os.environ, nsys=nsys.release)
+    if manifest.captures:
+        manifests.write(folder, manifest)
+    if rank is None:
+        session.clean(folder)
+    return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
+
+
+def plan_run(
+    command: Sequence[str],
+    options: NsysOptions,
+    nsys: Sequence[str],
+    folder: Path,
+    launcher: Launcher | None,
+    rank: int | None,
+) -> Plan:
+    """What to run: nsys around the whole command, or, by the hook in their Python, around single ranks."""
+    notes = []
+    mode = options.mode
+    if rank is not None:  # a launcher started us once a rank
+        name = f"rank{rank}"
+        mode = "own-rank"
+    elif launcher is None and mode != "one-report":
+        name = "rank0"
+        notes.append("The command has no launcher that nsys could run behind; the report holds all of it.")
+    else:
+        name = "all-ranks" if mode == "one-report" else ""
+    settings = _settings(options, folder, launcher, mode)
+    environment = dict(os.environ)
+    if name:
+        words = [*nsys, "--output=" + str(folder / name).replace("%", "%%")]
+        settings["wrap"] = None
+        if mode == "own-rank" and options.mode == "rank0" and rank != 0:
+            return Plan(list(command), environment, mode, rank, notes)
+        return Plan([*words, *command], session.hooked(environment, settings), mode, rank, notes)
+    settings["wrap"] = list(nsys)
+    return Plan(list(command), session.hooked(environment, settings), mode, rank, notes)
+
+
+def _settings(options: NsysOptions, folder: Path, launcher: Launcher | None, mode: str) -> dict[str, Any]:
+    steps = options.steps
+    return {
+        "tool": "nsys",
+        "folder": str(folder),
+        "ranks": [0] if mode == "rank0" else None,
+        "rank_variables": launcher.variables if launcher else ("RANK",),
+        "first": steps.first if steps else None,
+        "last": steps.last if steps else None,
+        "step_range": steps.step_range if steps else None,
+        "shared": mode == "one-report",
+    }
+
+
+def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tuple[list[Capture], list[str]]:
+    """Reports that can be used, with their ranks; and the names of those that can't."""
+    usable, damaged = [], []
+    for path in sorted(folder.glob("*.nsys-rep")) + sorted(folder.glob("*.qdrep")):
+        named = _RANK.fullmatch(path.name)
+        rank = int(named[1]) if named and plan.mode != "one-report" else None
+        if plan.rank is not None and rank != plan.rank:
+            continue
+        with path.open("rb") as file:
+            whole = file.read(len(WHOLE)) == WHOLE
+        if whole:
+            usable.append(Capture(path.name, rank, _steps(ranks, rank)))
+        else:
+            damaged.append(path.name)
+    return sorted(usable, key=lambda one: (one.rank is None, one.rank)), damaged
+
+
+def _steps(ranks: Sequence[dict[str, Any]], rank: int | None) -> list[int] | None:
+    return next((one.get("steps") for one in ranks if rank in (None, one["rank"])), None)
+
+
+def _notes(
+    folder: Path,
+    plan: Plan,
+    captures: Sequence[Capture],
+    damaged: Sequence[str],
+    ranks: Sequence[dict[str, Any]],
+    options: NsysOptions,
+) -> list[str]:
+    notes = [f"{name} is damaged: nsys was stopped while it wrote it." for name in damaged]
+    notes += [f"Rank {one['rank']}: {one['note']}." for one in ranks if one.get("note") and one["state"] != "other"]
+    if not captures and not damaged:
+        if plan.mode in ("per-rank", "rank0"):
+            notes.append(
+                "No rank started Python with a rank in its environment, so nsys wrapped none. For ranks in another "
+                "language put the collector behind the launcher: mpirun -n 4 traceviz collect nsys -o DIR -- ./program"
+            )
+        elif options.steps and not any(one["state"] in ("capturing", "captured") for one in ranks):
+            notes.append("No report: the captured steps never began. Fewer steps, or --step-range?")
+        else:
+            notes.append("nsys left no report.")
+    temporary = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
+    notes += [f"The disk of {full} is full." for full in session.full_disks([folder, temporary])]
+    told = {one["rank"] for one in ranks}
+    have = {one.rank for one in captures}
+    if plan.mode == "per-rank" and captures:
+        notes += [f"Rank {rank} left no report." for rank in sorted(told - have)]
+    return notes

@@ -1,0 +1,96 @@
+"""Profile an unmodified program with torch.profiler, every rank into a file of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors import manifest as manifests
+from collectors import session
+from collectors.launchers import launcher_of, own_rank
+from collectors.manifest import Capture, Manifest
+from collectors.processes import run
+
+
+@dataclass(frozen=True)
+class TorchOptions:
+    """What to capture, and where to."""
+
+    folder: Path
+    steps: session.Steps
+    shapes: bool = False
+    stacks: bool = False
+    overwrite: bool = False
+    timeout: float | None = None
+
+
+def collect(command: Sequence[str], options: TorchOptions) -> session.Collected:
+    """Run a command with torch.profiler in each of its ranks and write `rankN.json.gz` and `manifest.json`.
+
+    The command's arguments, output, signals and exit code are its own; its Python gets a hook through PYTHONPATH,
+    which a rank takes out again.
+
+    Raises
+    ------
+    CollectError : the folder or the command can't be used.
+    """
+    alone = own_rank() if launcher_of(command) is None else None
+    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
+    launcher = launcher_of(command)
+    steps = options.steps
+    settings = {
+        "tool": "torch",
+        "folder": str(folder),
+        "wrap": None,
+        "ranks": None,
+        "rank_variables": launcher.variables if launcher else ("RANK",),
+        "first": steps.first,
+        "last": steps.last,
+        "warmup": steps.warmup,
+        "step_range": steps.step_range,
+        "shapes": options.shapes,
+        "stacks": options.stacks,
+        "shared": False,
+    }
+    manifest = Manifest("torch", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
+    manifest.start_utc = manifests.now()
+    outcome = run(command, session.hooked(os.environ, settings), timeout=options.timeout)
+    ranks = [one for one in session.said_by_ranks(folder) if alone is None or one["rank"] == alone]
+    manifest.captures = [
+        Capture(path.name, int(path.name[4:-8]), _steps_of(ranks, int(path.name[4:-8])))
+        for path in sorted(folder.glob("rank*.json.gz"), key=lambda path: int(path.name[4:-8]))
+        if alone is None or path.name == f"rank{alone}.json.gz"
+    ]
+    manifest.notes = _notes(manifest.captures, ranks, folder, steps)
+    manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range}
+    manifest.exit_code = outcome.exit_code
+    session.describe(manifest, ranks, os.environ)
+    if manifest.captures:
+        manifests.write(folder, manifest)
+    if alone is None:
+        session.clean(folder)
+    return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
+
+
+def _steps_of(ranks: Sequence[dict[str, object]], rank: int) -> list[int] | None:
+    steps = next((one.get("steps") for one in ranks if one["rank"] == rank), None)
+    return steps if isinstance(steps, list) else None
+
+
+def _notes(
+    captures: Sequence[Capture], ranks: Sequence[dict[str, object]], folder: Path, steps: session.Steps
+) -> list[str]:
+    notes = [f"Rank {one['rank']}: {one['note']}." for one in ranks if one.get("note") and one["state"] != "other"]
+    have = {one.rank for one in captures}
+    lost = [one["rank"] for one in ranks if one["rank"] not in have and one["state"] == "capturing"]
+    notes += [f"Rank {rank} was ended while it captured, before its trace was written." for rank in lost]
+    if not ranks:
+        how = f"a range named {steps.step_range!r}" if steps.step_range else "an optimizer step"
+        notes.append(
+            f"No process of the command came to {how} in Python with torch; "
+            "name a range that is a step with --step-range, or collect nsys. (python -I, -E, -S keep the hook out.)"
+        )
+    notes += [f"The disk of {full} is full." for full in session.full_disks([folder])]
+    return notes

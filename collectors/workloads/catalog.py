@@ -1,0 +1,200 @@
+"""Which workloads and variants there are, their sizes, and what a capture of each must show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from collectors.errors import CollectError
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What traceviz must find: a verdict for A against B, the largest cause on the critical rank, and what else.
+
+    `causes` empty: whatever was missed is of no account. `sync` is the range in which the host must have been
+    blocked; "" where it must not have been in any range of the workload's.
+    """
+
+    a: str
+    b: str
+    verdicts: tuple[str, ...]
+    causes: tuple[str, ...] = ()
+    sync: str | None = None
+    missing_wait: bool | None = None
+    unwaited_copy: bool | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One workload: where its code is, sizes and what they mean, and what each variant must show."""
+
+    module: str
+    about: str
+    sizes: dict[str, int]
+    variants: dict[str, Expected]
+    small: dict[str, int] = field(default_factory=dict)  # for a CPU, where only the program itself is tried
+
+
+DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
+BEHIND = ("event-dependency", "same-stream")
+SERIAL, OVERLAPPED = ("serialized",), ("overlapped",)
+SOME = ("partial", "overlapped")
+ANY = ("serialized", *SOME)
+_LOOKUP, _OPTIMIZER, _FORWARD = "nvtx:emb_lookup", "nvtx:optimizer", "nvtx:dense forward"
+_COMMS, _IRRELEVANT = "nvtx:comms", "nvtx:irrelevant compute"
+_COPY, _TRAIN = "memcpy:DtoH", "nvtx:train compute"
+
+WORKLOADS: dict[str, Workload] = {
+    "dpmp": Workload(
+        "dpmp",
+        "sharded embedding bags (lookup, then all-to-all of the pooled rows) beside data-parallel ones",
+        {"rows": 400_000, "dim": 128, "batch": 131_072, "bag": 8, "mp_tables": 8, "dp_tables": 2},
+        {
+            "serial": Expected(DP, MP, SERIAL, BEHIND, "", False, why="the lookups wait for the all-to-all"),
+            "overlapped": Expected(DP, MP, OVERLAPPED, (), "", False, why="they run beside the all-to-all"),
+            "hidden-sync": Expected(
+                DP,
+                MP,
+                SERIAL,
+                ("host-sync", "late-launch"),
+                "MP Embedding",
+                False,
+                why="an .item() inside MP's forward keeps the host from submitting DP's",
+            ),
+            "race": Expected(DP, MP, ANY, (), "", True, why="the side stream never waits for the inputs"),
+        },
+        {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "mp_tables": 2, "dp_tables": 1},
+    ),
+    "pipelines": Workload(
+        "pipelines",
+        "four train pipelines that place the next batch's embedding lookup differently",
+        {"rows": 400_000, "dim": 128, "batch": 32_768, "bag": 16, "tables": 6, "layers": 3, "parameters": 96_000_000},
+        {
+            "serial": Expected(_LOOKUP, _OPTIMIZER, SERIAL, ("same-stream",), "", False, why="one stream for all"),
+            "overlap": Expected(_LOOKUP, _OPTIMIZER, SOME, (), "", False, why="lookup beside the optimizer"),
+            "prefetch": Expected(_LOOKUP, _FORWARD, SOME, (), "", False, why="lookup beside the forward pass"),
+            "both": Expected(
+                _LOOKUP,
+                _OPTIMIZER,
+                SOME,
+                (),
+                "",
+                False,
+                why="half the tables beside the forward pass, half beside the optimizer",
+            ),
+        },
+        {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "tables": 2, "layers": 2, "parameters": 1000},
+    ),
+    "a2a": Workload(
+        "a2a",
+        "an all-to-all whose result is checked on the host, beside compute that does not need it",
+        {"elements": 64_000_000, "width": 4096, "products": 12},
+        {
+            "sync": Expected(
+                _COMMS,
+                _IRRELEVANT,
+                SERIAL,
+                ("host-sync", "late-launch"),
+                "assert",
+                why="the check's copy to the host keeps the compute from being submitted",
+            ),
+            "garbage": Expected(
+                _COMMS,
+                _IRRELEVANT,
+                OVERLAPPED,
+                (),
+                "",
+                unwaited_copy=True,
+                why="the host reads the flag before the copy is there",
+            ),
+            "event": Expected(
+                _COMMS,
+                _IRRELEVANT,
+                OVERLAPPED,
+                (),
+                "assert",
+                unwaited_copy=False,
+                why="the host waits for the copy alone",
+            ),
+        },
+        {"elements": 64, "width": 8, "products": 2},
+    ),
+    "delta": Workload(
+        "delta",
+        "touched rows copied to the host in every step",
+        {"rows": 1_000_000, "dim": 128, "touched": 200_000, "width": 4096, "products": 24},
+        {
+            "sync": Expected(
+                _COPY, _TRAIN, SERIAL, (), "track delta", why="a blocking copy to the host in the training stream"
+            ),
+            "async": Expected(
+                _COPY, _TRAIN, OVERLAPPED, (), why="a copy on the device, and one to the host beside the training"
+            ),
+        },
+        {"rows": 100, "dim": 8, "touched": 10, "width": 8, "products": 2},
+    ),
+    "rowpar": Workload(
+        "rowpar",
+        "a row-parallel linear layer in s chunks, each a product and an all-reduce on a stream of its own",
+        {"tokens": 8192, "hidden": 8192},
+        {
+            "s1": Expected("comm", "compute", SERIAL, BEHIND, "", False, why="nothing to overlap with one chunk"),
+            "s2": Expected(
+                "comm", "compute", SOME, (), "", False, why="the first all-reduce beside the second product"
+            ),
+            "s4": Expected("comm", "compute", SOME, (), "", False, why="all-reduces beside the products that follow"),
+        },
+        {"tokens": 8, "hidden": 8},
+    ),
+    "ddp": Workload(
+        "transformer",
+        "training steps of a transformer under DistributedDataParallel",
+        {"layers": 4, "width": 2048, "heads": 16, "batch": 8, "tokens": 1024},
+        {"step": Expected("comm", "compute", SOME, (), "", why="buckets are reduced beside the backward pass")},
+        {"layers": 2, "width": 16, "heads": 2, "batch": 2, "tokens": 4},
+    ),
+    "fsdp": Workload(
+        "transformer",
+        "training steps of a transformer under fully sharded data parallelism",
+        {"layers": 4, "width": 2048, "heads": 16, "batch": 8, "tokens": 1024},
+        {"step": Expected("comm", "compute", SOME, (), "", why="layers are gathered while others compute")},
+        {"layers": 2, "width": 16, "heads": 2, "batch": 2, "tokens": 4},
+    ),
+}
+
+
+def find(name: str, variant: str | None) -> tuple[Workload, str]:
+    """A workload, and the variant asked for, or its first.
+
+    Raises
+    ------
+    CollectError : there is none of that name.
+    """
+    workload = WORKLOADS.get(name)
+    if workload is None:
+        raise CollectError(f"there is no workload {name!r}.", hint=f"There are: {', '.join(WORKLOADS)}.")
+    chosen = variant or next(iter(workload.variants))
+    if chosen not in workload.variants:
+        raise CollectError(f"{name} has no variant {chosen!r}.", hint=f"It has: {', '.join(workload.variants)}.")
+    return workload, chosen
+
+
+def read_sizes(workload: Workload, given: list[str], *, small: bool = False) -> dict[str, int]:
+    """The workload's sizes with those given in their place.
+
+    >>> read_sizes(WORKLOADS["rowpar"], ["tokens=64"])
+    {'tokens': 64, 'hidden': 8192}
+
+    Raises
+    ------
+    CollectError : one is not the workload's, or no whole number above 0.
+    """
+    sizes = dict(workload.small if small else workload.sizes)
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in sizes or not value.isdecimal() or int(value) == 0:
+            known = ", ".join(f"{key}={size}" for key, size in sizes.items())
+            raise CollectError(f"{text!r} is no size of this workload.", hint=f"It has: {known}.")
+        sizes[name] = int(value)
+    return sizes

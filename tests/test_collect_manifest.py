@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from analyzers.files import find_inputs
+from collectors import manifest as manifests
+from collectors import session
+from collectors.errors import CollectError
+from collectors.manifest import Capture, Manifest, safe_command, safe_environment
+from collectors.session import Steps
+
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": "abc",
+    "HF_TOKEN": "hf_12345678",
+    "WANDB_API_KEY": "k",
+    "NCCL_SECRET": "x",
+    "DATABASE_URL": "postgres://me:pw@host/db",
+    "PATH": "/home/somebody/bin",
+}
+
+
+def test_only_variables_on_the_list_are_recorded() -> None:
+    known = {"CUDA_VISIBLE_DEVICES": "0,1", "NCCL_ALGO": "Ring", "CUDA_DEVICE_MAX_CONNECTIONS": "1", "WORLD_SIZE": "2"}
+    assert safe_environment({**SECRETS, **known}) == known
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--token", "SECRET"],
+        ["--hf-token=SECRET"],
+        ["--api_key", "SECRET"],
+        ["PASSWORD=SECRET", "train.py"],
+        ["--db", "postgres://me:SECRET@host/db"],
+        ["hf_SECRETSECRET"],
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden_in_the_command(words: list[str]) -> None:
+    assert "SECRET" not in " ".join(safe_command(["torchrun", *words, "--lr", "0.1"])).replace("PASSWORD", "")
+    assert safe_command(["torchrun", *words, "--lr", "0.1"])[-2:] == ["--lr", "0.1"]
+
+
+def test_an_option_behind_a_secret_flag_stays() -> None:
+    assert safe_command(["x", "--use-auth", "--lr", "1"]) == ["x", "--use-auth", "--lr", "1"]
+
+
+def test_the_analyzers_read_the_manifest_with_its_ranks(tmp_path: Path) -> None:
+    for name in ("rank0.json.gz", "rank3.json.gz"):
+        (tmp_path / name).write_bytes(b"\x1f\x8b rest")
+    manifests.write(
+        tmp_path, Manifest("torch", "per-rank", ["x"], [Capture("rank0.json.gz", 0), Capture("rank3.json.gz", 3)])
+    )
+    inputs, _ = find_inputs([tmp_path])
+    assert [(one.path.name, one.rank) for one in inputs] == [("rank0.json.gz", 0), ("rank3.json.gz", 3)]
+
+
+def test_ranks_that_collect_for_themselves_share_a_manifest(tmp_path: Path) -> None:
+    for rank in (2, 0, 1):
+        own = Manifest("nsys", "own-rank", ["x"], [Capture(f"rank{rank}.nsys-rep", rank)], ranks=[{"rank": rank}])
+        manifests.write(tmp_path, own)
+    content = json.loads((tmp_path / "manifest.json").read_text())
+    assert [one["rank"] for one in content["captures"]] == [0, 1, 2]
+    assert sorted(one["rank"] for one in content["ranks"]) == [0, 1, 2]
+
+
+def test_git_tells_commit_and_changes(tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@y"]
+    assert manifests.git(tmp_path) is None
+    subprocess.run([*git, "init", "-q"], check=True)
+    (tmp_path / "a").write_text("1")
+    subprocess.run([*git, "add", "a"], check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], check=True)
+    clean = manifests.git(tmp_path)
+    assert clean is not None
+    assert (len(clean["commit"]), clean["dirty"]) == (40, False)
+    (tmp_path / "a").write_text("2")
+    changed = manifests.git(tmp_path)
+    assert changed is not None
+    assert changed["dirty"] is True
+
+
+def test_captures_of_another_run_are_never_overwritten_unasked(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json.gz").write_text("old")
+    with pytest.raises(CollectError, match="holds captures already"):
+        session.prepare(tmp_path, overwrite=False)
+    assert (tmp_path / "rank0.json.gz").exists()
+    session.prepare(tmp_path, overwrite=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_several_processes_of_a_rank_the_one_that_captured_speaks(tmp_path: Path) -> None:
+    for pid, state in ((1, "waiting"), (2, "captured"), (3, "other")):
+        (tmp_path / f".about-h-{pid}.json").write_text(json.dumps({"rank": 0, "pid": pid, "state": state}))
+    assert [one["pid"] for one in session.said_by_ranks(tmp_path)] == [2]
+
+
+@pytest.mark.parametrize(("first", "last", "named"), [(3, 3, None), (5, 2, "step"), (0, 2, None), (-1, 2, "step")])
+def test_windows_that_cannot_be_captured_are_refused(first: int, last: int, named: str | None) -> None:
+    with pytest.raises(CollectError):
+        Steps(first, last, step_range=named)
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        free = 100
+
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: Full)
+    assert session.full_disks([tmp_path, tmp_path / "none"]) == [str(tmp_path)]

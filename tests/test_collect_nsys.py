@@ -1,0 +1,180 @@
+"""A real nsys without a GPU: NVTX and the OS runtime of plain programs and of gloo ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from collectors.errors import CollectError
+from collectors.nsys_find import find_nsys
+from tests.collecting import TRAIN, environment, manifest, running, torchrun, traceviz
+
+pytestmark = pytest.mark.nsys
+TRACE = ("--trace", "nvtx,osrt")
+SLEEPY = "import sys, time\nprint('ready', flush=True)\nfor _ in range(600): time.sleep(0.1)\n"
+
+
+@pytest.fixture(scope="module")
+def nsys() -> Path:
+    try:
+        return find_nsys().path
+    except CollectError:
+        pytest.skip("no nsys is installed here (tools/install-nsys.sh puts one on Debian)")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "it's 50%p -é"
+    folder.mkdir()
+    return folder
+
+
+def readable(report: Path, nsys: Path, tmp_path: Path) -> bool:
+    """Whether nsys itself can export a report."""
+    made = tmp_path / f"{report.stem}.sqlite"
+    command = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}", str(report)]
+    subprocess.run(command, capture_output=True, check=True)
+    with sqlite3.connect(made) as database:
+        return database.execute("SELECT count(*) FROM META_DATA_EXPORT").fetchone()[0] > 0
+
+
+def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, nsys: Path, tmp_path: Path) -> None:
+    words = (
+        "collect",
+        "nsys",
+        *TRACE,
+        "-o",
+        "out",
+        "--",
+        sys.executable,
+        "-c",
+        "import sys; print(sys.argv); sys.exit(5)",
+    )
+    ran = traceviz(*words, "a b", "--x", "'q'", cwd=folder)
+    assert ran.returncode == 5, ran.stderr
+    assert "['-c', 'a b', '--x', \"'q'\"]" in ran.stdout
+    made = manifest(folder / "out")
+    assert [(one["path"], one["rank"]) for one in made["captures"]] == [("all-ranks.nsys-rep", None)]
+    assert (made["tool"], made["mode"], made["exit_code"]) == ("nsys", "one-report", 5)
+    assert made["versions"]["nsys"] == find_nsys().release
+    assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_the_report_is_kept_and_nothing_runs_on(
+    folder: Path, nsys: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    (folder / "sleepy.py").write_text(SLEEPY)
+    words = ["collect", "nsys", *TRACE, "-o", "out", "--", sys.executable, str(folder / "sleepy.py")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "traceviz", *words],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    while "ready" not in process.stdout.readline():
+        pass
+    os.killpg(process.pid, number)  # as a batch system does: everybody in the group at once
+    _, said = process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert f"stopped by {number.name}" in said
+    assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
+    assert running(str(folder)) == []
+
+
+def test_a_timeout_keeps_the_report(folder: Path, nsys: Path, tmp_path: Path) -> None:
+    words = ("collect", "nsys", *TRACE, "--timeout", "4", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
+    ran = traceviz(*words, cwd=folder)
+    assert ran.returncode == 124
+    assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
+    assert running(str(folder)) == []
+
+
+def test_options_this_nsys_lacks_are_noted(folder: Path, nsys: Path) -> None:
+    ran = traceviz("collect", "nsys", *TRACE, "--", "true", cwd=folder)
+    lacks = "--cuda-event-trace" not in find_nsys().options
+    assert ("lacks --cuda-event-trace" in ran.stderr) == lacks
+
+
+def test_modes_exclude_each_other(folder: Path) -> None:
+    ran = traceviz("collect", "nsys", "--rank0", "--per-rank", "--", "true", cwd=folder)
+    assert (ran.returncode, "exclude each other" in ran.stderr) == (2, True)
+
+
+def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, nsys: Path) -> None:
+    """A launcher that is a shell script, as mpirun starts ranks: by a variable of their own, without torch."""
+    (folder / "mpirun").write_text('#!/bin/sh\nfor r in 0 2; do OMPI_COMM_WORLD_RANK=$r "$@" & done\nwait\n')
+    (folder / "mpirun").chmod(0o755)
+    words = (
+        "collect",
+        "nsys",
+        "--per-rank",
+        *TRACE,
+        "-o",
+        "out",
+        "--",
+        "./mpirun",
+        sys.executable,
+        "-c",
+        "print('hello')",
+    )
+    ran = traceviz(*words, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("hello") == 2
+    found = [(one["path"], one["rank"]) for one in manifest(folder / "out")["captures"]]
+    assert found == [("rank0.nsys-rep", 0), ("rank2.nsys-rep", 2)]
+
+
+def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, nsys: Path) -> None:
+    for rank in ("0", "1"):
+        ran = traceviz("collect", "nsys", *TRACE, "-o", "out", "--", "echo", "hi", cwd=folder, PMI_RANK=rank)
+        assert ran.returncode == 0, ran.stderr
+    assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "captures"),
+    [
+        ("--one-report", [("all-ranks.nsys-rep", None)]),
+        ("--per-rank", [("rank0.nsys-rep", 0), ("rank1.nsys-rep", 1)]),
+        ("--rank0", [("rank0.nsys-rep", 0)]),
+    ],
+)
+def test_the_three_modes_on_real_ranks(
+    folder: Path, nsys: Path, mode: str, captures: list[tuple[str, int | None]]
+) -> None:
+    pytest.importorskip("torch", reason="needs torch (pip install torch): it runs real ranks")
+    (folder / "train.py").write_text(TRAIN)
+    ran = traceviz(
+        "collect", "nsys", mode, *TRACE, "-o", "out", "--", *torchrun(folder / "train.py", "a b"), cwd=folder
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("ARGUMENTS ['a b']") == 2
+    made = manifest(folder / "out")
+    assert [(one["path"], one["rank"]) for one in made["captures"]] == captures
+    assert (made["world_size"], [one["rank"] for one in made["ranks"]]) == (2, [0, 1])
+
+
+def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_process(
+    folder: Path, nsys: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="needs torch (pip install torch): it runs real ranks")
+    (folder / "train.py").write_text(TRAIN)
+    command = torchrun(folder / "train.py")
+    more = {"DIES_AFTER": "6", "STEPS": "400", "PAUSE": "0.1"}
+    ran = traceviz("collect", "nsys", "--per-rank", *TRACE, "-o", "out", "--", *command, cwd=folder, **more)
+    assert ran.returncode == 1
+    assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
+    assert all(readable(folder / "out" / f"rank{rank}.nsys-rep", nsys, tmp_path) for rank in (0, 1))
+    assert running(str(folder)) == []
+    assert not [line for line in running("nsys") if str(folder) in line]

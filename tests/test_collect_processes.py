@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from collectors.errors import CollectError
+from tests.collecting import HOME, environment, running
+
+RUN = """
+import os, sys
+from collectors.processes import run
+outcome = run(sys.argv[2:], os.environ, timeout=float(sys.argv[1]) or None, grace=2)
+print("OUTCOME", outcome.returncode, outcome.stopped, outcome.exit_code, flush=True)
+"""
+
+
+def start(*command: str, timeout: float = 0) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", RUN, str(timeout), *command]
+    return subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True, cwd=HOME)
+
+
+def ended(process: subprocess.Popen[str]) -> list[str]:
+    output, _ = process.communicate(timeout=60)
+    return output.strip().splitlines()
+
+
+@pytest.mark.parametrize("code", [0, 1, 77])
+def test_the_exit_code_is_the_commands_own(code: int) -> None:
+    assert ended(start("sh", "-c", f"exit {code}"))[-1] == f"OUTCOME {code}  {code}"
+
+
+def test_a_signal_that_ends_the_command_is_told() -> None:
+    assert ended(start("sh", "-c", "kill -SEGV $$"))[-1] == f"OUTCOME {-signal.SIGSEGV}  {128 + signal.SIGSEGV}"
+
+
+def test_output_streams_through_while_the_command_runs() -> None:
+    process = start("sh", "-c", "echo first; sleep 30")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "first\n"
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[-1] == f"OUTCOME {-signal.SIGTERM} SIGTERM 143"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_signals_reach_the_command_once(number: signal.Signals) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "got = []\n"
+        f"signal.signal({int(number)}, lambda n, f: got.append(n))\n"
+        "print('ready', flush=True)\n"
+        "end = time.time() + 1.5\n"
+        "while time.time() < end: time.sleep(0.05)\n"
+        "print('GOT', len(got), flush=True)\n"
+    )
+    process = start(sys.executable, "-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert "GOT 1" in ended(process)
+
+
+def test_a_command_that_fails_leaves_nothing_behind_not_even_in_another_session(tmp_path: Path) -> None:
+    mark = f"leftover-{os.getpid()}"
+    script = (
+        "import subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', {mark!r}], start_new_session=True)\n"
+        "sys.exit(3)\n"
+    )
+    assert ended(start(sys.executable, "-c", script))[-1] == "OUTCOME 3  3"
+    assert running(mark) == []
+
+
+def test_a_command_that_ends_well_may_leave_a_daemon() -> None:
+    mark = f"daemon-{os.getpid()}"
+    script = (
+        "import subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3)', {mark!r}],"
+        " start_new_session=True, stdout=subprocess.DEVNULL)\n"
+    )
+    assert ended(start(sys.executable, "-c", script))[-1] == "OUTCOME 0  0"
+    assert len(running(mark)) == 1
+
+
+def test_one_that_ignores_being_asked_is_killed_after_the_grace() -> None:
+    mark = f"deaf-{os.getpid()}"
+    script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    process = start(sys.executable, "-c", script, mark)
+    assert process.stdout is not None
+    process.stdout.readline()
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[-1].startswith("OUTCOME -9 SIGTERM")
+    assert time.monotonic() - began < 30
+    assert running(mark) == []
+
+
+def test_a_timeout_ends_like_timeout_does() -> None:
+    assert ended(start("sleep", "60", timeout=0.5))[-1] == f"OUTCOME {-signal.SIGTERM} timeout 124"
+
+
+def test_the_command_sees_the_signal_mask_and_handlers_it_would_have_seen() -> None:
+    script = "import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])), signal.getsignal(2).__name__)"
+    assert "[] default_int_handler" in ended(start(sys.executable, "-c", script))
+
+
+def test_no_such_command_is_said() -> None:
+    from collectors.processes import run
+
+    with pytest.raises(CollectError, match="there is no command 'no-such-program'") as raised:
+        run(["no-such-program"], os.environ)
+    assert raised.value.exit_code == 127

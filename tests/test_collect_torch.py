@@ -1,0 +1,249 @@
+"""torch.profiler on real gloo ranks, without a GPU: what is in a trace's steps, and what the program notices."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.collecting import HOME, TRAIN, environment, manifest, running, torchrun, traceviz
+
+pytest.importorskip("torch", reason="needs torch (pip install torch): it runs real ranks")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder whose name needs quoting everywhere, with a training program in it."""
+    folder = tmp_path / 'it\'s a "dir" -é $HOME'
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    return folder
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        found: list[dict[str, Any]] = json.load(file)["traceEvents"]
+    return found
+
+
+def steps(path: Path) -> list[str]:
+    """The steps that are whole in a trace: the annotations the program makes itself."""
+    names = [event["name"] for event in events(path) if event.get("cat") == "user_annotation"]
+    return [name for name in names if name.startswith("step ")]
+
+
+def test_every_rank_of_an_unmodified_program_is_captured(folder: Path) -> None:
+    words = ("-x", "--", "a b", "'q'", "")
+    command = torchrun(Path("train.py"), *words)
+    ran = traceviz("collect", "torch", "--steps", "4:6", "-o", "out", "--", *command, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count(f"ARGUMENTS {list(words)}") == 2
+    assert f"PATH {HOME}\n" in ran.stdout  # a rank sees the PYTHONPATH it was given
+    made = manifest(folder / "out")
+    assert [(one["path"], one["rank"], one["steps"]) for one in made["captures"]] == [
+        ("rank0.json.gz", 0, [4, 6]),
+        ("rank1.json.gz", 1, [4, 6]),
+    ]
+    assert (made["schema"], made["world_size"], made["exit_code"]) == ("traceviz.manifest/1", 2, 0)
+    for rank in (0, 1):
+        names = {event["name"] for event in events(folder / "out" / f"rank{rank}.json.gz")}
+        assert {"ProfilerStep#4", "ProfilerStep#5", "aten::linear"} <= names
+        assert not names & {"ProfilerStep#3", "ProfilerStep#6"}
+    assert sorted(path.name for path in (folder / "out").iterdir()) == [
+        "manifest.json",
+        "rank0.json.gz",
+        "rank1.json.gz",
+    ]
+
+
+def test_steps_are_those_of_a_named_range(folder: Path) -> None:
+    options = ("--steps", "0:2", "--step-range", "step", "-o", "out")
+    ran = traceviz("collect", "torch", *options, "--", sys.executable, "train.py", cwd=folder, CODE="7")
+    assert ran.returncode == 7
+    assert steps(folder / "out" / "rank0.json.gz") == ["step 0", "step 1"]
+
+
+def test_world_size_one_is_rank_0(folder: Path) -> None:
+    ran = traceviz("collect", "torch", "--", *torchrun(Path("train.py"), ranks=1), cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert [one["rank"] for one in manifest(folder / "captures")["captures"]] == [0]
+
+
+def test_shapes_and_stacks_are_recorded_on_request(folder: Path) -> None:
+    command = [sys.executable, "train.py"]
+    traceviz("collect", "torch", "-o", "with", "--shapes", "--stacks", "--", *command, cwd=folder)
+    traceviz("collect", "torch", "-o", "without", "--", *command, cwd=folder)
+
+    def shown(where: str) -> tuple[bool, bool]:
+        found = events(folder / where / "rank0.json.gz")
+        shapes = any("Input Dims" in event.get("args", {}) for event in found)
+        return shapes, any(event.get("cat") == "python_function" for event in found)
+
+    assert (shown("with"), shown("without")) == ((True, True), (False, False))
+
+
+def test_a_program_that_ends_inside_the_window_leaves_what_there_was(folder: Path) -> None:
+    command = [sys.executable, "train.py"]
+    ran = traceviz("collect", "torch", "--steps", "8:400", "--", *command, cwd=folder)
+    assert ran.returncode == 0
+    assert "the program ended in step 12; the window was to end before step 400" in ran.stderr
+    assert steps(folder / "captures" / "rank0.json.gz")[-1] == "step 11"
+
+
+def test_a_program_that_ends_before_the_window_is_told_and_ends_with_3(folder: Path) -> None:
+    ran = traceviz("collect", "torch", "--steps", "100:102", "--", sys.executable, "train.py", cwd=folder)
+    assert ran.returncode == 3
+    assert "the program ended after 12 steps" in ran.stderr
+    assert "nothing usable" in ran.stderr
+
+
+def test_a_program_without_steps_is_told(tmp_path: Path) -> None:
+    ran = traceviz("collect", "torch", "--", sys.executable, "-c", "import torch", cwd=tmp_path)
+    assert ran.returncode == 3
+    assert "No process of the command came to an optimizer step" in ran.stderr
+
+
+OWN_PROFILER = TRAIN.replace(
+    "for index in range", "from torch.profiler import profile\nown = profile()\nown.start()\nfor index in range"
+).replace("sys.exit(", "own.stop()\nown.export_chrome_trace('own.json')\nsys.exit(")
+
+
+def test_a_program_that_profiles_itself_is_left_alone_and_told(folder: Path) -> None:
+    (folder / "own.py").write_text(OWN_PROFILER)
+    ran = traceviz("collect", "torch", "--", sys.executable, "own.py", cwd=folder, CODE="4")
+    assert ran.returncode == 4, ran.stderr
+    assert "the program's own profiler is running; use its traces" in ran.stderr
+    assert "step 11" in (folder / "own.json").read_text()
+
+
+def test_a_profiler_that_starts_inside_the_window_gets_its_way(folder: Path) -> None:
+    late = OWN_PROFILER.replace("own.start()\n", "").replace(
+        "    time.sleep", "    if index == 7:\n        own.start()\n    time.sleep"
+    )
+    (folder / "late.py").write_text(late)
+    ran = traceviz("collect", "torch", "--steps", "5:400", "--", sys.executable, "late.py", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert "the program began its own profiler" in ran.stderr
+    assert "step 11" in (folder / "own.json").read_text()
+    assert "step 6" in steps(folder / "captures" / "rank0.json.gz")
+
+
+def test_children_that_a_program_forks_neither_capture_nor_disturb(folder: Path) -> None:
+    forks = TRAIN.replace(
+        "    time.sleep",
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        optimizer.step()\n"
+        "        sys.exit(0)\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "    time.sleep",
+    )
+    (folder / "forks.py").write_text(forks)
+    ran = traceviz("collect", "torch", "--steps", "3:6", "--", sys.executable, "forks.py", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    pids = {event["pid"] for event in events(folder / "captures" / "rank0.json.gz") if event.get("cat") == "cpu_op"}
+    assert len(pids) == 1
+    assert [one["rank"] for one in manifest(folder / "captures")["captures"]] == [0]
+
+
+def test_the_programs_own_sitecustomize_still_runs(folder: Path) -> None:
+    (folder / "sitecustomize.py").write_text("import os\nos.environ['SITE_RAN'] = 'yes'\n")
+    (folder / "train.py").write_text(TRAIN.replace("ranks =", "print('SITE', os.environ.get('SITE_RAN'))\nranks ="))
+    path = f"{folder}{os.pathsep}{HOME}"
+    ran = traceviz("collect", "torch", "--", sys.executable, "train.py", cwd=folder, PYTHONPATH=path)
+    assert (ran.returncode, "SITE yes" in ran.stdout) == (0, True), ran.stderr
+
+
+def test_when_a_rank_is_killed_the_others_trace_is_readable_and_no_process_is_left(folder: Path) -> None:
+    command = torchrun(folder / "train.py")
+    more = {"DIES_AFTER": "8", "STEPS": "400", "PAUSE": "0.05"}
+    ran = traceviz("collect", "torch", "--steps", "3:300", "-o", "out", "--", *command, cwd=folder, **more)
+    assert ran.returncode == 1
+    assert "step 5" in steps(folder / "out" / "rank0.json.gz")
+    assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0]
+    assert "Rank 1 was ended while it captured" in ran.stderr
+    assert running(str(folder)) == []
+
+
+def test_a_rank_killed_behind_the_window_costs_nothing(folder: Path) -> None:
+    more = {"DIES_AFTER": "9", "STEPS": "400", "PAUSE": "0.05"}
+    command = torchrun(folder / "train.py")
+    ran = traceviz("collect", "torch", "--steps", "3:5", "-o", "out", "--", *command, cwd=folder, **more)
+    assert ran.returncode == 1
+    assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_keeps_what_was_captured_and_leaves_nothing_running(
+    folder: Path, number: signal.Signals
+) -> None:
+    words = ["collect", "torch", "--steps", "3:400", "-o", "out", "--", *torchrun(folder / "train.py")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "traceviz", *words],
+        cwd=folder,
+        env=environment(STEPS="400", PAUSE="0.05"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while "STEP 9" not in process.stdout.readline():
+        pass
+    process.send_signal(number)
+    _, said = process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert f"stopped by {number.name}" in said
+    assert len(list((folder / "out").glob("rank*.json.gz"))) == 2
+    time.sleep(0.1)
+    assert running(str(folder)) == []
+
+
+def test_a_full_disk_is_said_and_the_program_goes_on(folder: Path) -> None:
+    """The trace can't be written where a folder stands in its way, as on a full disk."""
+    full = TRAIN.replace(
+        "for index in range",
+        "def no(*a): raise OSError(28, 'No space left on device')\n"
+        "torch.profiler.profile.export_chrome_trace = no\nfor index in range",
+    )
+    (folder / "full.py").write_text(full)
+    ran = traceviz("collect", "torch", "--", sys.executable, "full.py", cwd=folder)
+    assert ran.returncode == 3
+    assert "No space left on device" in ran.stderr
+    assert "STEP 11" in ran.stdout
+    assert list((folder / "captures").iterdir()) == []
+
+
+def test_idle_the_hook_costs_little_and_nothing_after_the_window(folder: Path) -> None:
+    timed = TRAIN.replace(
+        "sys.exit(",
+        "from torch.optim import optimizer as module\n"
+        "print('HOOKS', len(module._global_optimizer_post_hooks))\nsys.exit(",
+    )
+    (folder / "timed.py").write_text(timed)
+    ran = traceviz("collect", "torch", "--steps", "3:5", "--", sys.executable, "timed.py", cwd=folder)
+    assert "HOOKS 0" in ran.stdout, ran.stderr
+
+
+def test_under_a_launcher_the_collector_can_stand_behind_it(folder: Path) -> None:
+    for rank in ("0", "1"):
+        words = (
+            "collect",
+            "torch",
+            "-o",
+            "out",
+            "--",
+            sys.executable,
+            "-c",
+            TRAIN.replace('"RANK" in os.environ', "False"),
+        )
+        ran = traceviz(*words, cwd=folder, RANK=rank, WORLD_SIZE="2")
+        assert ran.returncode == 0, ran.stderr
+    assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]

@@ -1,0 +1,172 @@
+"""`traceviz collect nsys` and `traceviz collect torch`."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from traceviz.arguments import read_steps
+
+if TYPE_CHECKING:
+    from collectors.session import Collected, Steps
+
+NSYS_EPILOG = """\b
+Examples:
+  traceviz collect nsys -o captures -- torchrun --nproc-per-node 4 train.py --lr 0.1
+  traceviz collect nsys --per-rank --steps 10:13 -o captures -- torchrun --nproc-per-node 4 train.py
+  traceviz collect nsys --rank0 --steps 10:13 -o captures -- srun -n 8 python train.py
+  mpirun -n 4 traceviz collect nsys -o captures -- ./program
+
+\b
+One report (the default): one clock for all ranks; ends for all when capturing ends.
+--per-rank: a report a rank, each with clocks of its own, which traceviz aligns by the collectives.
+--rank0: least data, but a collective's duration includes waiting for ranks nobody sees.
+
+\b
+Exit code: the command's own; 124 after --timeout; 3 where the command ended well and nothing was captured."""
+
+TORCH_EPILOG = """\b
+Examples:
+  traceviz collect torch -o captures -- torchrun --nproc-per-node 4 train.py --lr 0.1
+  traceviz collect torch --steps 10:13 --shapes -o captures -- python train.py
+  traceviz collect torch --step-range "train step" --wait 20 --active 2 -o captures -- mpirun -n 4 python train.py
+
+\b
+Exit code: the command's own; 124 after --timeout; 3 where the command ended well and nothing was captured."""
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Run a command and capture it.")
+Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.", show_default=False)]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where to put captures and manifest.json.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the captures that DIR holds.")]
+Timeout = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Stop the command after this long.", show_default=False)
+]
+StepsOption = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A:B", help="Capture steps A up to, not including, B.", show_default=False),
+]
+StepRange = Annotated[
+    str | None,
+    typer.Option(
+        "--step-range",
+        metavar="NAME",
+        help="A step is a record_function or NVTX range of this name, not what ends with the optimizer's step.",
+        show_default=False,
+    ),
+]
+CONTEXT = {"allow_interspersed_args": False}
+
+
+@app.command("nsys", epilog=NSYS_EPILOG, context_settings=CONTEXT)
+def nsys(
+    command: Command,
+    output: Output = Path("captures"),
+    one_report: Annotated[bool, typer.Option("--one-report", help="One report over all ranks (the default).")] = False,
+    per_rank: Annotated[bool, typer.Option("--per-rank", help="A report a rank.")] = False,
+    rank0: Annotated[bool, typer.Option("--rank0", help="A report of rank 0 alone.")] = False,
+    steps: StepsOption = None,
+    step_range: StepRange = None,
+    trace: Annotated[str, typer.Option(metavar="LIST", help="What nsys traces.")] = "cuda,nvtx",
+    graphs: Annotated[
+        str, typer.Option(metavar="graph|node", help="CUDA graphs: one row each, or by kernel.")
+    ] = "graph",
+    nsys_path: Annotated[
+        str | None,
+        typer.Option("--nsys", metavar="PATH", help="The nsys to use.", show_default="$TRACEVIZ_NSYS, else found"),
+    ] = None,
+    overwrite: Overwrite = False,
+    timeout: Timeout = None,
+) -> None:
+    """Run a command under Nsight Systems.
+
+    Writes reports and a manifest.json, which every command takes: traceviz check-overlap DIR.
+    """
+    from collectors import with_nsys
+    from collectors.errors import CollectError
+
+    if one_report + per_rank + rank0 > 1:
+        raise CollectError("--one-report, --per-rank and --rank0 exclude each other.", hint="Give one of them.")
+    if step_range is not None and steps is None:
+        raise CollectError("--step-range needs --steps.", hint="Give --steps 10:13 too.")
+    options = with_nsys.NsysOptions(
+        folder=output,
+        mode="per-rank" if per_rank else "rank0" if rank0 else "one-report",
+        steps=_steps(steps, step_range) if steps else None,
+        trace=tuple(trace.split(",")),
+        graphs=graphs,
+        nsys=nsys_path,
+        overwrite=overwrite,
+        timeout=timeout,
+    )
+    end(with_nsys.collect(command, options))
+
+
+@app.command("torch", epilog=TORCH_EPILOG, context_settings=CONTEXT)
+def torch(
+    command: Command,
+    output: Output = Path("captures"),
+    wait: Annotated[int, typer.Option(metavar="N", min=0, help="Steps to let pass before warming up.")] = 5,
+    warmup: Annotated[int, typer.Option(metavar="N", min=0, help="Steps in which the profiler warms up.")] = 2,
+    active: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to capture.")] = 3,
+    steps: StepsOption = None,
+    step_range: StepRange = None,
+    shapes: Annotated[bool, typer.Option("--shapes", help="Record the ops' shapes.")] = False,
+    stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks; costs much.")] = False,
+    overwrite: Overwrite = False,
+    timeout: Timeout = None,
+) -> None:
+    """Run a command with torch.profiler in every rank.
+
+    The program needs no change: steps are told by its optimizer, or by a range with --step-range. Writes rankN.json.gz
+    and a manifest.json, which every command takes: traceviz check-overlap DIR.
+    """
+    from collectors import with_torch
+    from collectors.session import Steps
+
+    window = (
+        _steps(steps, step_range, warmup) if steps else Steps(wait + warmup, wait + warmup + active, warmup, step_range)
+    )
+    end(with_torch.collect(command, with_torch.TorchOptions(output, window, shapes, stacks, overwrite, timeout)))
+
+
+def _steps(text: str, step_range: str | None, warmup: int = 2) -> Steps:
+    from collectors.session import Steps
+
+    return Steps(*read_steps(text), warmup, step_range)
+
+
+def end(collected: Collected) -> None:
+    """Say what is usable, and end as the command did: by its exit code, or its signal."""
+    for line in summary(collected):
+        sys.stderr.write(f"traceviz: {line}\n")
+    sys.stderr.flush()
+    sys.stdout.flush()
+    number = -collected.outcome.returncode
+    if number > 0 and collected.outcome.stopped != "timeout":
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command's own core, if any, is enough
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    raise typer.Exit(collected.exit_code)
+
+
+def summary(collected: Collected) -> list[str]:
+    """What was captured and what came in its way, a line each."""
+    from traceviz.document import plain
+
+    outcome = collected.outcome
+    lines = [plain(note) for note in collected.notes]
+    if outcome.stopped:
+        lines.append(f"stopped by {outcome.stopped}.")
+    if outcome.killed:
+        lines.append(f"{outcome.killed} processes that the command left were stopped.")
+    names = ", ".join(capture.path for capture in collected.captures)
+    where = plain(str(collected.folder))
+    lines.append(f"usable in {where}: {names}. Next: traceviz info {where}" if names else f"nothing usable in {where}.")
+    return lines

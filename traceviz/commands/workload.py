@@ -1,0 +1,210 @@
+"""`traceviz workload`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collectors.session import Collected
+    from collectors.workloads.catalog import Expected
+
+HOME = Path(__file__).resolve().parent.parent.parent
+WINDOW = 3  # steps captured; the one before lets the host get ahead of the GPU again
+EPILOG = """\b
+Examples:
+  traceviz workload                                    lists workloads, variants and sizes
+  traceviz workload pipelines --variant overlap        prints step time and peak memory
+  traceviz workload dpmp --variant hidden-sync --collect torch -o captures --check
+  traceviz workload rowpar --variant s4 --size tokens=4096 --collect nsys --per-rank -o captures
+
+\b
+Exit code: the run's own; with --check 1 where traceviz does not find in the capture what it must."""
+
+
+class Tool(str, Enum):
+    """What captures the run."""
+
+    torch = "torch"
+    nsys = "nsys"
+
+
+def workload(
+    name: Annotated[
+        str | None, typer.Argument(help="Which one; lists them where not given.", show_default=False)
+    ] = None,
+    variant: Annotated[str | None, typer.Option(metavar="NAME", help="Its variant.", show_default="its first")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=N", help="A size; repeatable.", show_default=False)
+    ] = None,
+    ranks: Annotated[int | None, typer.Option(metavar="N", min=1, help="Ranks.", show_default="one a GPU")] = None,
+    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Steps to time, without --collect.")] = 30,
+    warmup: Annotated[int, typer.Option(metavar="N", min=4, help="Steps before them.")] = 10,
+    device: Annotated[str, typer.Option(metavar="cuda|cpu", help="On a CPU only the program is tried.")] = "cuda",
+    collect: Annotated[Tool | None, typer.Option(help="Capture three steps with this.", show_default=False)] = None,
+    per_rank: Annotated[bool, typer.Option("--per-rank", help="With nsys: a report a rank.")] = False,
+    rank0: Annotated[bool, typer.Option("--rank0", help="With nsys: a report of rank 0 alone.")] = False,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where to put the captures.")] = Path(
+        "captures"
+    ),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the captures that DIR holds.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="See whether traceviz finds what it must.")] = False,
+    results: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the times there, as JSON.", show_default=False)
+    ] = None,
+) -> None:
+    """Run one of the situations with real work, capture it, and check the answer.
+
+    Prints step time (median, P90) and peak memory, and what traceviz must find in a capture.
+    """
+    from collectors.errors import CollectError
+    from collectors.workloads import catalog
+
+    if name is None:
+        sys.stdout.write(listing())
+        return
+    found, chosen = catalog.find(name, variant)
+    sizes = catalog.read_sizes(found, size or [], small=device == "cpu")
+    expected = found.variants[chosen]
+    sys.stdout.write(f"{found.about}.\nExpected: {said(expected)}\n")
+    sys.stdout.flush()
+    if check and collect is None:
+        raise CollectError("--check needs a capture.", hint="Give --collect torch or --collect nsys.")
+    if per_rank and rank0:
+        raise CollectError("--per-rank and --rank0 exclude each other.", hint="Give one of them.")
+    count = str(ranks or _gpus())
+    program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
+    program += ["-m", "collectors.workloads", name, "--variant", chosen, "--device", device, "--warmup", str(warmup)]
+    program += ["--steps", str(WINDOW + 2 if collect else steps)]
+    program += [word for key, value in sizes.items() for word in ("--size", f"{key}={value}")]
+    program += ["--results", str(results.absolute())] if results else []
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
+    if collect is None:
+        from collectors.processes import run
+
+        raise typer.Exit(run(program, os.environ).exit_code)
+    mode = "per-rank" if per_rank else "rank0" if rank0 else "one-report"
+    end(_captured(collect, program, output, mode, warmup + 1, overwrite), expected if check else None)
+
+
+def _captured(tool: Tool, program: list[str], output: Path, mode: str, first: int, overwrite: bool) -> Collected:
+    from collectors import with_nsys, with_torch
+    from collectors.session import Steps
+
+    steps = Steps(first, first + WINDOW, warmup=2, step_range="step")
+    if tool is Tool.torch:
+        return with_torch.collect(program, with_torch.TorchOptions(output, steps, overwrite=overwrite))
+    return with_nsys.collect(program, with_nsys.NsysOptions(output, mode, steps, overwrite=overwrite))
+
+
+def end(collected: Collected, expected: Expected | None) -> None:
+    """End as the run did, or, where it ended well, with what the check found."""
+    from traceviz.commands import collect
+
+    if expected is None or collected.exit_code:
+        collect.end(collected)
+        return
+    for line in collect.summary(collected):
+        sys.stderr.write(f"traceviz: {line}\n")
+    wrong = verify(collected.folder, expected)
+    for problem in wrong:
+        sys.stdout.write(f"check: NOT as expected: {problem}\n")
+    if not wrong:
+        sys.stdout.write("check: as expected\n")
+    raise typer.Exit(1 if wrong else 0)
+
+
+def verify(folder: Path, expected: Expected) -> list[str]:
+    """What the commands say of a capture's steps that they must not say; empty where all is as expected."""
+    window = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["window"]["steps"]
+    steps = ("--steps", f"{window[0]}:{window[1]}")
+    answer = ask("check-overlap", str(folder), *steps, "-a", expected.a, "-b", expected.b)
+    if "verdict" not in answer:
+        return [answer["error"]]
+    wrong = []
+    job = answer["job"]
+    sys.stdout.write(f"check: {answer['verdict']}, real overlap ratio {job['real_overlap_ratio']}, {causes(answer)}\n")
+    if answer["verdict"] not in expected.verdicts:
+        wrong.append(f"the verdict is {answer['verdict']}, not {' or '.join(expected.verdicts)}")
+    largest = causes(answer)
+    if expected.causes and (not largest or largest[0][0] not in expected.causes):
+        wrong.append(f"the largest cause is {largest[:1]}, not {' or '.join(expected.causes)}")
+    order = ask("syncs", str(folder), *steps)
+    if "syncs" not in order:
+        return [*wrong, order["error"]]
+    blocked = {
+        one["range"]
+        for one in order["syncs"]
+        if one["range"] and not one["range"].startswith(("step ", "ProfilerStep"))
+    }
+    if expected.sync == "" and blocked:
+        wrong.append(f"the host was blocked in {sorted(blocked)}, and must not have been")
+    if expected.sync and expected.sync not in blocked:
+        wrong.append(f"the host must have been blocked in {expected.sync!r}; it was in {sorted(blocked)}")
+    for key, wanted in (("missing_waits", expected.missing_wait), ("unwaited_copies", expected.unwaited_copy)):
+        if wanted is not None and bool(order[key]) != wanted:
+            wrong.append(f"{key.replace('_', ' ')}: {len(order[key])}, {'some' if wanted else 'none'} expected")
+    return wrong
+
+
+def causes(answer: dict[str, Any]) -> list[tuple[str, int]]:
+    """Causes of what the critical rank missed, largest first, ns."""
+    critical = answer["job"]["critical_rank"]
+    ranks = [rank for rank in answer["ranks"] if critical in (None, rank["rank"])]
+    missed = [(one["cause"], one["ns"]) for rank in ranks for one in rank["missed"]]
+    return sorted(missed, key=lambda one: -one[1])
+
+
+def ask(*words: str) -> dict[str, Any]:
+    """What a command of traceviz answers, as JSON; its complaint as `error` where it has no answer."""
+    command = [sys.executable, "-m", "traceviz", *words, "--format", "json"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        answer: dict[str, Any] = json.loads(ran.stdout)
+    except ValueError:
+        return {"error": f"traceviz {words[0]} ended with {ran.returncode}: {ran.stderr.strip()[-500:]}"}
+    return answer
+
+
+def said(expected: Expected) -> str:
+    """What a capture must show, in words."""
+    parts = [f"{expected.a!r} against {expected.b!r} is {' or '.join(expected.verdicts)}"]
+    if expected.causes:
+        parts.append(f"because of {' or '.join(expected.causes)}")
+    if expected.sync:
+        parts.append(f"the host is blocked in {expected.sync!r}")
+    if expected.missing_wait:
+        parts.append("a missing wait")
+    if expected.unwaited_copy:
+        parts.append("a copy to the host that nothing waits for")
+    return f"{', '.join(parts)} ({expected.why})."
+
+
+def listing() -> str:
+    """All workloads with variants and sizes."""
+    from collectors.workloads.catalog import WORKLOADS
+
+    lines = []
+    for name, one in WORKLOADS.items():
+        lines.append(
+            f"{name}: {one.about}.\n  sizes: {', '.join(f'{key}={value}' for key, value in one.sizes.items())}"
+        )
+        lines += [f"  {variant}: {said(expected)}" for variant, expected in one.variants.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _gpus() -> int:
+    from collectors.errors import CollectError
+    from collectors.manifest import gpus
+
+    count = len(gpus())
+    if not count:
+        raise CollectError("no GPU is here.", hint="Give --device cpu --ranks 2 to try the program alone.")
+    return count
