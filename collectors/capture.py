@@ -159,7 +159,8 @@ def _torch_with_gpu() -> Any:
         torch = importlib.import_module("torch")
     except ImportError:
         return None
-    return torch if torch.cuda.is_available() else None
+    cuda = getattr(torch, "cuda", None)  # none where a mere folder named torch lies in the way
+    return torch if cuda is not None and cuda.is_available() else None
 
 
 def _new_profile(torch: Any, shapes: bool, stacks: bool) -> Any:

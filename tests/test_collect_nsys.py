@@ -153,7 +153,7 @@ def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, n
 def test_the_three_modes_on_real_ranks(
     folder: Path, nsys: Path, mode: str, captures: list[tuple[str, int | None]]
 ) -> None:
-    pytest.importorskip("torch", reason="needs torch (pip install torch): it runs real ranks")
+    pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)
     ran = traceviz(
         "collect", "nsys", mode, *TRACE, "-o", "out", "--", *torchrun(folder / "train.py", "a b"), cwd=folder
@@ -168,7 +168,7 @@ def test_the_three_modes_on_real_ranks(
 def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_process(
     folder: Path, nsys: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("torch", reason="needs torch (pip install torch): it runs real ranks")
+    pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)
     command = torchrun(folder / "train.py")
     more = {"DIES_AFTER": "6", "STEPS": "400", "PAUSE": "0.1"}
