@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +103,8 @@ def _kineto(events: list[dict]) -> Raw:  # type: ignore[type-arg]
 def read_nsys(paths: Sequence[Path]) -> Raw:
     raw = Raw([], [], [], {})
     for path in paths:
-        _nsys(sqlite3.connect(f"file:{path}?immutable=1", uri=True), raw)
+        with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as database:
+            _nsys(database, raw)
     return raw
 
 
