@@ -88,6 +88,12 @@ def test_it_opens_on_the_median_instance_and_says_so() -> None:
     assert picture.low_ns <= 210 * US < 225 * US <= picture.high_ns
 
 
+def test_a_window_that_was_asked_for_is_what_it_opens_on() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
+    assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
+    assert picture.shown.text == "the window that was asked for"
+
+
 def test_without_instances_it_shows_everything() -> None:
     run = Builder()
     run.rank(0).kernel("gemm", 7, 0, 10 * US, launch=(0, 1))

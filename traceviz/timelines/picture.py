@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,6 +79,8 @@ def picture(
     first, last = int(marks.start.min()), int(marks.end.max())
     shown = typical(result, (int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())))
     low, high = window or _opening(marks, shown)
+    if window is not None:
+        shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for")
     marks = fit(marks, low, high, MOST_MARKS, fine=1)
     verdict = f"{result.verdict.upper()}: {sentence(result)}"
     lines, names = tuple(texts.lines), (result.a, result.b)
