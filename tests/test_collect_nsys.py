@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def readable(report: Path, nsys: Path, tmp_path: Path) -> bool:
     made = tmp_path / f"{report.stem}.sqlite"
     command = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}", str(report)]
     subprocess.run(command, capture_output=True, check=True)
-    with sqlite3.connect(made) as database:
+    with closing(sqlite3.connect(made)) as database:
         return database.execute("SELECT count(*) FROM META_DATA_EXPORT").fetchone()[0] > 0
 
 

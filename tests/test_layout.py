@@ -141,7 +141,7 @@ def test_help_gives_examples_that_parse(words: tuple[str, ...]) -> None:
         assert tuple(given[1 : 1 + len(words)]) == words
         context = command.make_context(words[-1], given[1 + len(words) :])
         for option, value in context.params.items():
-            if option in READERS and value is not None:
+            if option in READERS and isinstance(value, str):  # `workload` counts its steps
                 READERS[option](value)
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parent.parent.parent
 WINDOW = 3  # steps captured; the one before lets the host get ahead of the GPU again
 EPILOG = """\b
-Examples:
-  traceviz workload                                    lists workloads, variants and sizes
-  traceviz workload pipelines --variant overlap        prints step time and peak memory
+Without a name it lists workloads, variants and sizes. Examples:
+  traceviz workload
+  traceviz workload pipelines --variant overlap
   traceviz workload dpmp --variant hidden-sync --collect torch -o captures --check
   traceviz workload rowpar --variant s4 --size tokens=4096 --collect nsys --per-rank -o captures
 
