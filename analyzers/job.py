@@ -40,7 +40,9 @@ def job_of(trace: Trace, a: Mask, b: Mask, ranks: list[RankOverlap]) -> Job:
     comm = is_communication(trace)
     for side, other in ((a, b), (b, a)):
         if side.any() and not np.any(side & ~comm) and np.any(side & (last >= 0)):
-            return _by_last_arrival(trace, np.flatnonzero(side & (last == ints(trace.ops, "rank"))), other)
+            # Of two devices of one rank only the one that came last waited for nobody.
+            mine = (last == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
+            return _by_last_arrival(trace, np.flatnonzero(side & mine), other)
     return _by_lowest_rank(ranks)
 
 
@@ -101,7 +103,11 @@ def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
     """
     if trace.clocks is None:
         return 0
-    residuals = {clock.rank: clock.residual_ns for clock in trace.clocks.clocks}
+    residuals: dict[int, int | None] = {}
+    for clock in trace.clocks.clocks:  # a rank with several devices is as sure as its least sure clock
+        before = residuals.get(clock.rank, 0)
+        known = before is not None and clock.residual_ns is not None
+        residuals[clock.rank] = max(before or 0, clock.residual_ns or 0) if known else None
     last, rank = last_ranks(trace)[ops], ints(trace.ops, "rank")[ops]
     matched = np.flatnonzero((last >= 0) & (last != rank))
     error = 0
