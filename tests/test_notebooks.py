@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BY_PATH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -24,7 +25,8 @@ def test_outputs_are_stripped(path: Path) -> None:
 
 
 @BY_PATH
-def test_runs_from_top_to_bottom(path: Path) -> None:
+def test_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the kernel starts in the notebook's folder
     reason = "running notebooks needs nbclient and ipykernel: pip install 'traceviz[dev]'"
     pytest.importorskip("ipykernel", reason=reason)
     with warnings.catch_warnings():
