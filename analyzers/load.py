@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +58,16 @@ def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
         trace = nsys.read_sqlite(one.path, progress)
     else:
         trace = nsys_stats.read(one.path)
-    return trace if one.rank is None else _claim(trace, one.path, one.rank)
+    return _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
+
+
+def _claim_pids(trace: Trace, pids: Mapping[int, int]) -> Trace:
+    """Take the manifest's word for the ranks of several processes in one file."""
+    processes = [
+        replace(process, claims={**process.claims, "manifest": pids[process.pid]}) if process.pid in pids else process
+        for process in trace.processes
+    ]
+    return replace(trace, processes=tuple(processes))
 
 
 def _claim(trace: Trace, path: Path, rank: int) -> Trace:
