@@ -1,8 +1,25 @@
 from __future__ import annotations
 
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 # No deadline: a slow machine is no bug. `--hypothesis-profile=thorough` searches longer.
 settings.register_profile("usual", deadline=None, max_examples=60)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile("usual")
+
+
+@pytest.fixture(autouse=True)
+def _one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests with a real nsys take turns, also with other test runs: beside another, its agent loses its connection."""
+    if not request.node.get_closest_marker("nsys"):
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "traceviz-tests-nsys.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
