@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from analyzers import kineto, nsys, nsys_export, nsys_stats, workers
 from analyzers.cache import folder_for_exports
 from analyzers.cache_captures import cached, stored, through_cache
 from analyzers.cache_tables import Unusable, read_trace
+from analyzers.claims import claimed
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.files import UNREADABLE, Input, kind_of
 from analyzers.progress import Overall, Progress, silent
 from analyzers.ranks import rank_in_name
 from analyzers.reading import Reading
-from analyzers.trace import Trace, ints
+from analyzers.trace import Trace
 
 # Starting a worker takes about as long as reading this much.
 WORTH_WORKERS = 64 << 20
@@ -39,7 +38,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
         trace = through_cache(one.path, one.kind, lambda: _read(one, reading, progress))
     else:
         trace = _read(one, reading, progress)
-    return trace if one.rank is None else _claim(trace, one.path, one.rank)
+    return claimed(trace, one)
 
 
 def read_many(
@@ -114,17 +113,19 @@ def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
         trace = read_trace(folder)
     except Unusable:  # removed from the cache since
         return read_one(one, reading)
-    return trace if one.rank is None else _claim(trace, one.path, one.rank)
+    return claimed(trace, one)
 
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
     """In a worker: read a capture and say where its tables lie now."""
-    return stored(read_one(replace(one, rank=None), reading, progress), one.path, one.kind, reading.keeps, scratch)
+    return stored(
+        read_one(replace(one, rank=None, pids={}), reading, progress), one.path, one.kind, reading.keeps, scratch
+    )
 
 
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
     trace = cached(one.path, one.kind) if reading.keeps and one.kind != UNREADABLE else None
-    return trace if trace is None or one.rank is None else _claim(trace, one.path, one.rank)
+    return None if trace is None else claimed(trace, one)
 
 
 def _bytes(one: Input) -> int:
@@ -146,20 +147,3 @@ def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
     if one.kind == "nsys-sqlite":
         return nsys.read_sqlite(one.path, progress)
     return nsys_stats.read(one.path)
-
-
-def _claim(trace: Trace, path: Path, rank: int) -> Trace:
-    """Take the manifest's word for the rank of the one process that worked on the GPU."""
-    working = np.unique(ints(trace.ops, "process"))
-    if working.size > 1:
-        raise TracevizError(
-            f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.",
-            path=path,
-        )
-    return replace(
-        trace,
-        processes=tuple(
-            replace(process, claims={**process.claims, "manifest": rank}) if index in working else process
-            for index, process in enumerate(trace.processes)
-        ),
-    )

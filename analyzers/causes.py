@@ -207,23 +207,6 @@ class Explainer:
         return marked & late
 
 
-def share(total: int, weights: Ints) -> Ints:
-    """Split a whole number in proportion to weights, in whole numbers that sum to it (largest remainders).
-
-    >>> share(10, np.array([1, 1, 1])).tolist()
-    [4, 3, 3]
-    """
-    whole = int(weights.sum())
-    if whole == 0:
-        return np.zeros(weights.size, np.int64)
-    exact = [total * int(weight) for weight in weights]  # Python ints: the product may pass int64
-    parts = np.array([part // whole for part in exact], np.int64)
-    rest = np.array([part % whole for part in exact], dtype=object)
-    most = sorted(range(weights.size), key=lambda index: (-rest[index], index))[: total - int(parts.sum())]
-    parts[most] += 1
-    return parts
-
-
 def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:
     starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
     keys = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]

@@ -12,7 +12,7 @@ from analyzers.intervals import measure, union
 from analyzers.names import function
 from analyzers.occupancy import blocks_per_sm, limits_of, room, running_at
 from analyzers.releases import LAUNCH, NEVER, STREAM
-from analyzers.syncs import SyncPoint, host_syncs
+from analyzers.syncs import HostSyncs, host_syncs
 from analyzers.syncs_context import around
 from analyzers.trace import Ints, codes, ints
 
@@ -116,8 +116,8 @@ class Storyteller:
         return f"'{self._side(one, gap)}' ({self.op_name(int(one.gaps.op[gap]))}) was submitted {late} late"
 
     @cached_property
-    def _points(self) -> list[SyncPoint]:
-        return list(host_syncs(self.trace, self.ordering))
+    def _syncs(self) -> HostSyncs:
+        return host_syncs(self.trace, self.ordering)
 
     def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
         blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start[gap]), self._submitted(one, gap))
@@ -139,7 +139,7 @@ class Storyteller:
 
     def _pattern(self, call: int) -> str:
         """What the calls look like where no operator is on record."""
-        point = next((point for point in self._points if point.call == call and point.pattern), None)
+        point = next((point for point in self._syncs.of_call(call) if point.pattern), None)
         if point is None:
             return ""
         return f", as {point.pattern.split(':')[0]} does ({point.copy}, {point.bytes:,} B),"

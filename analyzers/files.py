@@ -6,8 +6,9 @@ import glob
 import json
 import os
 import stat
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from analyzers.errors import TracevizError
@@ -23,11 +24,15 @@ KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (
 
 @dataclass(frozen=True)
 class Input:
-    """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says."""
+    """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
+
+    `pids` are the ranks of the processes in a file that holds several, by pid, as far as a manifest knows them.
+    """
 
     path: Path
     kind: str
     rank: int | None = None
+    pids: Mapping[int, int] = field(default_factory=dict)
 
 
 def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple[list[Input], list[Path]]:
@@ -164,8 +169,9 @@ def _looks_like_kineto(path: Path) -> bool:
 
 def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
     try:
-        captures = json.loads(path.read_bytes())["captures"]
-        entries = [(str(entry["path"]), entry.get("rank")) for entry in captures]
+        content = json.loads(path.read_bytes())
+        entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
+        pids = _ranks_by_pid(content.get("ranks", []))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
     inputs = []
@@ -177,5 +183,13 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
         if kind in ("", "manifest"):
             why = "is a manifest itself" if kind else "is not there"
             raise TracevizError(f"The manifest names {name}, which {why}.", path=path)
-        inputs.append(Input(file, kind, rank))
+        inputs.append(Input(file, kind, rank, pids if rank is None else {}))
     return inputs
+
+
+def _ranks_by_pid(ranks: list[Mapping[str, object]]) -> dict[int, int]:
+    """Rank of each process that told the collector both; a pid that two hosts have tells nothing."""
+    said = [(one.get("pid"), one.get("rank")) for one in ranks]
+    known = [(pid, rank) for pid, rank in said if type(pid) is int and type(rank) is int and rank in RANKS]
+    count = Counter(pid for pid, _ in known)
+    return {pid: rank for pid, rank in known if count[pid] == 1}

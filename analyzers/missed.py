@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.causes import CAUSES, Explained, Explainer, share
+from analyzers.causes import CAUSES, Explained, Explainer
 from analyzers.evidence import Storyteller
 from analyzers.overlap import Missed, MissedGaps, RankOverlap
+from analyzers.shares import shares
 from analyzers.trace import Ints
 
 LATE = CAUSES.index("late-launch")
@@ -33,8 +34,7 @@ def _explain_rank(explainer: Explainer, story: Storyteller, rank: RankOverlap) -
         _weigh(one, numbers, weights)
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
-    shares = np.array([share(missed[int(number)], weight) for number, weight in zip(numbers, weights, strict=True)])
-    total = shares.sum(axis=0)
+    total = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
     after = int(total[AFTER])
     total = total[:AFTER]
     total[LATE] += after

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from analyzers.progress import Progress, silent
 from analyzers.trace import Capture, Trace, ints
 
 STEPS = 4
+TABLES_AT_ONCE = 2
 
 
 def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = None) -> Trace:
@@ -84,22 +86,31 @@ def _tables(
 ) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[TraceWarning]]:
     """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
     names, numbering, lost = Names(file), Processes(), Counter[str]()
-    progress("reading CUDA calls", 0, STEPS)
-    api = _timed("CUDA calls", read_api(file, names, numbering), about.shift_ns, lost)
-    progress("reading GPU work", 1, STEPS)
-    ops = _timed("GPU ops", adopt(read_ops(file, names, numbering), api, numbering, file.path), about.shift_ns, lost)
-    progress("reading ranges", 2, STEPS)
-    ranges = _timed("NVTX ranges", read_ranges(file, names, numbering), about.shift_ns, lost)
-    syncs = _timed("syncs", adopt(read_syncs(file, numbering), api, numbering, file.path), about.shift_ns, lost)
-    records = adopt(read_records(file, numbering), api, numbering, file.path)
+    # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+        progress("reading CUDA calls", 0, STEPS)
+        reading_api = pool.submit(read_api, file, names, numbering)
+        reading_ops = pool.submit(read_ops, file, names, numbering)
+        reading_ranges = pool.submit(read_ranges, file, names, numbering)
+        reading_syncs = pool.submit(read_syncs, file, numbering)
+        reading_records = pool.submit(read_records, file, numbering)
+        reading_payload = pool.submit(read_payload, file)
+        api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost)
+        progress("reading GPU work", 1, STEPS)
+        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost)
+        progress("reading ranges", 2, STEPS)
+        ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost)
+        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost)
+        records = adopt(reading_records.result(), api, numbering, file.path)
     progress("joining calls to GPU work", 3, STEPS)
     order = numbering.order()
-    for frame in (api, ops, ranges, syncs, records):
-        frame["process"] = order[ints(frame, "process")].astype(np.int32)
+    if (order[1:] < order[:-1]).any():
+        for frame in (api, ops, ranges, syncs, records):
+            frame["process"] = order[ints(frame, "process")].astype(np.int32)
     ops["launch"] = launches(ops, api)
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
-    comms = read_comms(ranges, read_payload(file), ops, api)
+    comms = read_comms(ranges, reading_payload.result(), ops, api)
     said = []
     if lost:
         counts = ", ".join(f"{count} {what}" for what, count in lost.items())

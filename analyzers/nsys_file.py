@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +24,7 @@ from analyzers.trace import Ints
 
 MISSING = "-1"  # what a column that is absent, or NULL, reads as
 NO_TIME = -(1 << 62)  # what a time that is absent, or NULL, reads as
-PART = 1_000_000  # rows read at a time
+PART = 500_000  # rows read at a time
 BIG_PART = 200_000  # rows from which several readers are faster than one
 READERS = max(1, min(4, os.cpu_count() or 1))
 EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
@@ -48,6 +49,7 @@ class NsysFile:
         self.path = path
         self._identity = check(path)
         self._connection = connect(path)
+        self._lock = threading.Lock()
         try:
             self.tables = self._introspect()
             self._refuse_foreign()
@@ -103,7 +105,8 @@ class NsysFile:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of a query over a small table."""
         try:
-            return self._connection.execute(sql).fetchall()
+            with self._lock:
+                return self._connection.execute(sql).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
@@ -147,7 +150,13 @@ class NsysFile:
         if table not in self.tables:
             return 0, -1
         first, last = self.rows(f'SELECT (SELECT min(rowid) FROM "{table}"), (SELECT max(rowid) FROM "{table}")')[0]
-        return (0, -1) if first is None else (first, last)
+        if first is None:
+            return 0, -1
+        if last - first >= self._identity.size:  # every row takes several bytes
+            raise TracevizError(
+                f"table {table} numbers its rows {first:,} to {last:,}, more than the file can hold.", path=self.path
+            )
+        return first, last
 
     def _read(self, table: str, columns: Mapping[str, str], where: str) -> Iterator[pa.RecordBatch]:
         """Batches in row order, from a part of the table at a time: the next part then uses the memory of the last."""

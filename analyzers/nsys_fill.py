@@ -31,17 +31,23 @@ class Source:
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
     size = sum(file.most_rows(source.table) for source in sources)
-    filled: Filled = {}
-    for column, (kind, default) in TABLES[name].items():
-        if isinstance(kind, tuple):
-            filled[column] = np.full(size, kind.index(default), np.int8)
-        else:
-            filled[column] = np.zeros(size, np.int32) if kind == "text" else np.full(size, default, kind)
+    types = {column: _storage(kind, default) for column, (kind, default) in TABLES[name].items()}
+    # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
+    filled: Filled = {column: np.empty(size, kind) for column, (kind, _) in types.items()}
     at = 0
     for source in sources:
         for batch in file.batches(source.table, source.columns):
             end = at + next(iter(batch.values())).size
-            for column, values in source.make(batch).items():
-                filled[column][at:end] = values
+            made = source.make(batch)
+            for column, (_, default) in types.items():
+                filled[column][at:end] = made.get(column, default)
             at = end
-    return filled if at == size else {column: values[:at].copy() for column, values in filled.items()}
+    few = at < size // 2
+    return {column: values[:at].copy() if few else values[:at] for column, values in filled.items()}
+
+
+def _storage(kind: str | tuple[str, ...], default: Any) -> tuple[str, int]:
+    """Type that holds a column's values or codes, and what stands where a source makes none."""
+    if isinstance(kind, tuple):
+        return "int8", kind.index(default)
+    return ("int32", 0) if kind == "text" else (kind, default)

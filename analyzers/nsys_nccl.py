@@ -50,7 +50,6 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
     order = np.lexsort((correlation, starts[row], ints(ranges, "process")[row]))
     row, correlation = row[order], correlation[order]
     said = ranges.iloc[row]
-    sizes = _group_sizes(payload)
     return table(
         "comms",
         {
@@ -63,7 +62,7 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
             "bytes": payload.at(rows[row], "bytes"),
             "communicator": communicator[row],
             "peer": payload.at(rows[row], "peer"),
-            "group_size": np.array([sizes.get(int(known), -1) for known in communicator[row]], np.int64),
+            "group_size": _group_sizes(payload, communicator[row]),
         },
     )
 
@@ -165,7 +164,9 @@ def _share(group: Ints, communicator: Ints, launched: Ints) -> Ints:
     )
 
 
-def _group_sizes(payload: Payload) -> dict[int, int]:
-    """Ranks in each communicator that the capture saw created."""
+def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
+    """Ranks in each call's communicator, -1 where the capture did not see it created."""
     made = payload.ranks > 0
-    return dict(zip(payload.communicator[made].tolist(), payload.ranks[made].tolist(), strict=True))
+    sizes = dict(zip(payload.communicator[made].tolist(), payload.ranks[made].tolist(), strict=True))
+    known, distinct = pd.factorize(communicator)
+    return np.array([sizes.get(one, -1) for one in distinct.tolist()] or [-1], np.int64)[known]

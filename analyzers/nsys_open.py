@@ -37,8 +37,8 @@ def uri(path: Path) -> str:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a file that `check` has passed."""
-    return sqlite3.connect(uri(path), uri=True)
+    """Open a file that `check` has passed; for one thread at a time, whichever it is."""
+    return sqlite3.connect(uri(path), uri=True, check_same_thread=False)
 
 
 def check(path: Path) -> Identity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._number: dict[int, int] = {}
+        self._lock = threading.Lock()  # tables are read side by side
 
     def number(self, global_ids: Ints) -> Ints:
         """Provisional number of each row's process, from a global process or thread id; -1 where it has none."""
@@ -32,7 +34,8 @@ class Processes:
 
     def add(self, key: int) -> int:
         """Provisional number of a process by its global id without thread bits."""
-        return self._number.setdefault(key, len(self._number))
+        with self._lock:
+            return self._number.setdefault(key, len(self._number))
 
     @property
     def keys(self) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzers.intervals import distinct
 from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, ints
 
@@ -55,7 +56,7 @@ def room(trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limit
 
     Without limits there is one hardware queue, and whatever runs takes it.
     """
-    times = np.unique(np.concatenate([ints(trace.ops, column)[device_ops] for column in ("start_ns", "end_ns")]))
+    times = distinct(np.concatenate([ints(trace.ops, column)[device_ops] for column in ("start_ns", "end_ns")]))
     first = np.searchsorted(times, low, side="right")
     cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
     count = np.where(high > low, cuts + 1, 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from analyzers.intervals import distinct
 from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering_calls import Calls
 from analyzers.ordering_graph import EDGE_KINDS, Edges, join
@@ -177,7 +178,7 @@ def _queued(linked: LinkedCalls, lane: int) -> Ints:
     lanes, calls = linked.calls.lanes, linked.calls
     work = lanes.enqueue[lanes.first[lane] : lanes.first[lane + 1]]
     records, waits = calls.records.start[calls.records.lane == lane], calls.waits.start[linked.wait_lane == lane]
-    return np.unique(np.concatenate([work, records, waits]))
+    return distinct(np.concatenate([work, records, waits]))
 
 
 def _stream_flags(trace: Trace, lanes: Lanes) -> tuple[Mask, Mask]:

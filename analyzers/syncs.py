@@ -79,6 +79,10 @@ class HostSyncs:
         for row in self.table.itertuples(index=False):
             yield SyncPoint(*row)
 
+    def of_call(self, call: int) -> list[SyncPoint]:
+        """Return the sync points of one call, a row in `Trace.api`."""
+        return list(HostSyncs(self.table[ints(self.table, "call") == call]))
+
     def to_frame(self) -> pd.DataFrame:
         """A copy of the table."""
         return self.table.copy()

@@ -26,8 +26,17 @@ KEPT = re.compile(
     r"|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|TORCH_CUDA_ARCH_LIST|OMP_NUM_THREADS"
     r"|WORLD_SIZE|LOCAL_WORLD_SIZE|SLURM_NTASKS|SLURM_NNODES)"
 )
-_SECRET = re.compile(r"token|secret|passw|credential|api[-_]?key|access[-_]?key|auth", re.IGNORECASE)
-_LOOKS_SECRET = re.compile(r"(hf_|ghp_|github_pat_|sk-|xox[a-z]-|AKIA|eyJ)[A-Za-z0-9_./+-]{8,}|://[^/@\s]+:[^/@\s]+@")
+# Names of options and variables whose values are secrets; a count of tokens, a tokenizer or an author is none.
+_SECRET = re.compile(
+    r"secret|passw|passphrase|credential|bearer|auth(?!or(s|ed)?\b)|(api|access|private)[-_]?key|token(?!iz)",
+    re.IGNORECASE,
+)
+_MAY_COUNT = re.compile(r"tokens|token[-_]", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?[\d_]*\.?\d+(e[-+]?\d+)?[kKmMbBgG]?|true|false|none", re.IGNORECASE)
+_LOOKS_SECRET = re.compile(
+    r"(hf_|ghp_|gho_|glpat-|github_pat_|sk-|xox[a-z]-|AKIA|AIza|eyJ)[A-Za-z0-9_./+-]{8,}|://[^/@\s]+:[^/@\s]+@"
+    r"|\b[Bb]earer\s+\S+"
+)
 HIDDEN = "***"
 
 
@@ -97,21 +106,31 @@ def now() -> str:
 def safe_command(command: Sequence[str]) -> list[str]:
     """A command without what looks like a secret in it.
 
-    >>> safe_command(["train.py", "--hf-token", "hf_abcdefghijk", "--api-key=xyz", "--lr", "0.1"])
-    ['train.py', '--hf-token', '***', '--api-key=***', '--lr', '0.1']
+    >>> safe_command(["train.py", "--hf-token", "hf_abcdefghijk", "--api-key=xyz", "--tokens", "4096"])
+    ['train.py', '--hf-token', '***', '--api-key=***', '--tokens', '4096']
     """
-    shown, hide = [], False
-    for word in command:
-        name, equals, _ = word.partition("=")
+    shown, secret = [], ""
+    for said in command:
+        word = _LOOKS_SECRET.sub(HIDDEN, said)
+        name, equals, value = word.partition("=")
         option = bool(_SECRET.search(name)) and (name.startswith("-") or bool(equals))
-        if hide and not word.startswith("-"):
-            shown.append(HIDDEN)
+        if secret and not word.startswith("-"):
+            shown.append(word if _is_count(secret, word) else HIDDEN)
+        elif len(parts := re.split(r"(\s+)", word)) > 1:  # a command within: sh -c "HF_TOKEN=x python train.py"
+            parts[::2] = safe_command(parts[::2])
+            shown.append("".join(parts))
         elif option and equals:
-            shown.append(f"{name}={HIDDEN}")
+            shown.append(word if _is_count(name, value) else f"{name}={HIDDEN}")
         else:
-            shown.append(_LOOKS_SECRET.sub(HIDDEN, word))
-        hide = option and not equals
+            shown.append(word)
+        secret = name if option and not equals else ""
     return shown
+
+
+def _is_count(name: str, value: str) -> bool:
+    """Whether an option that may count tokens does: --tokens 4096, --token-dropout=0.1."""
+    others = _MAY_COUNT.sub("", name)
+    return bool(_MAY_COUNT.search(name) and not _SECRET.search(others) and _NUMBER.fullmatch(value))
 
 
 def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from analyzers.causes import share
 from analyzers.check import check_overlap
 from analyzers.overlap import Missed
 from analyzers.trace import Trace
@@ -304,12 +300,3 @@ def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
     assert causes(trace) == {"peer-wait": 60 * US}
     (one,) = missed(trace).values()
     assert one.evidence.startswith("alpha only waited for a late rank")
-
-
-@given(st.integers(0, 2**62), st.lists(st.integers(0, 2**55), min_size=1, max_size=9))
-def test_shares_are_whole_and_sum_exactly(total: int, weights: list[int]) -> None:
-    parts = share(total, np.array(weights, np.int64))
-    whole = sum(weights)
-    assert parts.sum() == (total if whole else 0)
-    for part, weight in zip(parts.tolist(), weights, strict=True):
-        assert not whole or total * weight // whole <= part <= -(-total * weight // whole)

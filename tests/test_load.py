@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,28 @@ def test_the_same_captures_give_the_same_answer_in_any_order(tmp_path: Path) -> 
     ]
     frames = [traceviz.check_overlap(traceviz.load(*order)).to_frame() for order in (paths, paths[::-1])]
     assert frames[0].equals(frames[1])
+
+
+REPORT = Path(__file__).parent / "data" / "nsys" / "collectives.2gpu.pinned.sqlite"  # its processes are 1070 and 1071
+
+
+@pytest.mark.parametrize(
+    ("ranks", "by_pid", "rule"),
+    [
+        ([{"pid": 1070, "rank": 0}, {"pid": 1071, "rank": 1}], {1070: 0, 1071: 1}, "manifest"),
+        ([{"pid": 1070, "rank": 7}, {"pid": 1071, "rank": 4}, {"pid": 9, "rank": 0}], {1070: 7, 1071: 4}, "manifest"),
+        ([{"pid": 1070, "rank": 7}], None, "gpu"),  # one is unknown, so the manifest is no rule for both
+        ([{"pid": 1070, "rank": 7}, {"pid": 1070, "rank": 8}, {"pid": 1071, "rank": 4}], None, "gpu"),  # two hosts
+        ([{"pid": "1070", "rank": 7}, {"pid": 1071, "rank": -1}, {}], None, "gpu"),
+    ],
+)
+def test_in_a_report_over_several_ranks_the_manifest_tells_them_by_pid(
+    tmp_path: Path, ranks: list[object], by_pid: dict[int, int] | None, rule: str
+) -> None:
+    shutil.copy(REPORT, tmp_path / "all-ranks.sqlite")
+    captures = [{"path": "all-ranks.sqlite", "rank": None}]
+    content = {"schema": MANIFEST_SCHEMA, "captures": captures, "ranks": ranks}
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    said = {one.pid: (one.rank, one.rule) for one in load([tmp_path]).processes if one.rank >= 0}
+    without = {one.pid: one.rank for one in load([REPORT]).processes if one.rank >= 0}
+    assert said == {pid: (rank, rule) for pid, rank in (by_pid or without).items()}

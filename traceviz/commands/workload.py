@@ -59,6 +59,10 @@ def workload(
     results: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the times there, as JSON.", show_default=False)
     ] = None,
+    turn: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take turns with runs that name this file too.", show_default=False),
+    ] = None,
 ) -> None:
     """Run one of the situations with real work, capture it, and check the answer.
 
@@ -85,6 +89,7 @@ def workload(
     program += ["--steps", str(WINDOW + 2 if collect else steps)]
     program += [word for key, value in sizes.items() for word in ("--size", f"{key}={value}")]
     program += ["--results", str(results.absolute())] if results else []
+    program += ["--turn", str(turn.absolute())] if turn else []
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
     if collect is None:
         from collectors.processes import run

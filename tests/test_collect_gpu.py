@@ -1,0 +1,190 @@
+"""Collectors on real GPUs. Skipped without them; on a machine that has some: `python -m pytest -m gpu tests`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceviz as tv
+from collectors.errors import CollectError
+from collectors.manifest import gpus
+from collectors.nsys_command import Request, build
+from collectors.nsys_find import find_nsys
+from tests.collecting import environment, manifest, running, torchrun, traceviz
+
+pytestmark = pytest.mark.gpu
+
+# `work(n)` launches n kernels and nothing else, so that what a capture holds can be counted.
+HEAD = """
+import os, sys, time
+import torch, torch.distributed as dist
+import traceviz as tv
+
+ranks, rank = "RANK" in os.environ, int(os.environ.get("RANK", 0))
+device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+torch.cuda.set_device(device)
+if ranks:
+    dist.init_process_group("nccl", device_id=device)
+x = torch.zeros(1 << 20, device=device)
+
+def work(n):
+    for _ in range(n):
+        x.add_(1)
+
+work(5)
+torch.cuda.synchronize()
+"""
+BLOCK = """
+capture = tv.capture(sys.argv[1], name="my block")
+try:
+    with capture:
+        with capture.range("inside"):
+            work(3)
+        torch.cuda.nvtx.range_push("left open")
+        raise ValueError
+except ValueError:
+    pass
+assert torch.cuda.nvtx.range_push("probe") == 0, "a range was left open"
+torch.cuda.nvtx.range_pop()
+work(4)
+torch.cuda.synchronize()
+"""
+CALLS = """
+@tv.capture(sys.argv[1], name="calls")
+def measured(n):
+    work(n)
+    return n
+
+assert [measured(1), measured(2)] == [1, 2]
+work(4)
+torch.cuda.synchronize()
+"""
+STEPS = """
+for index in range(int(os.environ.get("STEPS", 14))):
+    with torch.cuda.nvtx.range(f"step {index}"), torch.profiler.record_function(f"step {index}"):
+        work(3)
+        if ranks:
+            dist.all_reduce(x)
+    time.sleep(0.02)  # a host blocked on the GPU could not write what was captured when its peer dies
+    if rank == 1 and str(index) == os.environ.get("DIES_AFTER"):
+        os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def devices() -> int:
+    """How many GPUs are here."""
+    count = len(gpus())
+    if not count:
+        pytest.skip("no GPU is here")
+    return count
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "it's 50%p -é"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def nsys_words(folder: Path) -> list[str]:
+    try:
+        return build(find_nsys(), Request(str(folder / "block"), between_calls=True))[0]
+    except CollectError:
+        pytest.skip("no nsys is installed here")
+
+
+def python(folder: Path, body: str, *before: str, ranks: int = 1) -> None:
+    """Run a program that captures into the folder `out`."""
+    script = folder / "program.py"
+    script.write_text(HEAD + body)
+    command = torchrun(script, "out", ranks=ranks) if ranks > 1 else [sys.executable, str(script), "out"]
+    ran = subprocess.run(
+        [*before, *command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def added(trace: Any, rank: int = 0) -> int:
+    """How many of a rank's kernels are those of `work`."""
+    ops = trace.ranks(rank).ops
+    return int(ops["name"].astype(str).str.contains("elementwise").sum())
+
+
+def test_a_block_is_what_is_captured_and_its_ranges_are_closed_behind_an_exception(folder: Path) -> None:
+    python(folder, BLOCK)
+    trace = tv.load(folder / "out")
+    assert added(trace) == 3
+    assert {"my block", "inside"} <= set(trace.ranges["name"].astype(str))
+    made = manifest(folder / "out")
+    assert (made["mode"], [one["rank"] for one in made["captures"]]) == ("own-rank", [0])
+
+
+def test_ranks_that_capture_a_block_share_a_manifest(folder: Path, devices: int) -> None:
+    if devices < 2:
+        pytest.skip("needs 2 GPUs")
+    python(folder, BLOCK, ranks=2)
+    trace = tv.load(folder / "out")
+    assert [added(trace, rank) for rank in trace.rank_ids] == [3, 3]
+
+
+def test_of_a_decorated_functions_calls_the_last_is_kept(folder: Path) -> None:
+    python(folder, CALLS)
+    assert added(tv.load(folder / "out")) == 2
+
+
+def test_under_nsys_the_block_is_what_nsys_captures(folder: Path, nsys_words: list[str]) -> None:
+    python(folder, BLOCK, *nsys_words)
+    trace = tv.load(folder / "block.nsys-rep")
+    assert added(trace) == 3
+    assert "inside" in set(trace.ranges["name"].astype(str))
+
+
+def test_under_nsys_a_decorated_functions_first_call_is_captured(folder: Path, nsys_words: list[str]) -> None:
+    python(folder, CALLS, *nsys_words)
+    assert added(tv.load(folder / "block.nsys-rep")) == 1
+
+
+@pytest.mark.parametrize("tool", [("torch",), ("nsys",), ("nsys", "--per-rank")], ids=" ".join)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_steps_asked_for_are_there_whole(
+    folder: Path, devices: int, tool: tuple[str, ...], ranks: int, nsys_words: list[str]
+) -> None:
+    """Ranks on the last GPUs of the machine: a rank's number is not its GPU's."""
+    if devices < ranks:
+        pytest.skip(f"needs {ranks} GPUs")
+    (folder / "train.py").write_text(HEAD + STEPS)
+    last = ",".join(map(str, range(devices - ranks, devices)))
+    command = torchrun(folder / "train.py", ranks=ranks)
+    words = ("collect", *tool, "--steps", "6:8", "--step-range", "step", "-o", "out", "--", *command)
+    ran = traceviz(*words, cwd=folder, CUDA_VISIBLE_DEVICES=last)
+    assert ran.returncode == 0, ran.stderr
+    trace = tv.load(folder / "out")
+    assert trace.rank_ids == list(range(ranks))
+    for rank in trace.rank_ids:
+        assert added(trace.steps(6, 8), rank) == 6
+        before = added(trace, rank) - 6  # nsys begins a step early, which may come too late for some of it
+        assert before == 0 if tool == ("torch",) else 0 <= before <= 3
+
+
+@pytest.mark.parametrize("tool", [("torch",), ("nsys",), ("nsys", "--per-rank")], ids=" ".join)
+def test_when_a_rank_is_killed_the_captures_are_readable_and_nothing_runs_on(
+    folder: Path, devices: int, tool: tuple[str, ...], nsys_words: list[str]
+) -> None:
+    if devices < 2:
+        pytest.skip("needs 2 GPUs")
+    (folder / "train.py").write_text(HEAD + STEPS)
+    command = torchrun(folder / "train.py")
+    words = ("collect", *tool, "--steps", "6:400", "--step-range", "step", "-o", "out", "--", *command)
+    ran = traceviz(*words, cwd=folder, DIES_AFTER="9", STEPS="400")
+    assert ran.returncode == 1, ran.stderr
+    trace = tv.load(folder / "out")
+    captured = [one["rank"] for one in manifest(folder / "out")["captures"]]
+    assert captured == ([0] if tool == ("torch",) else [0, 1] if "--per-rank" in tool else [None])
+    assert added(trace.steps(6, 9)) == 9  # of the rank that lives on
+    assert running(str(folder)) == []
