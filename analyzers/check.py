@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
-import numpy as np
 import pandas as pd
 
-from analyzers.causes import Explainer
-from analyzers.check_warnings import all_warnings, missing_waits
+from analyzers.check_part import Part, agree, examine
+from analyzers.check_warnings import OF_CLOCKS, about_missing_waits, about_outside, about_ranks, about_waits
 from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.gain import Gain, gain_over
 from analyzers.graphs import about_graphs, hidden_work
-from analyzers.job import Job, job_of, last_ranks, real_overlap_error
-from analyzers.missed import explain_missed
-from analyzers.narrow import in_whole, whole_with_cuts
-from analyzers.overlap import RankOverlap, measure_ranks
-from analyzers.pairing import RULES, Pairing, pair
-from analyzers.selection import Selection, select
-from analyzers.sides import without_shared
-from analyzers.trace import Trace, ints
+from analyzers.job import Arrivals, Job, job_of
+from analyzers.overlap import RankOverlap
+from analyzers.pairing import RULE_OF, RULES
+from analyzers.selection import about_threads
+from analyzers.selectors import parse
+from analyzers.sides import ALL_SHARED, Shared, about_shared
+from analyzers.trace import Trace
 
 DEFAULT_BAR = 0.6
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
@@ -131,62 +133,123 @@ def check_overlap(
     ------
     TracevizError : a selector can't be read, the sides share ops that belong to neither alone, or the bar is no ratio.
     """
-    if not 0 <= min_overlap <= 1:
-        raise TracevizError(f"The bar {min_overlap!r} is no ratio in [0, 1].", hint="Write 60 % as 0.6.")
-    side_a, side_b = select(trace, a), select(trace, b)
-    side_a, side_b, notes = without_shared(trace, side_a, side_b)
-    pairing = pair(trace, side_a, side_b)
-    ranks = measure_ranks(trace, side_a.picked, side_b.picked, pairing)
-    if explain:
-        names = str(side_a.selector), str(side_b.selector)
-        explainer = _explainer(trace, side_a, side_b, pairing)
-        ranks = explain_missed(explainer, ranks, names)
-        notes += missing_waits(explainer)
-    ranks = [replace(rank, real_overlap_error_ns=_error(trace, side_a, side_b, rank)) for rank in ranks]
-    unseen = hidden_work(trace, side_a, side_b)
-    job = Job() if unseen else job_of(trace, side_a.picked, side_b.picked, ranks)
-    reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
-    ratio = job.real_overlap_ratio
-    notes += [TraceWarning("graph-as-one-row", text) for text in about_graphs(trace, side_a, side_b)]
-    passed = None if ratio is None else ratio >= min_overlap
-    gain = None
+    check_bar(min_overlap)
+    part = examine(trace, a, b, explain=explain)
+    alone = None
     if baseline is not None:
         alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
-        gain = gain_over(alone.ranks, ranks, job.critical_rank)
+    return answer([part], Run.of(trace), a, b, min_overlap=min_overlap, baseline=alone)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the answer needs of the run as a whole, beside its parts."""
+
+    clocks: Clocks | None
+    warnings: tuple[TraceWarning, ...]
+
+    @staticmethod
+    def of(trace: Trace) -> Run:
+        """Take it from a loaded trace."""
+        return Run(trace.clocks, trace.warnings)
+
+
+def check_bar(ratio: float) -> None:
+    """Refuse a bar that is no ratio.
+
+    Raises
+    ------
+    TracevizError : it is not in [0, 1].
+    """
+    if not 0 <= ratio <= 1:
+        raise TracevizError(f"The bar {ratio!r} is no ratio in [0, 1].", hint="Write 60 % as 0.6.")
+
+
+def answer(
+    parts: Sequence[Part],
+    run: Run,
+    a: str,
+    b: str,
+    *,
+    min_overlap: float = DEFAULT_BAR,
+    baseline: OverlapResult | None = None,
+) -> OverlapResult:
+    """Put the parts of a run, which did what they agreed on, together to the answer.
+
+    Raises
+    ------
+    TracevizError : the sides share ops that belong to neither alone.
+    """
+    selectors = parse(a), parse(b)
+    names = str(selectors[0]), str(selectors[1])
+    agreed = agree(parts, *names)
+    notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
+    ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
+    notes += about_missing_waits(one for part in parts for one in part.missing)
+    unseen = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
+    first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
+    job = Job() if unseen else job_of(first, second, ranks)
+    reason = unseen or _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
+    ratio = job.real_overlap_ratio
+    for side, selector in enumerate(selectors):
+        graphs = about_graphs(sum(part.sides[side].graphs for part in parts), selector)
+        notes += [TraceWarning("graph-as-one-row", text) for text in graphs]
+    gain = None
+    if baseline is not None:
+        gain = gain_over(baseline.ranks, ranks, job.critical_rank)
         if gain is None:
-            why = alone.reason or "no instance has both sides on the same rank in both runs"
+            why = baseline.reason or "no instance has both sides on the same rank in both runs"
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
     return OverlapResult(
         verdict=verdict(ratio, min_overlap),
-        passed=passed,
-        a=str(side_a.selector),
-        b=str(side_b.selector),
+        passed=None if ratio is None else ratio >= min_overlap,
+        a=names[0],
+        b=names[1],
         bar=min_overlap,
         ranks=tuple(ranks),
         job=job,
-        clocks=trace.clocks,
-        paired_by=RULES[pairing.rule] + _moved(pairing),
+        clocks=run.clocks,
+        paired_by=RULES[RULE_OF[agreed.pairing or ""]] + _moved(agreed.shift or 0),
         reason=reason,
         gain=gain,
-        warnings=tuple(all_warnings(trace, (side_a, side_b), ranks, job, notes)),
+        warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
     )
 
 
-def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:
-    """Explain within the whole trace: what an op of a part waited for may lie outside the part."""
-    whole = whole_with_cuts(trace)
-    picked = [in_whole(trace, side.picked.astype(np.int64), 0) > 0 for side in (a, b)]
-    if trace.whole is not None:  # outside the part, too, work is of the side that would pick it
-        outside = in_whole(trace, np.ones(len(trace.ops), np.int64), 0) == 0
-        every = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
-        picked = [mine | (every[side] & ~every[1 - side]) for side, mine in enumerate(picked)]
-    spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
-    return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
+def _warnings(
+    parts: Sequence[Part],
+    run: Run,
+    names: tuple[str, str],
+    ranks: Sequence[RankOverlap],
+    job: Job,
+    notes: Sequence[TraceWarning],
+) -> list[TraceWarning]:
+    """The run's warnings that bear on this pair, the sides' own, and what the figures call for."""
+    compared = any(part.compared for part in parts)
+    said = [one for one in run.warnings if compared or one.code not in OF_CLOCKS]
+    for side in (0, 1):
+        for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
+            said += about_threads(reduce(add, threads))
+    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[int]())
+    outside = {rank: both for part in parts for rank, both in part.outside.items()}.get(job.critical_rank or 0)
+    steps = sorted({step for part in parts for step in part.steps})
+    return [
+        *said,
+        *notes,
+        *about_ranks([rank for part in parts for rank in part.rank_ids], ranks, job),
+        *about_waits(names, ranks, waited),
+        *(about_outside(names, outside, job.critical_rank, steps) if outside and job.critical_rank is not None else []),
+    ]
 
 
-def _error(trace: Trace, a: Selection, b: Selection, rank: RankOverlap) -> int | None:
-    here = (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
-    return real_overlap_error(trace, np.flatnonzero(here & (a.picked | b.picked)))
+def _empty(parts: Sequence[Part], side: int) -> str:
+    """Why a side has no op in any part, "" where it has some."""
+    mine = [part.sides[side] for part in parts]
+    if any(one.left for one in mine):
+        return ""
+    if any(one.picked for one in mine):
+        return ALL_SHARED
+    return next((one.reason for one in mine if one.reason), "")
 
 
 def verdict(ratio: float | None, bar: float) -> str:
@@ -198,7 +261,7 @@ def verdict(ratio: float | None, bar: float) -> str:
     return "serialized" if ratio < SERIALIZED_BELOW else "partial"
 
 
-def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
+def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> str:
     if job.real_overlap_ratio is not None:
         return ""
     empty = [f"'{text}': {why}" for text, why in sides if why]
@@ -214,7 +277,7 @@ def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
     return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
 
 
-def _moved(pairing: Pairing) -> str:
-    if not pairing.shift:
+def _moved(shift: int) -> str:
+    if not shift:
         return ""
-    return f", B moved by {pairing.shift:+d}: more of it overlaps that way, as in a pipeline"
+    return f", B moved by {shift:+d}: more of it overlaps that way, as in a pipeline"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,46 +12,38 @@ from analyzers.errors import TraceWarning
 from analyzers.forks import crossings
 from analyzers.intervals import measure, union
 from analyzers.job import Job, last_ranks
+from analyzers.nesting import lanes
 from analyzers.overlap import RankOverlap
 from analyzers.selection import Selection
-from analyzers.steps import find_steps, step_of_ops
-from analyzers.trace import Mask, Trace, ints
+from analyzers.steps import Steps, step_of_ops
+from analyzers.trace import Ints, Trace, ints
 
 OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict")
 WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a word
 
 
-def all_warnings(
-    trace: Trace, sides: tuple[Selection, Selection], ranks: list[RankOverlap], job: Job, notes: Sequence[TraceWarning]
-) -> list[TraceWarning]:
-    """Collect the trace's warnings that bear on this pair, the sides' own, and what the figures call for."""
-    compared = any(np.any(side.picked & (last_ranks(trace) >= 0)) for side in sides)
-    said = [one for one in trace.warnings if compared or one.code not in OF_CLOCKS]
-    said += [warning for side in sides for warning in side.warnings]
-    return [
-        *said,
-        *notes,
-        *_about_ranks(trace, ranks, job),
-        *_about_waits(trace, sides, ranks),
-        *_outside(trace, sides, job),
-    ]
-
-
-def missing_waits(explainer: Explainer) -> list[TraceWarning]:
-    """Work of either side that a fork or join left unordered, each kind once."""
+def missing_waits(explainer: Explainer) -> list[tuple[int, int, str]]:
+    """Work of either side that a fork or join left unordered: (when, 0 a fork and 1 a join, in words), by time."""
     picked = np.append(explainer.a | explainer.b, False)
-    found: Counter[str] = Counter()
-    for one in crossings(explainer.trace, explainer.ordering).missing:
-        if picked[one.op] or picked[one.behind]:
-            found[f"Rank {one.rank}, {one.what}: {one.message}"] += 1
     return [
-        TraceWarning("missing-wait", f"{text} ({times} times)." if times > 1 else f"{text}.")
-        for text, times in found.items()
+        (one.at_ns, int(one.what == "join"), f"Rank {one.rank}, {one.what}: {one.message}")
+        for one in crossings(explainer.trace, explainer.ordering).missing
+        if picked[one.op] or picked[one.behind]
     ]
 
 
-def _about_ranks(trace: Trace, ranks: list[RankOverlap], job: Job) -> list[TraceWarning]:
+def about_missing_waits(found: Iterable[tuple[int, int, str]]) -> list[TraceWarning]:
+    """Each kind of missing wait once, in order of its first."""
+    times = Counter(text for *_, text in sorted(found, key=lambda one: one[:2]))
+    return [
+        TraceWarning("missing-wait", f"{text} ({count} times)." if count > 1 else f"{text}.")
+        for text, count in times.items()
+    ]
+
+
+def about_ranks(rank_ids: Sequence[int], ranks: Sequence[RankOverlap], job: Job) -> list[TraceWarning]:
+    """Ranks on which a side is empty, or both are."""
     if job.critical_rank is None:
         return []
     several = len({rank.rank for rank in ranks}) < len(ranks)
@@ -64,63 +56,88 @@ def _about_ranks(trace: Trace, ranks: list[RankOverlap], job: Job) -> list[Trace
     if lacking:
         where = ", ".join(lacking)
         said.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
-    idle = sorted(set(trace.rank_ids) - {rank.rank for rank in ranks})
+    idle = sorted(set(rank_ids) - {rank.rank for rank in ranks})
     if idle:
         where = ", ".join(map(str, idle))
         said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
     return said
 
 
-def _about_waits(trace: Trace, sides: tuple[Selection, Selection], ranks: list[RankOverlap]) -> list[TraceWarning]:
-    """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
-    said = []
+def waiting_side(rank: RankOverlap) -> int | None:
+    """The side, 0 or 1, whose waiting for late ranks looks like overlap; None where that makes no difference."""
+    plain, real = rank.overlap_ratio, rank.real_overlap_ratio
+    if plain is None or real is None or plain - real < WAITS_MATTER:
+        return None
+    return 0 if rank.a.wait_ns >= rank.b.wait_ns else 1
+
+
+def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[int]:
+    """For which rank how long, ns, the ops waited whose waiting looks like overlap."""
     late = np.zeros(len(trace.ops), dtype=bool)
     for rank in ranks:
-        plain, real = rank.overlap_ratio, rank.real_overlap_ratio
-        if plain is None or real is None or plain - real < WAITS_MATTER:
-            continue
-        which = 0 if rank.a.wait_ns >= rank.b.wait_ns else 1
-        side = (rank.a, rank.b)[which]
-        said.append(
-            f"rank {rank.rank} ({plain:.0%} looks hidden, {real:.0%} is: {side.wait_ns / side.busy_ns:.0%} of its "
-            f"'{sides[which].selector}' is waiting)"
-        )
-        late |= sides[which].picked & (ints(trace.ops, "rank") == rank.rank)
+        which = waiting_side(rank)
+        if which is not None:
+            late |= sides[which].picked & (ints(trace.ops, "rank") == rank.rank)
+    waits, last = ints(trace.ops, "wait_ns"), last_ranks(trace)
+    return Counter(
+        {rank: int(waits[late & (last == rank)].sum()) for rank in np.unique(last[late & (last >= 0)]).tolist()}
+    )
+
+
+def about_waits(names: tuple[str, str], ranks: Sequence[RankOverlap], waited: Mapping[int, int]) -> list[TraceWarning]:
+    """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
+    said = []
+    for rank in ranks:
+        which = waiting_side(rank)
+        if which is not None:
+            side = (rank.a, rank.b)[which]
+            said.append(
+                f"rank {rank.rank} ({rank.overlap_ratio:.0%} looks hidden, {rank.real_overlap_ratio:.0%} is: "
+                f"{side.wait_ns / side.busy_ns:.0%} of its '{names[which]}' is waiting)"
+            )
     if not said:
         return []
-    text = (
-        f"On {', '.join(said)}{_mostly_for(trace, late)}. A collective that only waits for a late rank hides nothing."
-    )
+    text = f"On {', '.join(said)}{_mostly_for(waited)}. A collective that only waits for a late rank hides nothing."
     return [TraceWarning("waiting-is-not-overlap", text)]
 
 
-def _mostly_for(trace: Trace, ops: Mask) -> str:
-    waits, last = ints(trace.ops, "wait_ns"), last_ranks(trace)
-    waited: Counter[int] = Counter()
-    for rank in np.unique(last[ops & (last >= 0)]).tolist():
-        waited[rank] = int(waits[ops & (last == rank)].sum())
-    if not waited or not waited.total():
+def _mostly_for(waited: Mapping[int, int]) -> str:
+    total = sum(waited.values())
+    if not total:
         return ""
-    (rank, longest), *_ = waited.most_common(1)
-    return f", {longest / waited.total():.0%} of it for rank {rank}"
+    rank = min(waited, key=lambda one: (-waited[one], one))
+    return f", {waited[rank] / total:.0%} of it for rank {rank}"
 
 
-def _outside(trace: Trace, sides: tuple[Selection, Selection], job: Job) -> list[TraceWarning]:
-    """Work outside the step marks counts in busy times; where it is much, say how to leave it out."""
-    steps = find_steps(trace)
-    if not steps.rows.size or job.critical_rank is None:
-        return []
-    outside = (step_of_ops(trace, steps) < 0) & (ints(trace.ops, "rank") == job.critical_rank)
+def outside_steps(
+    trace: Trace, sides: tuple[Selection, Selection], steps: Steps
+) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
+    """By rank, for each side: busy time, and busy time of what was launched in no step, ns."""
+    if not steps.rows.size:
+        return {}
+    outside = step_of_ops(trace, steps) < 0
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    here = ints(trace.ops, "rank") == job.critical_rank
-    for side in sides:
-        all_of_it = measure(union(starts[side.picked & here], ends[side.picked & here]))
-        part = measure(union(starts[side.picked & outside], ends[side.picked & outside]))
-        if all_of_it and part / all_of_it > OUTSIDE_MATTERS:
-            first, last = steps.present[0], steps.present[-1] + 1
+
+    def busy(rows: Ints) -> int:
+        return measure(union(starts[rows], ends[rows]))
+
+    found = {}
+    for (rank,), rows in lanes(ints(trace.ops, "rank")).items():
+        mine = [rows[side.picked[rows]] for side in sides]
+        both = [(busy(part), busy(part[outside[part]])) for part in mine]
+        found[rank] = both[0], both[1]
+    return found
+
+
+def about_outside(
+    names: tuple[str, str], outside: tuple[tuple[int, int], tuple[int, int]], rank: int, steps: Sequence[int]
+) -> list[TraceWarning]:
+    """Work outside the step marks counts in busy times; where it is much, say how to leave it out."""
+    for name, (whole, part) in zip(names, outside, strict=True):
+        if whole and part / whole > OUTSIDE_MATTERS:
             text = (
-                f"{part / all_of_it:.0%} of the busy time of '{side.selector}' on rank {job.critical_rank} lies "
-                f"outside the step marks; --steps {first}:{last} leaves it out."
+                f"{part / whole:.0%} of the busy time of '{name}' on rank {rank} lies "
+                f"outside the step marks; --steps {steps[0]}:{steps[-1] + 1} leaves it out."
             )
             return [TraceWarning("outside-steps", text)]
     return []

@@ -18,6 +18,7 @@ MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
 REPORTS = (".nsys-rep", ".qdrep")
 SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
+UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
 KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
 
 
@@ -34,8 +35,12 @@ class Input:
     pids: Mapping[int, int] = field(default_factory=dict)
 
 
-def find_inputs(paths: Iterable[str | Path]) -> tuple[list[Input], list[Path]]:
+def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple[list[Input], list[Path]]:
     """Find the capture files that paths, globs, folders and manifests stand for.
+
+    Parameters
+    ----------
+    keep_bad : return files that are no trace as UNREADABLE ones, instead of failing.
 
     Returns
     -------
@@ -51,10 +56,10 @@ def find_inputs(paths: Iterable[str | Path]) -> tuple[list[Input], list[Path]]:
     for path in paths:
         for found in _expand(str(path)):
             if found.is_dir():
-                some, none = _in_folder(found)
+                some, none = _in_folder(found, keep_bad)
                 skipped += none
             else:
-                some = _in_file(found)
+                some = _in_file(found, keep_bad)
             for one in some:
                 inputs.setdefault(one.path.resolve(), one)
     if not inputs:
@@ -116,16 +121,25 @@ def _expand(text: str) -> list[Path]:
     return found
 
 
-def _in_file(path: Path) -> list[Input]:
-    kind = kind_of(path)
-    return _in_manifest(path) if kind == "manifest" else [Input(path, kind)]
+def _in_file(path: Path, keep_bad: bool) -> list[Input]:
+    kind = _kind(path, keep_bad)
+    return _in_manifest(path, keep_bad) if kind == "manifest" else [Input(path, kind)]
 
 
-def _in_folder(folder: Path) -> tuple[list[Input], list[Path]]:
+def _kind(path: Path, keep_bad: bool) -> str:
+    try:
+        return kind_of(path)
+    except TracevizError:
+        if not keep_bad:
+            raise
+        return UNREADABLE
+
+
+def _in_folder(folder: Path, keep_bad: bool) -> tuple[list[Input], list[Path]]:
     manifest = folder / MANIFEST
     try:
         if manifest.exists() and kind_of(manifest) == "manifest":
-            return _in_manifest(manifest), []
+            return _in_manifest(manifest, keep_bad), []
         named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
     except OSError as error:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error
@@ -134,7 +148,7 @@ def _in_folder(folder: Path) -> tuple[list[Input], list[Path]]:
         if path.name.endswith((".json", ".json.gz")) and not _looks_like_kineto(path):
             skipped.append(path)
         else:
-            inputs.append(Input(path, kind_of(path)))
+            inputs.append(Input(path, _kind(path, keep_bad)))
     if not inputs:
         raise TracevizError("There is no capture in this folder.", path=folder, hint=f"Give {KNOWN}.")
     return inputs, skipped
@@ -153,7 +167,7 @@ def _looks_like_kineto(path: Path) -> bool:
     )
 
 
-def _in_manifest(path: Path) -> list[Input]:
+def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
     try:
         content = json.loads(path.read_bytes())
         entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
@@ -165,7 +179,7 @@ def _in_manifest(path: Path) -> list[Input]:
         file = path.parent / name
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS):
             raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is none.", path=path)
-        kind = kind_of(file) if os.path.lexists(file) else ""
+        kind = _kind(file, keep_bad) if os.path.lexists(file) else UNREADABLE if keep_bad else ""
         if kind in ("", "manifest"):
             why = "is a manifest itself" if kind else "is not there"
             raise TracevizError(f"The manifest names {name}, which {why}.", path=path)

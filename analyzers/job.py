@@ -7,7 +7,9 @@ rank's other side. For every other pair the lowest rank on which both sides were
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,15 +36,63 @@ class Job:
     rule: str = "lowest-rank"
 
 
-def job_of(trace: Trace, a: Mask, b: Mask, ranks: list[RankOverlap]) -> Job:
-    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
+@dataclass(frozen=True)
+class Arrivals:
+    """What a side that is communication does on the ranks that arrived last; parts of a run add up.
+
+    ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
+    overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by rank.
+    """
+
+    ops: int = 0
+    others: int = 0
+    matched: int = 0
+    overlap_ns: int = 0
+    achievable_ns: int = 0
+    transfer_ns: Mapping[int, int] = field(default_factory=dict)
+
+    def __add__(self, more: Arrivals) -> Arrivals:
+        return Arrivals(
+            self.ops + more.ops,
+            self.others + more.others,
+            self.matched + more.matched,
+            self.overlap_ns + more.overlap_ns,
+            self.achievable_ns + more.achievable_ns,
+            Counter(self.transfer_ns) + Counter(more.transfer_ns),
+        )
+
+    @property
+    def speak(self) -> bool:
+        """Whether it is for this side that the job's answer is read: all communication, and matched over ranks."""
+        return self.ops > 0 and self.others == 0 and self.matched > 0
+
+
+def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
+    """Measure one side of a pair, where it may speak for the job."""
     last = last_ranks(trace)
-    comm = is_communication(trace)
-    for side, other in ((a, b), (b, a)):
-        if side.any() and not np.any(side & ~comm) and np.any(side & (last >= 0)):
-            # Of two devices of one rank only the one that came last waited for nobody.
-            mine = (last == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
-            return _by_last_arrival(trace, np.flatnonzero(side & mine), other)
+    ops, others, matched = (
+        int(np.count_nonzero(mask)) for mask in (side, side & ~is_communication(trace), side & (last >= 0))
+    )
+    if others or not matched:
+        return Arrivals(ops, others, matched)
+    # Of two devices of one rank only the one that came last waited for nobody.
+    mine = (last == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
+    return Arrivals(ops, others, matched, *_by_last_arrival(trace, np.flatnonzero(side & mine), other))
+
+
+def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
+    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
+    for side in (a, b):
+        if side.speak:
+            if not side.achievable_ns:
+                return Job(rule="last-arrival")
+            return Job(
+                max(side.transfer_ns, key=lambda rank: (side.transfer_ns[rank], -rank)),
+                side.overlap_ns,
+                side.achievable_ns,
+                side.overlap_ns / side.achievable_ns,
+                "last-arrival",
+            )
     return _by_lowest_rank(ranks)
 
 
@@ -50,7 +100,9 @@ def last_ranks(trace: Trace) -> Ints:
     """For each op the rank that arrived last at its collective; -1 where it is none, or only one rank was seen."""
     whole = trace.whole or trace
     last = np.full(len(whole.ops), -1, np.int64)
-    if trace.matches is not None and len(trace.matches.calls):
+    if trace.matches is not None and "last_rank" in trace.matches.calls:  # one capture's, without the others at hand
+        last[ints(trace.matches.calls, "op")] = ints(trace.matches.calls, "last_rank")
+    elif trace.matches is not None and len(trace.matches.calls):
         calls = trace.matches.calls
         op, collective, rank = (ints(calls, column) for column in ("op", "collective", "rank"))
         start = ints(whole.ops, "start_ns")[op]
@@ -63,7 +115,8 @@ def last_ranks(trace: Trace) -> Ints:
     return last if trace.rows is None else last[trace.rows]
 
 
-def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> Job:
+def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[int, int]]:
+    """Overlap, achievable overlap, and transfer by rank, ns."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
     theirs = lanes(*(key[other] for key in keys))
@@ -77,18 +130,10 @@ def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> Job:
         overlap += measure(intersect(busy, hidden))
         achievable += min(measure(busy), measure(hidden))
         transfer[place[0]] = transfer.get(place[0], 0) + measure(busy)
-    if not achievable:
-        return Job(rule="last-arrival")
-    return Job(
-        max(transfer, key=lambda rank: (transfer[rank], -rank)),
-        overlap,
-        achievable,
-        overlap / achievable,
-        "last-arrival",
-    )
+    return overlap, achievable, transfer
 
 
-def _by_lowest_rank(ranks: list[RankOverlap]) -> Job:
+def _by_lowest_rank(ranks: Sequence[RankOverlap]) -> Job:
     for rank in ranks:
         if rank.real_overlap_ratio is not None:
             achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from analyzers import kineto, nsys, nsys_export, nsys_stats
+from analyzers.captures import read_many
 from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError
-from analyzers.files import Input, find_inputs
+from analyzers.files import find_inputs
 from analyzers.merge import merge
 from analyzers.progress import Progress, silent
 from analyzers.ranks import assign_ranks
-from analyzers.trace import Trace, ints
+from analyzers.reading import READING, Reading
+from analyzers.trace import Trace
 
 
 def load(
-    paths: Iterable[str | Path], *, nsys_command: str | None = None, align: bool = True, progress: Progress = silent
+    paths: Iterable[str | Path],
+    *,
+    nsys_command: str | None = None,
+    align: bool = True,
+    reading: Reading = READING,
+    progress: Progress = silent,
 ) -> Trace:
     """Read captures of one run, put them on one clock, and split collectives into waiting and transfer.
 
@@ -28,14 +32,19 @@ def load(
     paths : files, globs, folders or manifests.
     nsys_command : the `nsys` that exports reports; found by itself where not given.
     align : False leaves the times of each capture and device as they were recorded.
+    reading : cache, workers, and what happens to captures that can't be read.
     progress : told of bytes read.
 
     Raises
     ------
     TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work at all.
     """
-    inputs, skipped = find_inputs(paths)
-    trace = assign_ranks(merge([_read(one, nsys_command, progress) for one in inputs]))
+    inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
+    reading = replace(reading, nsys=nsys_command or reading.nsys)
+    traces, bad = read_many(inputs, reading, progress)
+    trace = assign_ranks(merge(traces))
+    for warning in bad:
+        trace = trace.warn(warning.code, warning.message)
     for path in skipped:
         trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
     if not len(trace.ops):
@@ -46,42 +55,3 @@ def load(
         )
     aligned = align_clocks(trace, enabled=align)
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
-
-
-def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
-    if one.kind == "kineto":
-        trace = kineto.read(one.path, progress)
-    elif one.kind == "nsys-report":
-        exported = nsys_export.exported(one.path, nsys_command, progress)
-        trace = nsys.read_sqlite(exported, progress, report=one.path)
-    elif one.kind == "nsys-sqlite":
-        trace = nsys.read_sqlite(one.path, progress)
-    else:
-        trace = nsys_stats.read(one.path)
-    return _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
-
-
-def _claim_pids(trace: Trace, pids: Mapping[int, int]) -> Trace:
-    """Take the manifest's word for the ranks of several processes in one file."""
-    processes = [
-        replace(process, claims={**process.claims, "manifest": pids[process.pid]}) if process.pid in pids else process
-        for process in trace.processes
-    ]
-    return replace(trace, processes=tuple(processes))
-
-
-def _claim(trace: Trace, path: Path, rank: int) -> Trace:
-    """Take the manifest's word for the rank of the one process that worked on the GPU."""
-    working = np.unique(ints(trace.ops, "process"))
-    if working.size > 1:
-        raise TracevizError(
-            f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.",
-            path=path,
-        )
-    return replace(
-        trace,
-        processes=tuple(
-            replace(process, claims={**process.claims, "manifest": rank}) if index in working else process
-            for index, process in enumerate(trace.processes)
-        ),
-    )

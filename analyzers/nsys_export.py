@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -14,25 +13,21 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import platformdirs
-
+from analyzers import cache
+from analyzers.cache import VARIABLE, content_stamp
 from analyzers.errors import TracevizError
 from analyzers.nsys_file import NsysFile
 from analyzers.nsys_find import Nsys, find_nsys, is_report, made_by, text
 from analyzers.progress import Progress, silent
 
-VARIABLE = "TRACEVIZ_CACHE"
 REPORTS = (".nsys-rep", ".qdrep")
-WHOLE = 64 << 20  # bytes up to which a report is hashed whole
-PIECE, PIECES = 1 << 20, 32  # what is hashed of a larger one, spread evenly from its head to its tail
 OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
 PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
 POLL_SECONDS = 0.1
-STALE_SECONDS = 24 * 3600  # after which a folder some killed export left is removed
 WHAT = "exporting with nsys"
 
 
-def exported(path: Path, nsys: str | None = None, progress: Progress = silent) -> Path:
+def exported(path: Path, nsys: str | None = None, progress: Progress = silent, folder: Path | None = None) -> Path:
     """Return a complete SQLite export of a report: from the cache, made now, or lying beside the report.
 
     The report's own folder is never written to; progress counts bytes exported.
@@ -41,14 +36,16 @@ def exported(path: Path, nsys: str | None = None, progress: Progress = silent) -
     ----------
     path : a .nsys-rep or .qdrep.
     nsys : the nsys to use instead of $TRACEVIZ_NSYS, `PATH` or the usual folders.
+    folder : where exports are kept; the cache where not given.
 
     Raises
     ------
     TracevizError : no nsys is here, or none here can export this report, and no export lies beside it.
     """
     path = path.absolute()
-    entry = cache_folder() / f"{_plain(path.stem)}-{content_stamp(path)}.sqlite"
+    entry = (folder or cache_folder()) / f"{_plain(path.stem)}-{content_stamp(path)}.sqlite"
     if is_complete(entry):
+        cache.touch(entry)
         return entry
     tried: list[tuple[Nsys, str]] = []
     for tool in find_nsys(nsys):
@@ -56,6 +53,7 @@ def exported(path: Path, nsys: str | None = None, progress: Progress = silent) -
             continue
         reason = _export(tool, path, entry, progress)
         if not reason:
+            cache.prune([entry])
             return entry
         tried.append((tool, reason))
     beside = path.with_suffix(".sqlite")
@@ -65,34 +63,8 @@ def exported(path: Path, nsys: str | None = None, progress: Progress = silent) -
 
 
 def cache_folder() -> Path:
-    """Where exports are kept: $TRACEVIZ_CACHE, or the user's cache folder."""
-    chosen = os.environ.get(VARIABLE)
-    root = Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("traceviz", appauthor=False)
-    return root / "nsys"
-
-
-def content_stamp(path: Path) -> str:
-    """A short name for a file's content: its size and a hash of all of it, or of pieces where it is large.
-
-    Raises
-    ------
-    TracevizError : the file can't be read, or is empty.
-    """
-    try:
-        size = path.stat().st_size
-        digest = hashlib.sha256(size.to_bytes(8, "big"))
-        with path.open("rb") as file:
-            if size <= WHOLE:
-                digest.update(file.read())
-            else:
-                for index in range(PIECES):
-                    file.seek((size - PIECE) * index // (PIECES - 1))
-                    digest.update(file.read(PIECE))
-    except OSError as error:
-        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
-    if size == 0:
-        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
-    return digest.hexdigest()[:32]
+    """Where exports are kept."""
+    return cache.root() / "nsys"
 
 
 def is_complete(path: Path) -> bool:
@@ -110,7 +82,6 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
     """Export into the cache; returns why that failed, "" where it did not."""
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(entry.parent)
         folder = Path(tempfile.mkdtemp(prefix="export-", dir=entry.parent))
     except OSError as error:
         raise TracevizError(
@@ -180,13 +151,6 @@ def _publish(made: Path, entry: Path) -> None:
             made.replace(entry)
     except OSError:  # a file system without links
         made.replace(entry)
-
-
-def _sweep(folder: Path) -> None:
-    for left in folder.glob("export-*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
 
 
 def _explained(report: Path, tried: list[tuple[Nsys, str]], beside: Path) -> TracevizError:

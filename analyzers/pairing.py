@@ -8,6 +8,7 @@ where more of it overlaps that way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +16,15 @@ import numpy as np
 from analyzers.grouped import overlap_by_group
 from analyzers.selection import Selection
 from analyzers.steps import find_steps, step_of_ops
-from analyzers.trace import Ints, Mask, Trace, ints
+from analyzers.trace import Ints, Trace, ints
 
 RULES = {
     "occurrence": "the k-th range of A with the k-th of B",
     "step": "training steps",
     "capture": "the whole capture (it has no step marks)",
 }
+RULE_OF = {"ranges": "occurrence", "used": "occurrence", "step": "step", "capture": "capture"}  # by way
+SHIFTS = (0, -1, 1)  # in the order in which they win where they are equally good
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,88 @@ class Pairing:
     shift: int = 0
 
 
+@dataclass(frozen=True)
+class Possible:
+    """How a part of a run can be paired; all parts are paired one way.
+
+    by_ranges, by_used : whether its processes have equally many of both sides' ranges, all or those that launched work.
+    has_steps : whether there are step marks.
+    """
+
+    by_ranges: bool = True
+    by_used: bool = True
+    has_steps: bool = False
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What moving B does to a part of a run: overlap of all instances for each of SHIFTS, ns.
+
+    several : whether some process has a neighbouring instance to move to.
+    """
+
+    several: bool = False
+    overlap_ns: tuple[int, ...] = (0, 0, 0)
+
+
 def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
     """Pair the work of two selections that share no op."""
-    pairing = _by_occurrence(trace, a, b) or _by_step(trace, a, b)
-    if np.unique(pairing.process).size == pairing.process.size:
-        return pairing  # no process has a neighbouring instance to move to
-    return max((_shifted(pairing, shift) for shift in (0, -1, 1)), key=lambda moved: _overlap(trace, moved))
+    possible = possible_pairing(trace, a, b)
+    way = way_of_pairing([possible])
+    pairing = pair_by(trace, a, b, way)
+    return shifted(pairing, best_shift([moves(trace, pairing)]))
 
 
-def _by_occurrence(trace: Trace, a: Selection, b: Selection) -> Pairing | None:
+def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
+    """Look how the work of two selections can be paired."""
+    has_steps = bool(find_steps(trace).rows.size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
-        return None
+        return Possible(False, False, has_steps)
+    by_ranges, by_used = (_numbered(trace, a, b, way) is not None for way in ("ranges", "used"))
+    return Possible(by_ranges, by_used, has_steps)
+
+
+def way_of_pairing(parts: Sequence[Possible]) -> str:
+    """How all parts of a run are paired: by "ranges", by "used" ones, by "step" or as one "capture"."""
     # Of all ranges first: what a window or the capture's edge took the work of still counts as an occurrence.
-    used = [np.isin(np.arange(side.ranges.size), side.occurrence[side.picked]) for side in (a, b)]
-    return _numbered(trace, a, b, [a.ranges, b.ranges]) or _numbered(trace, a, b, used)
+    if all(part.by_ranges for part in parts):
+        return "ranges"
+    if all(part.by_used for part in parts):
+        return "used"
+    return "step" if any(part.has_steps for part in parts) else "capture"
 
 
-def _numbered(trace: Trace, a: Selection, b: Selection, ranges: list[Mask]) -> Pairing | None:
-    """Pair the k-th of some ranges with the k-th of others; None where a process has unequally many."""
+def pair_by(trace: Trace, a: Selection, b: Selection, way: str) -> Pairing:
+    """Pair the work of two selections in one of the ways of `way_of_pairing`, B not moved."""
+    if way in ("ranges", "used"):
+        pairing = _numbered(trace, a, b, way)
+        if pairing is None:
+            raise ValueError(f"these can't be paired by {way}")
+        return pairing
+    return _by_step(trace, a, b, marked=way == "step")
+
+
+def moves(trace: Trace, pairing: Pairing) -> Moves:
+    """Try what moving B by an instance does; without a neighbour to move to, nothing overlaps then."""
+    several = np.unique(pairing.process).size < pairing.process.size
+    tried = SHIFTS if several else SHIFTS[:1]
+    found = [_overlap(trace, shifted(pairing, shift)) for shift in tried]
+    return Moves(several, (*found, *(0 for _ in SHIFTS[len(tried) :])))
+
+
+def best_shift(parts: Sequence[Moves]) -> int:
+    """By how many instances B is moved in all parts of a run: what makes most overlap, least moved where equal."""
+    if not any(part.several for part in parts):
+        return 0
+    total = [sum(part.overlap_ns[place] for part in parts) for place in range(len(SHIFTS))]
+    return SHIFTS[total.index(max(total))]
+
+
+def _numbered(trace: Trace, a: Selection, b: Selection, way: str) -> Pairing | None:
+    """Pair the k-th range of one side with the k-th of the other; None where a process has unequally many."""
+    ranges = [a.ranges, b.ranges]
+    if way == "used":
+        ranges = [np.isin(np.arange(side.ranges.size), side.occurrence[side.picked]) for side in (a, b)]
     starts, owner = ints(trace.ranges, "start_ns"), ints(trace.ranges, "process")
     instance = np.full((2, starts.size + 1), -1, np.int64)
     process: list[int] = []
@@ -74,21 +141,21 @@ def _numbered(trace: Trace, a: Selection, b: Selection, ranges: list[Mask]) -> P
     return Pairing("occurrence", at_a, at_b, np.array(process, np.int64), tuple(label))
 
 
-def _by_step(trace: Trace, a: Selection, b: Selection) -> Pairing:
+def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairing:
     process = ints(trace.ops, "process")
     steps = find_steps(trace)
     step = step_of_ops(trace, steps)
     places = steps.rows.size + 1  # the last is for work outside steps
     key = process * places + np.where(step < 0, places - 1, _start_order(trace, steps.rows)[step])
-    used = (a.picked | b.picked) & ((step >= 0) | (steps.rows.size == 0))
+    used = (a.picked | b.picked) & ((step >= 0) | (not marked))
     found, instance = np.unique(key[used], return_inverse=True)
     every = np.full(process.size, -1, np.int64)
     every[used] = instance
     number = np.full(found.size, -1, np.int64)
     number[every[used]] = np.where(step[used] < 0, -1, steps.numbers[step[used]] if steps.rows.size else -1)
-    name = [f"step {k}" for k in number] if steps.rows.size else ["capture"] * number.size
+    name = [f"step {k}" for k in number] if marked else ["capture"] * number.size
     return Pairing(
-        "step" if steps.rows.size else "capture",
+        "step" if marked else "capture",
         np.where(a.picked, every, -1),
         np.where(b.picked, every, -1),
         found // places,
@@ -104,7 +171,7 @@ def _start_order(trace: Trace, rows: Ints) -> Ints:
     return order
 
 
-def _shifted(pairing: Pairing, shift: int) -> Pairing:
+def shifted(pairing: Pairing, shift: int) -> Pairing:
     """Move B by some instances within its process; what has no counterpart there keeps an instance of its own."""
     if shift == 0 or not pairing.process.size:
         return pairing

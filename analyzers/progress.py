@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+NOTE = " · "  # in what is being done: what follows it may change, and is still the same work
 
 
 class Progress(Protocol):
@@ -14,3 +17,26 @@ class Progress(Protocol):
 
 def silent(what: str, done: int, total: int) -> None:
     """Report to nobody."""
+
+
+class Overall:
+    """One progress over several files, in bytes, that says how many of them are done.
+
+    Parameters
+    ----------
+    sizes : of each file, bytes.
+    """
+
+    def __init__(self, progress: Progress, what: str, sizes: Sequence[int]) -> None:
+        self.progress, self.what, self.sizes = progress, what, list(sizes)
+        self.total = sum(sizes)
+        self.done = [0] * len(self.sizes)
+
+    def tell(self, place: int, done: int, total: int) -> None:
+        """Say how far one file is; progress of a file that begins anew does not go back."""
+        if total > 0:
+            self.done[place] = max(self.done[place], self.sizes[place] * min(done, total) // total)
+        read = sum(self.done)
+        whole = sum(done >= size for done, size in zip(self.done, self.sizes, strict=True))
+        said = f"{whole} of {len(self.sizes)}{NOTE}{read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
+        self.progress(f"{self.what}{NOTE}{said}", read, self.total)

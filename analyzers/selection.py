@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,29 @@ RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
 
 
 @dataclass(frozen=True)
+class Threads:
+    """Who launched what for a range: parts of a run add up.
+
+    ops : of the range; by_autograd : of them, those that only forward–backward links tie to it; others : by thread, ops
+    launched while it was open that nothing ties to it.
+    """
+
+    atom: Atom
+    ops: int
+    by_autograd: int
+    others: Mapping[int, int]
+
+    def __add__(self, other: Threads) -> Threads:
+        both = Counter(self.others) + Counter(other.others)
+        return Threads(
+            self.atom,
+            self.ops + other.ops,
+            self.by_autograd + other.by_autograd,
+            {thread: both[thread] for thread in sorted(both)},
+        )
+
+
+@dataclass(frozen=True)
 class Selection:
     """The ops a selector picks.
 
@@ -33,7 +57,12 @@ class Selection:
     occurrence: Ints
     ranges: Mask
     reason: str = ""
-    warnings: tuple[TraceWarning, ...] = ()
+    threads: tuple[Threads, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What to say of the threads that launched it."""
+        return tuple(warning for one in self.threads for warning in about_threads(one))
 
 
 def select(trace: Trace, text: str) -> Selection:
@@ -45,17 +74,18 @@ def select(trace: Trace, text: str) -> Selection:
     """
     selector = selectors.parse(text)
     occurrence = np.full(len(trace.ops), -1, np.int64)
-    warnings: list[TraceWarning] = []
+    threads: list[Threads] = []
     named = [(atom, named_ranges(trace, atom)) for atom in selectors.atoms(selector) if atom.kind in RANGE_ATOMS]
     for atom, ranges in named:
         inside, by_autograd = launched_in(trace, ranges)
-        warnings += _about_threads(trace, atom, ranges, inside, by_autograd)
+        others = launched_by_others(trace, ranges, inside)
+        threads.append(Threads(atom, int(np.count_nonzero(inside >= 0)), by_autograd.size, others))
     every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
     if named:
         occurrence, _ = launched_in(trace, every)
     picked = _evaluate(trace, selector)
     reason = "" if picked.any() else explain_nothing(trace, selector)
-    return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(warnings))
+    return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(threads))
 
 
 def named_ranges(trace: Trace, atom: Atom) -> Mask:
@@ -188,26 +218,25 @@ def _did_you_mean(near: Sequence[str], otherwise: str = "") -> str:
     return f"; {otherwise}" if otherwise else ""
 
 
-def _about_threads(trace: Trace, atom: Atom, ranges: Mask, inside: Ints, by_autograd: Ints) -> list[TraceWarning]:
-    said = []
-    if by_autograd.size:
-        count = int(np.count_nonzero(inside >= 0))
+def about_threads(threads: Threads) -> list[TraceWarning]:
+    """Warn of work that other threads launched for a range, or while it was open."""
+    said, others = [], threads.others
+    if threads.by_autograd:
         said.append(
             TraceWarning(
                 "autograd-thread",
-                f"{by_autograd.size} of the {count} ops of '{atom}' were launched by an autograd thread; "
-                "forward–backward links tie them to it.",
+                f"{threads.by_autograd} of the {threads.ops} ops of '{threads.atom}' were launched by an autograd "
+                "thread; forward–backward links tie them to it.",
             )
         )
-    others = launched_by_others(trace, ranges, inside)
     if others:
         more = f" and {len(others) - MOST_THREADS} more" if len(others) > MOST_THREADS else ""
         who = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
         said.append(
             TraceWarning(
                 "other-thread",
-                f"While '{atom}' was open, {who} launched {sum(others.values())} GPU ops that nothing in the trace "
-                "ties to it; they are not counted.",
+                f"While '{threads.atom}' was open, {who} launched {sum(others.values())} GPU ops that nothing in the "
+                "trace ties to it; they are not counted.",
             )
         )
     return said

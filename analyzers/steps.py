@@ -38,7 +38,10 @@ def find_steps(trace: Trace) -> Steps:
     kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
     marked = kinds & (number >= 0)
     profiler = np.array([text.startswith("ProfilerStep#") for text in texts] + [False])[code] & marked
-    rows = _outer(trace, np.flatnonzero(profiler if profiler.any() else marked))
+    rows = np.flatnonzero(marked)
+    process, by_profiler = ints(trace.ranges, "process")[rows], profiler[rows]
+    # a process in which torch.profiler marks steps needs no others
+    rows = _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))])
     return Steps(rows, number[rows])
 
 

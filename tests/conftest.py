@@ -14,6 +14,14 @@ settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile("usual")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test may find, or leave, anything in the cache of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRACEVIZ_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests with a real nsys take turns, also with other test runs: beside another, its agent loses its connection."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analyzers import cache as kept
 from analyzers import nsys_export, nsys_find
 from analyzers.errors import TracevizError
 from analyzers.nsys import read_sqlite
@@ -386,8 +387,8 @@ def test_a_stamp_is_of_the_content_whole_or_in_pieces(tmp_path: Path, monkeypatc
     whole = content_stamp(path)
     os.utime(path, (0, 0))
     assert content_stamp(path) == whole
-    monkeypatch.setattr(nsys_export, "WHOLE", 1000)
-    monkeypatch.setattr(nsys_export, "PIECE", 100)
+    monkeypatch.setattr(kept, "WHOLE", 1000)
+    monkeypatch.setattr(kept, "PIECE", 100)
     pieces = content_stamp(path)
     stamps = {pieces, whole}
     for changed in (0, 99_999, 51_566):  # head, tail, and the middle piece

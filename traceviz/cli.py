@@ -11,6 +11,7 @@ from analyzers.errors import TracevizError
 from collectors.errors import CollectError
 from traceviz import __version__
 from traceviz.commands import (
+    cache,
     check_overlap,
     collect,
     collectives,
@@ -43,6 +44,7 @@ app.command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")
 app.command("workload", epilog=workload.EPILOG)(workload.workload)
 app.command("info", epilog=info.EPILOG)(info.info)
+app.command("cache", epilog=cache.EPILOG)(cache.cache)
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analyzers.cache import Entry, State
     from analyzers.check import OverlapResult
     from analyzers.clocks import Clocks
     from analyzers.collectives import Collectives
@@ -211,4 +212,20 @@ def info(result: TraceInfo) -> Json:
         "steps": list(result.steps),
         "cannot": list(result.cannot),
         "warnings": _warnings(result.warnings),
+    }
+
+
+def cache(state: State) -> Json:
+    """`traceviz.cache/1`: what the cache holds, least recently used first; sizes in bytes, `used` in s since 1970."""
+
+    def plain(entries: Sequence[Entry]) -> list[Json]:
+        return [{"path": str(one.path), "kind": one.kind, "bytes": one.size, "used": one.used} for one in entries]
+
+    return {
+        "schema": "traceviz.cache/1",
+        "folder": str(state.root),
+        "limit_bytes": state.limit,
+        "unusable": state.unusable,
+        "entries": plain(state.entries),
+        "removed": plain(state.removed),
     }

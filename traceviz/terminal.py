@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from analyzers.errors import TracevizError
-from analyzers.progress import Progress
+from analyzers.progress import NOTE, Progress
 from traceviz.arguments import Format
 from traceviz.document import Block, markdown, plain, print_blocks
 
@@ -102,9 +102,10 @@ def progress() -> Iterator[Progress]:
         if time.monotonic() - started < SLOW:
             return
         bars.start()
-        if what not in tasks:
-            tasks[what] = bars.add_task(plain(what).replace("[", r"\["), total=total or None)
-        bars.update(tasks[what], completed=done, total=total or None)
+        work, said = what.partition(NOTE)[0], plain(what).replace("[", r"\[")
+        if work not in tasks:
+            tasks[work] = bars.add_task(said, total=total or None)
+        bars.update(tasks[work], description=said, completed=done, total=total or None)
 
     try:
         yield tell

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from analyzers import causes, check, missed
+from analyzers import causes, check, check_part, missed
 from tests.benchmarks.ordering_scale import large_trace, timed
 
 PAIRS = (("stream:7", "!stream:7"), ("kernel:kernel_1", "kernel:kernel_2"), ("nvtx:range 1", "nvtx:range 2"))
@@ -35,7 +35,10 @@ def main() -> None:
     print(repr(trace))
     spent: dict[str, float] = {}
     for owner, names in (
-        (check, ("select", "pair", "measure_ranks", "_explainer", "explain_missed", "missing_waits", "job_of")),
+        (
+            check_part,
+            ("select", "pair_by", "measure_ranks", "_explainer", "explain_missed", "missing_waits", "arrivals"),
+        ),
         (causes, ("Ordering", "blocking_calls", "find_gaps", "room")),
         (causes.Explainer, ("explain", "_explain", "_after_sync", "_blocked", "free")),
         (missed, ("_weigh", "_tell", "share")),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from analyzers.reading import READING, Reading
 from traceviz.arguments import (
     Format,
     NoAlign,
@@ -20,6 +21,7 @@ from traceviz.arguments import (
     read_ratio,
     shown,
 )
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -39,6 +41,7 @@ Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:Dt
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
+@reads_captures
 def check_overlap(
     traces: Traces,
     a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")] = "comm",
@@ -65,6 +68,7 @@ def check_overlap(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
+    reading: Reading = READING,
     output: OutputFormat = Format.text,
 ) -> None:
     """Did A and B really overlap? Verdict and exit code.
@@ -77,9 +81,13 @@ def check_overlap(
     from traceviz.views import overlap
 
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
         trace = narrowed(trace, ranks, steps, window)
-        alone = load.load(shown(baseline), nsys_command=nsys, align=not no_align, progress=tell) if baseline else None
+        alone = (
+            load.load(shown(baseline), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
+            if baseline
+            else None
+        )
         result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     if save is not None:

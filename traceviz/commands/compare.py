@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from analyzers.errors import TracevizError
+from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -30,6 +32,7 @@ _SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite|\.nsys-rep|\.qdrep)
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
+@reads_captures
 def compare(
     traces: Annotated[
         list[Path],
@@ -58,6 +61,7 @@ def compare(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
+    reading: Reading = READING,
     output: OutputFormat = Format.text,
 ) -> None:
     """What changed from one run to another, and can a claimed speedup be?
@@ -72,7 +76,12 @@ def compare(
 
     with progress() as tell:
         runs = [
-            narrowed(load.load([str(one)], nsys_command=nsys, align=not no_align, progress=tell), ranks, steps, window)
+            narrowed(
+                load.load([str(one)], nsys_command=nsys, align=not no_align, reading=reading, progress=tell),
+                ranks,
+                steps,
+                window,
+            )
             for one in traces
         ]
         result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, Nsys, OutputFormat, Traces, shown
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -11,7 +13,8 @@ Examples:
   traceviz info rank*.json.gz --format json"""
 
 
-def info(traces: Traces, nsys: Nsys = None, output: OutputFormat = Format.text) -> None:
+@reads_captures
+def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: OutputFormat = Format.text) -> None:
     """What is in these captures?
 
     Ranks, ranges to select by, steps, and what the captures can't answer.
@@ -22,5 +25,5 @@ def info(traces: Traces, nsys: Nsys = None, output: OutputFormat = Format.text) 
     from traceviz.views import info as view
 
     with progress() as tell:
-        result = look.info(load.load(shown(traces), nsys_command=nsys, progress=tell))
+        result = look.info(load.load(shown(traces), nsys_command=nsys, reading=reading, progress=tell))
     write(output, lambda: view.blocks(result), lambda: contract.info(result))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from analyzers.reading import READING, Reading
 from traceviz.arguments import (
     NoAlign,
     Nsys,
@@ -19,6 +20,7 @@ from traceviz.arguments import (
     read_window,
     shown,
 )
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress
 
 EPILOG = """\b
@@ -31,6 +33,7 @@ Examples:
 Exit code, once all is written: 0 the bar is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing written."""
 
 
+@reads_captures
 def report(
     traces: Traces,
     output: Annotated[
@@ -44,6 +47,7 @@ def report(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
+    reading: Reading = READING,
 ) -> None:
     """Write what a pull request needs: the verdict with its proof.
 
@@ -60,7 +64,7 @@ def report(
     more += ["--no-align"] if no_align else []
     command = reports.command_of(shown(traces), a, b, bar, *more)
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
         trace = narrowed(trace, ranks, steps, window)
         made = reports.make(trace, a, b, min_overlap=bar, window=opening, command=command)
         written = reports.write(made, output)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -12,6 +14,7 @@ Examples:
   traceviz streams captures/ --ranks 0 --window 10ms:25ms --format json"""
 
 
+@reads_captures
 def streams(
     traces: Traces,
     ranks: Ranks = None,
@@ -19,6 +22,7 @@ def streams(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
+    reading: Reading = READING,
     output: OutputFormat = Format.text,
 ) -> None:
     """How many streams were busy at once?
@@ -30,7 +34,7 @@ def streams(
     from traceviz.views import streams as view
 
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
         trace = narrowed(trace, ranks, steps, window)
         result = concurrency.streams(trace)
     write(output, lambda: view.blocks(result), lambda: contract.streams(result))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -12,6 +14,7 @@ Examples:
   traceviz syncs captures/ --ranks 0 --format json"""
 
 
+@reads_captures
 def syncs(
     traces: Traces,
     ranks: Ranks = None,
@@ -19,6 +22,7 @@ def syncs(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
+    reading: Reading = READING,
     output: OutputFormat = Format.text,
 ) -> None:
     """Where did the host wait, and is anything unordered?
@@ -31,6 +35,6 @@ def syncs(
     from traceviz.views import syncs as view
 
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
         result = order_report.order_report(narrowed(trace, ranks, steps, window))
     write(output, lambda: view.blocks(result), lambda: contract.syncs(result))

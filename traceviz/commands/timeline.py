@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from analyzers.reading import READING, Reading
 from traceviz.arguments import (
     NoAlign,
     Nsys,
@@ -19,6 +20,7 @@ from traceviz.arguments import (
     read_window,
     shown,
 )
+from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress
 
 EPILOG = """\b
@@ -33,6 +35,7 @@ An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show 
   Chrome (on PATH or in $TRACEVIZ_CHROMIUM) or kaleido."""
 
 
+@reads_captures
 def timeline(
     traces: Traces,
     output: Annotated[
@@ -47,6 +50,7 @@ def timeline(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
+    reading: Reading = READING,
 ) -> None:
     """Draw an aligned timeline of all ranks.
 
@@ -63,7 +67,7 @@ def timeline(
     from traceviz.timelines.picture import picture
 
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
         trace = narrowed(trace, ranks, steps, window)
         result = check.check_overlap(trace, a, b, min_overlap=bar)
         drawn = picture(trace, result, order_report(trace), window=opening)

@@ -1,0 +1,37 @@
+"""How captures are read: cache, worker processes, and what happens to those that can't be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyzers import workers
+from analyzers.cache import is_off
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How captures are read.
+
+    nsys : the `nsys` that exports reports; found by itself where not given.
+    cache : whether what was read is kept, and found, in the cache; $TRACEVIZ_CACHE=off says no, too.
+    workers : processes; None for as many as there are processors.
+    skip_bad : leave out captures that can't be read, with a warning, instead of failing.
+    """
+
+    nsys: str | None = None
+    cache: bool = True
+    workers: int | None = None
+    skip_bad: bool = False
+
+    @property
+    def processes(self) -> int:
+        """How many processes may work at once."""
+        return workers.cores() if self.workers is None else self.workers
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the cache is used."""
+        return self.cache and not is_off()
+
+
+READING = Reading()

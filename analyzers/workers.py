@@ -1,0 +1,159 @@
+"""Worker processes on this machine: each takes one task at a time; nothing of the caller's program runs in them.
+
+They are started as plain Python processes, neither forked (threads hold locks) nor by importing the caller's main
+module anew, so that an unguarded script or a notebook may use them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from analyzers.errors import TracevizError
+from analyzers.worker import BROKEN, DONE, PROGRESS, receive, send
+
+_START = "import sys; sys.path[:] = {path!r}; from analyzers.worker import main; main()"
+PATIENCE_SECONDS = 5.0  # for a worker to clean up after itself
+Tell = Callable[[int, int, int], None]
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], workers: int, tell: Tell) -> list[Any]:
+    """Call a module's function with each task's arguments, in worker processes.
+
+    Parameters
+    ----------
+    function : takes a task's arguments and `progress`.
+    tell : called with (task, done, total) as tasks progress; (task, 1, 1) when one has ended.
+
+    Returns
+    -------
+    One per task, in their order: what the function returned, or the TracevizError that it raised. A worker that dies
+    is such an error as well, and another one takes its place.
+
+    Raises
+    ------
+    RuntimeError : the function failed otherwise; with the worker's traceback.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for index in range(len(tasks)):
+        waiting.put(index)
+    heard: queue.SimpleQueue[tuple[int, str, Any]] = queue.SimpleQueue()
+    results: list[Any] = [None] * len(tasks)
+    crew = [_Worker(function, tasks, waiting, heard) for _ in range(min(workers, len(tasks)))]
+    try:
+        for worker in crew:
+            worker.start()
+        left = len(tasks)
+        while left:
+            index, kind, content = heard.get()
+            if kind == PROGRESS:
+                tell(index, *content)
+                continue
+            if kind == BROKEN:
+                raise RuntimeError(f"a worker process failed:\n{content}")
+            results[index] = content
+            left -= 1
+            tell(index, 1, 1)
+    finally:
+        for worker in crew:
+            worker.stop()
+        for worker in crew:
+            worker.end()
+    return results
+
+
+class _Worker(threading.Thread):
+    """A thread that feeds one process and passes on what it answers."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        tasks: Sequence[tuple[Any, ...]],
+        waiting: queue.SimpleQueue[int],
+        heard: queue.SimpleQueue[tuple[int, str, Any]],
+    ) -> None:
+        super().__init__(daemon=True)
+        self.function, self.tasks, self.waiting, self.heard = function, tasks, waiting, heard
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
+
+    def run(self) -> None:
+        index = -1
+        try:
+            while not self.stopped:
+                index = self.waiting.get_nowait()
+                for kind, content in self._work(index):
+                    self.heard.put((index, kind, content))
+        except queue.Empty:
+            pass
+        except Exception:  # no process can be started, a task can't be sent: whoever waits must hear of it
+            self.heard.put((index, BROKEN, traceback.format_exc()))
+        finally:
+            self._dismiss()
+
+    def _work(self, index: int) -> Any:
+        process = self.process = self.process or self._launched()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            send(process.stdin, (self.function, self.tasks[index]))
+            kind = PROGRESS
+            while kind == PROGRESS:
+                kind, content = receive(process.stdout)
+                yield kind, content
+        except (EOFError, OSError):
+            yield DONE, _died(self._dismiss())
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _START.format(path=sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # an interrupt at the terminal is ours to pass on
+        )
+
+    def _dismiss(self) -> int:
+        """Let the process end, which it does when nobody is left to talk to; returns its exit code."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        try:
+            return process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def stop(self) -> None:
+        """Have the process end, however busy it is."""
+        self.stopped = True
+        process = self.process
+        if process is not None:
+            process.terminate()
+
+    def end(self) -> None:
+        """Wait until the process has ended."""
+        if self.ident is not None:
+            self.join()
+
+
+def _died(code: int) -> TracevizError:
+    how = f"ended with {code}" if code >= 0 else f"was killed by signal {-code}"
+    hint = "Was memory short? Give fewer --workers, or a --memory budget." if code == -signal.SIGKILL else None
+    return TracevizError(f"The process that worked on this {how}.", hint=hint)

@@ -1,0 +1,46 @@
+"""`traceviz cache`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from traceviz.arguments import Format, OutputFormat
+from traceviz.reading_options import read_bytes
+from traceviz.terminal import write
+
+EPILOG = """\b
+Examples:
+  traceviz cache
+  traceviz cache --limit 50GB
+  traceviz cache --clear
+
+\b
+$TRACEVIZ_CACHE names another folder, or turns the cache off: TRACEVIZ_CACHE=off."""
+
+
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all that is in it.")] = False,
+    limit: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Keep it at this size from now on.", show_default="20GiB at first"),
+    ] = None,
+    output: OutputFormat = Format.text,
+) -> None:
+    """What is kept of captures that were read?
+
+    Captures as tables and nsys exports, so that the next look at a capture starts at once; the least recently used go
+    first where the limit is met.
+    """
+    size = None if limit is None else read_bytes(limit)
+    from analyzers import cache as kept
+    from traceviz import contract
+    from traceviz.views import cache as view
+
+    removed = kept.clear() if clear else []
+    if size is not None:
+        kept.set_limit(size)
+        removed += kept.prune(at_once=True)
+    state = kept.state(removed)
+    write(output, lambda: view.blocks(state), lambda: contract.cache(state))

@@ -1,0 +1,78 @@
+"""Options on how captures are read, which all commands that read some share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from analyzers.errors import TracevizError
+from analyzers.reading import Reading
+
+_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def read_bytes(text: str) -> int:
+    """A number of bytes.
+
+    >>> read_bytes("8GB"), read_bytes("512 MiB"), read_bytes("1.5g")
+    (8000000000, 536870912, 1500000000)
+    """
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    unit = _BYTES.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise TracevizError(f"{text!r} is no number of bytes.", hint="Write it as 8GB or 512MiB.")
+    return int(float(match[1]) * unit)
+
+
+_OPTIONS = {
+    "workers": (
+        Annotated[
+            int | None,
+            typer.Option(
+                metavar="N", min=1, help="Processes that read captures side by side.", show_default="processors"
+            ),
+        ],
+        None,
+    ),
+    "skip_bad": (
+        Annotated[
+            bool, typer.Option("--skip-bad", help="Leave out captures that can't be read, with a warning naming them.")
+        ],
+        False,
+    ),
+    "no_cache": (
+        Annotated[bool, typer.Option("--no-cache", help="Neither use nor fill the cache (see: traceviz cache).")],
+        False,
+    ),
+}
+
+
+def reads_captures(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of reading, and them to its parameter `reading`."""
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        options = {name: given.pop(name) for name in _OPTIONS}
+        command(**given, reading=_reading(**options))
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name not in ("reading", "output")]
+    last = [parameter for name, parameter in signature.parameters.items() if name == "output"]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+    last = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in last]
+    parameters = [*own, *more, *last]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def _reading(workers: int | None, skip_bad: bool, no_cache: bool) -> Reading:
+    return Reading(cache=not no_cache, workers=workers, skip_bad=skip_bad)

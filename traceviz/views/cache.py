@@ -1,0 +1,38 @@
+"""The state of the cache as a document."""
+
+from __future__ import annotations
+
+import time
+
+from analyzers.cache import KINDS, State
+from traceviz.document import Block, Paragraph, Table
+from traceviz.quantities import size
+
+MOST = 40
+_AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def blocks(state: State) -> list[Block]:
+    """Where the cache is and how full, then its entries, the last used first."""
+    total = sum(entry.size for entry in state.entries)
+    shown: list[Block] = [Paragraph(f"{state.root}: {size(total)} of at most {size(state.limit)}.", "Cache")]
+    if state.unusable:
+        shown.append(Paragraph(f"Nothing can be kept: {state.unusable}. Captures are read anew each time.", "Mind"))
+    if state.removed:
+        freed = sum(entry.size for entry in state.removed)
+        shown.append(Paragraph(f"{len(state.removed)} entries, {size(freed)}.", "Removed"))
+    rows = [
+        (entry.path.name, KINDS[entry.kind], size(entry.size), f"{_ago(entry.used)} ago")
+        for entry in reversed(state.entries)
+    ]
+    if rows:
+        more = len(rows) - MOST
+        note = f"… and {more} more (--format json has all)" if more > 0 else ""
+        shown.append(Table(("entry", "what", "size", "used"), rows[:MOST], "", frozenset(("size", "used")), note))
+    return shown
+
+
+def _ago(used: float) -> str:
+    seconds = max(time.time() - used, 0)
+    span, unit = next((each for each in _AGES if seconds >= each[0]), _AGES[-1])
+    return f"{int(seconds // span)} {unit}"
