@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzers import kineto, nsys, nsys_export, nsys_stats
+from analyzers import export_parquet, kineto, nsys, nsys_export, nsys_stats, perfetto_read
 from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError
-from analyzers.files import Input, find_inputs
+from analyzers.files import EXPORTS, Input, find_inputs
 from analyzers.merge import merge
 from analyzers.progress import Progress, silent
 from analyzers.ranks import assign_ranks
@@ -35,6 +35,8 @@ def load(
     TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work at all.
     """
     inputs, skipped = find_inputs(paths)
+    if any(one.kind in EXPORTS.values() for one in inputs):
+        return _exported(inputs, align, progress)
     trace = assign_ranks(merge([_read(one, nsys_command, progress) for one in inputs]))
     for path in skipped:
         trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
@@ -46,6 +48,20 @@ def load(
         )
     aligned = align_clocks(trace, enabled=align)
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
+
+
+def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
+    """Read back a trace that was exported: whole, with its ranks and on one clock."""
+    if len(inputs) > 1:
+        path = next(one.path for one in inputs if one.kind in EXPORTS.values())
+        raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=path, hint="Give it alone.")
+    one = inputs[0]
+    trace = (perfetto_read if one.kind == "perfetto-export" else export_parquet).read(one.path, progress)
+    aligned = trace.clocks is not None and trace.clocks.method == "collectives"
+    if not align and aligned:
+        text = f"{one.path} was exported with its clocks aligned; they stay so."
+        trace = trace.warn("clocks-stay-aligned", text)
+    return trace
 
 
 def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
