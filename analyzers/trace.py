@@ -133,6 +133,11 @@ class Trace:
 
         return export_sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
 
+    def _repr_html_(self) -> str:
+        from analyzers.info import info
+
+        return info(self)._repr_html_()
+
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")
         ranks = ", ".join(map(str, self.rank_ids[:8])) + (", …" if len(self.rank_ids) > 8 else "")
