@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from analyzers.cards import card
 from analyzers.clocks import Aligned, Clocks
 from analyzers.collectives_checks import capture_warnings
 from analyzers.collectives_summary import Summary, summarize
+from analyzers.durations import duration, percent, size
 from analyzers.errors import TraceWarning
 from analyzers.trace import Ints, Trace, codes, ints
 
@@ -106,8 +108,35 @@ class Collectives:
             )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per collective and rank: the collective's columns beside that rank's own."""
-        return self.calls.merge(self.table, left_on="collective", right_on="index").drop(columns="index")
+        """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
+
+        Times in ns, `bytes` in bytes, `algorithm_gb_s` and `bus_gb_s` in 10⁹ bytes a second.
+        """
+        joined = self.calls.merge(self.table, left_on="collective", right_on="index").drop(columns="index")
+        return joined.set_index(["collective", "rank"])
+
+    def __repr__(self) -> str:
+        residual = self.clocks.residual_ns
+        known = "unknown" if residual is None else duration(residual)
+        return f"<{len(self)} collectives of {len(self.summary)} kinds; clocks by {self.clocks.method}, error {known}>"
+
+    def _repr_html_(self) -> str:
+        headers = ("operation", "size", "count", "median", "P90", "waiting / all ranks' time", "bus", "last, mostly")
+        rows = [
+            (
+                kind.operation,
+                "–" if kind.bytes is None else size(kind.bytes),
+                kind.count,
+                duration(kind.median_ns),
+                duration(kind.p90_ns),
+                percent(kind.wait_share),
+                "–" if kind.median_bus_gb_s is None else f"{kind.median_bus_gb_s:.1f} GB/s",
+                max(kind.last_by_rank, key=lambda rank: kind.last_by_rank[rank]) if kind.last_by_rank else "–",
+            )
+            for kind in self.summary
+        ]
+        text = f"{len(self)} collectives; durations are the fastest rank's."
+        return card("collectives", text, headers, rows, texts=("operation",), warnings=self.warnings)
 
 
 def collectives(aligned: Aligned) -> Collectives:
@@ -179,19 +208,19 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     earlier[last] = np.iinfo(np.int64).min
     before = _reduce(np.maximum, earlier, head)
     end = start + duration
-    size, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
+    sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
     operation_code, names = codes(matched, "operation")
     factor = np.array([[bus_factor(name, int(n)) for n in np.unique(ranks)] for name in names]).reshape(len(names), -1)
     seconds = duration[fastest] / 1e9
-    known = (size >= 0) & (seconds > 0)
-    bandwidth = np.where(known, size / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
+    known = (sizes >= 0) & (seconds > 0)
+    bandwidth = np.where(known, sizes / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
     bus = bandwidth * factor[operation_code, np.searchsorted(np.unique(ranks), ranks)] if len(matched) else bandwidth
     unknown = (count == 1) & (ints(matched, "group_size") <= 0)  # one rank of who knows how many
     return pd.DataFrame(
         {
             "index": np.arange(len(matched)),
             "operation": matched["operation"].array,
-            "bytes": size,
+            "bytes": sizes,
             **{column: _filled(matched[column].array) for column in ("dtype", "group", "group_ranks")},
             "group_size": ints(matched, "group_size"),
             "fastest_ns": duration[fastest],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,6 +114,29 @@ class Trace:
         from analyzers import narrow
 
         return narrow.clip(self, low_ns, high_ns)
+
+    def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
+        """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.perfetto_write`."""
+        from analyzers import perfetto_write
+
+        return perfetto_write.to_perfetto(self, path, a, b, overwrite=overwrite)
+
+    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a folder of Parquet files, one a table; see `analyzers.export_parquet`."""
+        from analyzers import export_parquet
+
+        return export_parquet.to_parquet(self, folder, overwrite=overwrite)
+
+    def to_sqlite(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
+        """Write a SQLite file of tables and findings; see `analyzers.export_sqlite`."""
+        from analyzers import export_sqlite
+
+        return export_sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        from analyzers.info import info
+
+        return info(self)._repr_html_()
 
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")

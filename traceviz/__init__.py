@@ -24,6 +24,7 @@ from traceviz.api import (  # noqa: E402
     streams,
     sync_points,
     timeline,
+    trend,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
     "streams",
     "sync_points",
     "timeline",
+    "trend",
 ]
 
 

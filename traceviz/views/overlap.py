@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from analyzers.causes import CAUSES
-from analyzers.check import OverlapResult
+from analyzers.check_result import MOODS, OverlapResult
 from analyzers.errors import TraceWarning
 from analyzers.gain import Gain
-from analyzers.job import Job
 from analyzers.overlap import Missed, RankOverlap
 from traceviz.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent
 
-MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 MOST_RANKS = 32
 MOST_INSTANCES = 8
 
@@ -37,19 +35,7 @@ def blocks(result: OverlapResult) -> list[Block]:
 
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
-    if result.job.real_overlap_ratio is None:
-        return result.reason if result.reason.endswith("?") else f"{result.reason}."
-    return (
-        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
-        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result.job)}. "
-        f"That {'meets' if result.passed else 'misses'} the bar of {percent(result.bar)}."
-    )
-
-
-def _whose(job: Job) -> str:
-    if job.rule == "last-arrival":
-        return f"counting each collective on the rank that everybody waited for, mostly rank {job.critical_rank}"
-    return f"on rank {job.critical_rank}"
+    return result.sentence
 
 
 def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
