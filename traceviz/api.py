@@ -6,6 +6,7 @@ Results are dataclasses with `.to_frame()`; times are whole nanoseconds in colum
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
     from collectors.capture import Capture
+    from traceviz.reports.files import Report
 
 __all__ = [
     "TracevizError",
@@ -32,6 +34,7 @@ __all__ = [
     "compare",
     "info",
     "load",
+    "report",
     "streams",
     "sync_points",
     "timeline",
@@ -187,6 +190,36 @@ def timeline(
     result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
     drawn = picture.picture(trace, result, order_report.order_report(trace))
     return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
+
+
+def report(
+    trace: Trace,
+    folder: str | Path = "traceviz-report",
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = 0.6,
+) -> Report:
+    """Write the attachment of a pull request: summary.md, report.html, results.json and timeline.png.
+
+    Parameters
+    ----------
+    folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
+    a, b, min_overlap : as `check_overlap` takes them.
+
+    Returns
+    -------
+    Report : `.files` were written (no timeline.png where neither a browser nor kaleido can draw it); `.overlap`,
+        `.collectives`, `.order`, `.streams` and `.info` are the results they show.
+
+    Raises
+    ------
+    TracevizError : as `check_overlap`, or the folder can't be written.
+    """
+    from traceviz.reports import files
+
+    made = files.make(trace, a, b, min_overlap=min_overlap)
+    return replace(made, files=tuple(files.write(made, Path(folder))))
 
 
 def capture(
