@@ -52,17 +52,17 @@ class Explained:
 class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
-    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last_rank: Ints) -> None:
+    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last: Ints) -> None:
         """Prepare.
 
         Parameters
         ----------
         a, b : masks over `trace.ops`.
-        last_rank : for each op, the rank that came last to its collective, -1 where there is none.
+        last : for each op, the op that came last to its collective, -1 where there is none.
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = Ordering(trace)
-        self.last_rank = last_rank
+        self.last = last
         self.queues = Queues(self.ordering, (a, b))
         self.blocking = blocking_calls(trace, self.ordering)
         self.blocked = _unions_by_thread(trace, self.blocking)
@@ -89,7 +89,7 @@ class Explainer:
         if not rows.size:
             return None
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
-        return longest, int(self.last_rank[longest])
+        return longest, int(self.last[longest])
 
     def one_queue(self, process: int) -> bool:
         """Whether a process has a single hardware queue for all of its streams."""

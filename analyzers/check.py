@@ -13,7 +13,7 @@ from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.gain import Gain, gain_over
 from analyzers.graphs import about_graphs, hidden_work
-from analyzers.job import Job, job_of, last_ranks, real_overlap_error
+from analyzers.job import Job, job_of, last_arrivals, real_overlap_error
 from analyzers.missed import explain_missed
 from analyzers.narrow import in_whole, whole_with_cuts
 from analyzers.overlap import RankOverlap, measure_ranks
@@ -181,7 +181,7 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         every = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
         picked = [mine | (every[side] & ~every[1 - side]) for side, mine in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
-    return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
+    return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_arrivals(trace)))
 
 
 def _error(trace: Trace, a: Selection, b: Selection, rank: RankOverlap) -> int | None:

@@ -22,7 +22,7 @@ from analyzers.trace import Ints, Mask, Trace, ints
 class Job:
     """The whole job's answer, ns.
 
-    critical_rank : the rank it is read from; for communication, the one that arrived last for most transfer time.
+    critical_rank, critical_device : where it is read from; for communication, what arrived last for most transfer time.
     rule : "last-arrival" or "lowest-rank".
     achievable_ns : the ratio's denominator.
     """
@@ -32,33 +32,36 @@ class Job:
     achievable_ns: int = 0
     real_overlap_ratio: float | None = None
     rule: str = "lowest-rank"
+    critical_device: int | None = None
 
 
 def job_of(trace: Trace, a: Mask, b: Mask, ranks: list[RankOverlap]) -> Job:
     """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
-    last = last_ranks(trace)
+    last = last_arrivals(trace)
+    own = np.arange(len(trace.ops)) if trace.rows is None else trace.rows
     comm = is_communication(trace)
     for side, other in ((a, b), (b, a)):
         if side.any() and not np.any(side & ~comm) and np.any(side & (last >= 0)):
-            # Of two devices of one rank only the one that came last waited for nobody.
-            mine = (last == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
-            return _by_last_arrival(trace, np.flatnonzero(side & mine), other)
+            return _by_last_arrival(trace, np.flatnonzero(side & (last == own)), other)
     return _by_lowest_rank(ranks)
 
 
-def last_ranks(trace: Trace) -> Ints:
-    """For each op the rank that arrived last at its collective; -1 where it is none, or only one rank was seen."""
+def last_arrivals(trace: Trace) -> Ints:
+    """For each op the op that arrived last at its collective, the lowest rank's and device's of several.
+
+    It is a row of the whole trace's ops, where this is a part; -1 where an op is of no collective seen twice.
+    """
     whole = trace.whole or trace
     last = np.full(len(whole.ops), -1, np.int64)
     if trace.matches is not None and len(trace.matches.calls):
         calls = trace.matches.calls
-        op, collective, rank = (ints(calls, column) for column in ("op", "collective", "rank"))
-        start = ints(whole.ops, "start_ns")[op]
-        order = np.lexsort((-rank, start, collective))
+        op, collective = ints(calls, "op"), ints(calls, "collective")
+        start, rank, device = (ints(whole.ops, column)[op] for column in ("start_ns", "rank", "device"))
+        order = np.lexsort((-device, -rank, start, collective))
         tail = np.flatnonzero(np.diff(collective[order], append=-1))  # the last of each collective's calls
         several = np.bincount(collective, minlength=int(collective.max()) + 1) > 1
         who = np.full(several.size, -1, np.int64)
-        who[collective[order[tail]]] = rank[order[tail]]
+        who[collective[order[tail]]] = op[order[tail]]
         last[op] = np.where(several[collective], who[collective], -1)
     return last if trace.rows is None else last[trace.rows]
 
@@ -69,30 +72,26 @@ def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> Job:
     theirs = lanes(*(key[other] for key in keys))
     others = np.flatnonzero(other)
     overlap, achievable = 0, 0
-    transfer: dict[int, int] = {}
+    transfer: dict[tuple[int, int], int] = {}
     for place, rows in lanes(*(key[critical] for key in keys)).items():
         mine, beside = critical[rows], others[theirs.get(place, np.empty(0, np.int64))]
         busy = union(starts[mine] + waits[mine], ends[mine])
         hidden = union(starts[beside] + waits[beside], ends[beside])
         overlap += measure(intersect(busy, hidden))
         achievable += min(measure(busy), measure(hidden))
-        transfer[place[0]] = transfer.get(place[0], 0) + measure(busy)
+        transfer[place[0], place[1]] = transfer.get((place[0], place[1]), 0) + measure(busy)
     if not achievable:
         return Job(rule="last-arrival")
-    return Job(
-        max(transfer, key=lambda rank: (transfer[rank], -rank)),
-        overlap,
-        achievable,
-        overlap / achievable,
-        "last-arrival",
-    )
+    rank, device = max(transfer, key=lambda one: (transfer[one], -one[0], -one[1]))
+    return Job(rank, overlap, achievable, overlap / achievable, "last-arrival", device)
 
 
 def _by_lowest_rank(ranks: list[RankOverlap]) -> Job:
     for rank in ranks:
         if rank.real_overlap_ratio is not None:
             achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
-            return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
+            ratio = rank.real_overlap_ratio
+            return Job(rank.rank, rank.real_overlap_ns, achievable, ratio, critical_device=rank.device)
     return Job()
 
 
@@ -103,16 +102,15 @@ def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
     """
     if trace.clocks is None:
         return 0
-    residuals: dict[int, int | None] = {}
-    for clock in trace.clocks.clocks:  # a rank with several devices is as sure as its least sure clock
-        before = residuals.get(clock.rank, 0)
-        known = before is not None and clock.residual_ns is not None
-        residuals[clock.rank] = max(before or 0, clock.residual_ns or 0) if known else None
-    last, rank = last_ranks(trace)[ops], ints(trace.ops, "rank")[ops]
-    matched = np.flatnonzero((last >= 0) & (last != rank))
+    residual = {(clock.rank, clock.device): clock.residual_ns for clock in trace.clocks.clocks}
+    last = last_arrivals(trace)[ops]
+    matched = np.flatnonzero((last >= 0) & (last != (ops if trace.rows is None else trace.rows[ops])))
+    everywhere = (trace.whole or trace).ops
+    own = [ints(trace.ops, column)[ops[matched]] for column in ("rank", "device")]
+    theirs = [ints(everywhere, column)[last[matched]] for column in ("rank", "device")]
     error = 0
-    for (own, other), rows in lanes(rank[matched], last[matched]).items():
-        pair = residuals.get(own), residuals.get(other)
+    for (rank, device, *other), rows in lanes(*own, *theirs).items():
+        pair = residual.get((rank, device)), residual.get((other[0], other[1]))
         if pair[0] is None or pair[1] is None:
             return None
         length = (ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns"))[ops[matched[rows]]]

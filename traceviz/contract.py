@@ -33,6 +33,7 @@ def overlap(result: OverlapResult) -> Json:
         "ranks": [_rank(rank) for rank in result.ranks],
         "job": {
             "critical_rank": result.job.critical_rank,
+            "critical_device": result.job.critical_device,
             "real_overlap_ns": result.job.real_overlap_ns,
             "achievable_ns": result.job.achievable_ns,
             "real_overlap_ratio": result.job.real_overlap_ratio,

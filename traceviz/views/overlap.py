@@ -6,8 +6,8 @@ from analyzers.causes import CAUSES
 from analyzers.check import OverlapResult
 from analyzers.errors import TraceWarning
 from analyzers.gain import Gain
-from analyzers.job import Job
 from analyzers.overlap import Missed, RankOverlap
+from analyzers.places import Places
 from traceviz.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent
 
@@ -41,15 +41,24 @@ def sentence(result: OverlapResult) -> str:
         return result.reason if result.reason.endswith("?") else f"{result.reason}."
     return (
         f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
-        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result.job)}. "
+        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result)}. "
         f"That {'meets' if result.passed else 'misses'} the bar of {percent(result.bar)}."
     )
 
 
-def _whose(job: Job) -> str:
+def _whose(result: OverlapResult) -> str:
+    job = result.job
+    if job.critical_rank is None or job.critical_device is None:
+        return "in all"
+    where = places(result).name(job.critical_rank, job.critical_device)
     if job.rule == "last-arrival":
-        return f"counting each collective on the rank that everybody waited for, mostly rank {job.critical_rank}"
-    return f"on rank {job.critical_rank}"
+        return f"counting each collective on the rank that everybody waited for, mostly {where}"
+    return f"on {where}"
+
+
+def places(result: OverlapResult) -> Places:
+    """What the devices of a result are called."""
+    return Places.of((rank.rank, rank.device) for rank in result.ranks)
 
 
 def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
@@ -117,16 +126,18 @@ def _causes(result: OverlapResult) -> list[Block]:
     """Missed time per rank and cause, then the evidence of the rank that speaks for the job."""
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
     headers = ("rank", "could be", "missed", *present)
-    rows = []
+    rows, named = [], places(result)
     for rank in result.ranks[:MOST_RANKS]:
         by_cause = {one.cause: one.ns for one in rank.missed}
         cells = [duration(by_cause[cause]) if cause in by_cause else "–" for cause in present]
-        rows.append((str(rank.rank), duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
+        name = named.short(rank.rank, rank.device)
+        rows.append((name, duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
     rank = _speaker(result)
     return [
         Table(headers, rows, "Missed overlap by cause (sums to missed)", frozenset(headers)),
         Bullets(
-            f"Why, on rank {rank.rank}, worst first; the longest gap of each cause", [_why(one) for one in rank.missed]
+            f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
+            [_why(one) for one in rank.missed],
         ),
     ]
 
@@ -139,13 +150,15 @@ def _why(one: Missed) -> str:
 
 
 def _speaker(result: OverlapResult) -> RankOverlap:
-    return next((one for one in result.ranks if one.rank == result.job.critical_rank), result.ranks[0])
+    critical = result.job.critical_rank, result.job.critical_device
+    return next((one for one in result.ranks if (one.rank, one.device) == critical), result.ranks[0])
 
 
 def _instances(result: OverlapResult) -> Block:
     rank = _speaker(result)
+    name = places(result).name(rank.rank, rank.device)
     if not rank.instances:
-        return Paragraph(f"rank {rank.rank} has no instance with both sides", "Instances")
+        return Paragraph(f"{name} has no instance with both sides", "Instances")
     headers = ("instance", "from", "A busy", "B busy", "overlap", "could be", "missed")
     rows = [
         (
@@ -163,7 +176,7 @@ def _instances(result: OverlapResult) -> Block:
     return Table(
         headers,
         rows,
-        f"Instances on rank {rank.rank} ({result.paired_by})",
+        f"Instances on {name} ({result.paired_by})",
         frozenset(headers[1:]),
         f"… and {more} more (--format json has all)" if more > 0 else "",
     )
