@@ -84,6 +84,7 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_ns": rank.real_overlap_ns,
         "real_overlap_ratio": rank.real_overlap_ratio,
         "real_overlap_error_ns": rank.real_overlap_error_ns,
+        "real_overlap_bounds_ns": list(rank.real_overlap_bounds_ns),
         "achievable_ns": rank.achievable_ns,
         "missed_ns": rank.missed_ns,
         "missed": [

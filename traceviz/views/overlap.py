@@ -76,13 +76,13 @@ def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
 def _ranks(result: OverlapResult) -> Table:
     waits = any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks)
     headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
-    headers += ["A wait", "B wait", "real overlap", "real / min(A, B)"] if waits else []
+    headers += ["A wait", "B wait", "real overlap", "surely within", "real / min(A, B)"] if waits else []
     rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
     more = len(result.ranks) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     if waits:
         note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
-        note += " surely as clocks are known (±)."
+        note += " surely as the clocks are known."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 
@@ -99,7 +99,8 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
         cells += [
             duration(rank.a.wait_ns),
             duration(rank.b.wait_ns),
-            duration(rank.real_overlap_ns) + _error(rank),
+            duration(rank.real_overlap_ns),
+            _bounds(rank),
             percent(rank.real_overlap_ratio),
         ]
     return cells
@@ -116,10 +117,9 @@ def _gain(gain: Gain) -> Paragraph:
     return Paragraph(text, "Against the baseline")
 
 
-def _error(rank: RankOverlap) -> str:
-    if rank.real_overlap_error_ns is None:
-        return " ± ?"
-    return f" ± {duration(rank.real_overlap_error_ns)}" if rank.real_overlap_error_ns else ""
+def _bounds(rank: RankOverlap) -> str:
+    low, high = rank.real_overlap_bounds_ns
+    return duration(low) if low == high else f"{duration(low)} … {duration(high)}"
 
 
 def _causes(result: OverlapResult) -> list[Block]:
