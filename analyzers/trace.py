@@ -79,6 +79,7 @@ class Trace:
     comms: pd.DataFrame
     devices: pd.DataFrame
     streams: pd.DataFrame
+    memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, and
