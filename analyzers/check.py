@@ -18,6 +18,7 @@ from analyzers.graphs import about_graphs, hidden_work
 from analyzers.job import Arrivals, Job, job_of
 from analyzers.overlap import RankOverlap
 from analyzers.pairing import RULE_OF, RULES
+from analyzers.places import Place, Places
 from analyzers.selection import about_threads
 from analyzers.selectors import parse
 from analyzers.sides import ALL_SHARED, Shared, about_shared
@@ -148,15 +149,17 @@ def _warnings(
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
             said += about_threads(reduce(add, threads))
-    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[int]())
-    outside = {rank: both for part in parts for rank, both in part.outside.items()}.get(job.critical_rank or 0)
+    places = Places.of(place for part in parts for place in part.places)
+    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[Place]())
+    by_place = {place: both for part in parts for place, both in part.outside.items()}
+    outside = by_place.get(job.critical) if job.critical else None
     steps = sorted({step for part in parts for step in part.steps})
     return [
         *said,
         *notes,
-        *about_ranks([rank for part in parts for rank in part.rank_ids], ranks, job),
-        *about_waits(names, ranks, waited),
-        *(about_outside(names, outside, job.critical_rank, steps) if outside and job.critical_rank is not None else []),
+        *about_ranks([rank for part in parts for rank in part.rank_ids], places, ranks, job),
+        *about_waits(names, places, ranks, waited),
+        *(about_outside(names, outside, places.name(*job.critical), steps) if outside and job.critical else []),
     ]
 
 

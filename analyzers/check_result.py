@@ -13,6 +13,7 @@ from analyzers.errors import TraceWarning
 from analyzers.gain import Gain
 from analyzers.job import Job
 from analyzers.overlap import RankOverlap
+from analyzers.places import Places
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -108,14 +109,20 @@ class OverlapResult:
         ).set_index(["rank", "device"])
 
     @property
+    def places(self) -> Places:
+        """What the devices of the ranks are called."""
+        return Places.of((rank.rank, rank.device) for rank in self.ranks)
+
+    @property
     def sentence(self) -> str:
         """The verdict in one sentence, with the ratio's numerator and denominator."""
         job = self.job
         if job.real_overlap_ratio is None:
             return self.reason if self.reason.endswith("?") else f"{self.reason}."
-        whose = f"on rank {job.critical_rank}"
+        where = self.places.name(*job.critical) if job.critical else "no rank"
+        whose = f"on {where}"
         if job.rule == "last-arrival":
-            whose = f"counting each collective on the rank that everybody waited for, mostly rank {job.critical_rank}"
+            whose = f"counting each collective on the rank that everybody waited for, mostly {where}"
         return (
             f"{percent(job.real_overlap_ratio)} of what could overlap did: {duration(job.real_overlap_ns)} of "
             f"{duration(job.achievable_ns)} {whose}. "

@@ -49,7 +49,7 @@ class Collective:
         reduce-scatter, one rank's whole all-to-all buffer); None where the trace does not say.
     group, group_ranks, group_size : the process group as the trace prints it; "" and None where it does not.
     fastest_ns : least duration over the ranks, the best estimate of what it takes without waiting.
-    last_arrival_rank : who started last; None where only one rank was seen.
+    last_arrival_rank, last_arrival_device : who started last; None where only one device was seen.
     last_arrival_lead_ns : how much later than the next to last.
     end_skew_ns : from the first end to the last.
     algorithm_gb_s, bus_gb_s : 10⁹ bytes a second over `fastest_ns`, by nccl-tests' factors; None without a size.
@@ -66,7 +66,9 @@ class Collective:
     group_size: int | None
     fastest_ns: int
     fastest_rank: int
+    fastest_device: int
     last_arrival_rank: int | None
+    last_arrival_device: int | None
     last_arrival_lead_ns: int
     end_skew_ns: int
     algorithm_gb_s: float | None
@@ -201,7 +203,7 @@ def _calls(aligned: Aligned) -> pd.DataFrame:
 def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     matched = aligned.matches.collectives
     head, count = _heads(ints(calls, "collective"))
-    start, duration, rank = ints(calls, "start_ns"), ints(calls, "duration_ns"), ints(calls, "rank")
+    start, duration, rank, device = (ints(calls, name) for name in ("start_ns", "duration_ns", "rank", "device"))
     fastest = _first_of(ints(calls, "collective"), duration)
     last = _first_of(ints(calls, "collective"), -start)
     earlier = start.copy()
@@ -225,7 +227,9 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
             "group_size": ints(matched, "group_size"),
             "fastest_ns": duration[fastest],
             "fastest_rank": rank[fastest],
+            "fastest_device": device[fastest],
             "last_arrival_rank": np.where(count > 1, rank[last], -1),
+            "last_arrival_device": np.where(count > 1, device[last], -1),
             "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, before, 0), 0),
             "end_skew_ns": _reduce(np.maximum, end, head) - _reduce(np.minimum, end, head),
             "algorithm_gb_s": bandwidth,
@@ -257,6 +261,6 @@ def _first_of(collective: Ints, value: Ints) -> Ints:
 
 def _plain(key: str, value: object) -> object:
     """A table's value as the dataclass has it."""
-    if key in ("bytes", "group_size", "last_arrival_rank"):
+    if key in ("bytes", "group_size", "last_arrival_rank", "last_arrival_device"):
         return None if value == -1 else value
     return None if isinstance(value, float) and np.isnan(value) else value

@@ -14,6 +14,7 @@ from analyzers.compare_gain import PairGain
 from analyzers.compare_noise import DIFFERS, LESS, MORE, Change, Spread
 from analyzers.durations import duration, percent
 from analyzers.errors import TraceWarning
+from analyzers.memory import MemoryPeak
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,23 @@ class Run:
 
     `figures` are per step, mean over the devices (`compare_steps.FIGURES`); `changes` hold them against the first run.
     `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first run;
-    `memory` whether the captures tell its peak.
+    `memory_peaks` are those of the compared steps, none where the profiler did not record memory.
     """
 
     label: str
     captures: tuple[str, ...]
-    memory: str
     figures: Mapping[str, Spread] = field(default_factory=dict)
     changes: Mapping[str, Change] = field(default_factory=dict)
     lanes: tuple[LaneFigures, ...] = ()
     regions: tuple[Region, ...] = ()
     overlap: OverlapResult | None = None
     gain: PairGain | None = None
+    memory_peaks: tuple[MemoryPeak, ...] = ()
+
+    @property
+    def highest_memory(self) -> MemoryPeak | None:
+        """The highest of its devices' peaks; None where none was recorded."""
+        return max(self.memory_peaks, key=lambda one: one.peak_bytes, default=None)
 
     @property
     def speedup(self) -> float | None:
@@ -120,7 +126,7 @@ class Comparison:
         return 0 if self.claim is None or self.claim.possible else 1
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per run: medians of the figures in ns, the step time's P90 and interval, real overlap ratio, gain."""
+        """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""
         rows = []
         for run in self.runs:
             step = run.figures.get("step_ns")
@@ -128,6 +134,7 @@ class Comparison:
             if step is not None:
                 row |= {"step_p90_ns": step.p90_ns, "step_low_ns": step.low_ns, "step_high_ns": step.high_ns}
             row["real_overlap_ratio"] = run.overlap.job.real_overlap_ratio if run.overlap else None
+            row["memory_peak_bytes"] = run.highest_memory.peak_bytes if run.highest_memory else None
             row["effective_gain"] = run.gain.effective_gain if run.gain else None
             rows.append(row)
         return pd.DataFrame(rows).set_index("label")

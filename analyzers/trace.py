@@ -24,6 +24,7 @@ from analyzers.schemas import TABLES
 if TYPE_CHECKING:
     from analyzers.clocks import Clocks
     from analyzers.collectives_match import Matches
+    from analyzers.places import Places
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -80,12 +81,14 @@ class Trace:
     comms: pd.DataFrame
     devices: pd.DataFrame
     streams: pd.DataFrame
+    memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, and
     matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
     whole: Trace | None = None  # of a part of a trace: what it is a part of, and
     rows: Ints | None = None  # which of that trace's ops it keeps
+    places: Places | None = None  # how the run names its devices, where the others' captures are not at hand
 
     def warn(self, code: str, message: str) -> Trace:
         """Return the same trace with one more warning; a repeated one is kept once."""

@@ -15,7 +15,6 @@ check_packages()
 
 from traceviz.api import (  # noqa: E402
     TracevizError,
-    capture,
     check_overlap,
     collectives,
     compare,
@@ -23,9 +22,9 @@ from traceviz.api import (  # noqa: E402
     load,
     streams,
     sync_points,
-    timeline,
     trend,
 )
+from traceviz.api_making import capture, report, timeline  # noqa: E402
 
 if TYPE_CHECKING:
     from analyzers.trace import Trace
@@ -41,6 +40,7 @@ __all__ = [
     "compare",
     "info",
     "load",
+    "report",
     "streams",
     "sync_points",
     "timeline",

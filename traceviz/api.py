@@ -1,4 +1,4 @@
-"""The Python API; everything here is re-exported by `traceviz` itself.
+"""The Python API for questions; everything here is re-exported by `traceviz` itself, as is `traceviz.api_making`.
 
 Results are frozen dataclasses with `.to_frame()`, a readable `repr` and, in a notebook, a small table. Times are whole
 nanoseconds in columns ending in `_ns`, ratios floats in columns ending in `_ratio`. What a command prints is in the
@@ -15,8 +15,6 @@ from analyzers.errors import TracevizError
 from traceviz.terminal import progress
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from analyzers.check import OverlapResult
     from analyzers.collectives import Collectives
     from analyzers.compare_results import Comparison
@@ -24,12 +22,10 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
-    from collectors.capture import Capture
     from traceviz.trends import PairTrend
 
 __all__ = [
     "TracevizError",
-    "capture",
     "check_overlap",
     "collectives",
     "compare",
@@ -37,7 +33,6 @@ __all__ = [
     "load",
     "streams",
     "sync_points",
-    "timeline",
     "trend",
 ]
 
@@ -230,60 +225,3 @@ def trend(database: str | Path, a: str | None = None, b: str | None = None) -> l
 
     sides = [None if text is None else str(selectors.parse(text)) for text in (a, b)]
     return trends(saved_runs(Path(database)), *sides)
-
-
-def timeline(
-    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6, dark: bool = False
-) -> go.Figure:
-    """Draw an aligned timeline of all ranks, opened on the typical instance.
-
-    Parameters
-    ----------
-    a, b, min_overlap : as `check_overlap` takes them.
-    dark : on dark ground.
-
-    Returns
-    -------
-    plotly Figure : bars in ms on the trace's clock; `customdata` has whole ns. Where there are too many to draw, marks
-        too small to see are drawn as one that says how many they are; narrow the trace to see more. The page that
-        `traceviz timeline -o x.html` writes does so by itself as one zooms.
-
-    Raises
-    ------
-    TracevizError : as `check_overlap`.
-    """
-    from analyzers import check, order_report
-    from traceviz.timelines import draw, palette, picture
-
-    result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
-    drawn = picture.picture(trace, result, order_report.order_report(trace))
-    return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
-
-
-def capture(
-    folder: str | Path = "captures",
-    *,
-    tool: str | None = None,
-    name: str = "capture",
-    shapes: bool = False,
-    stacks: bool = False,
-) -> Capture:
-    """Capture a `with` block, or each call of a function that this decorates; nothing without torch or a GPU.
-
-    torch.profiler writes `rankN.json.gz` and `manifest.json`; under nsys (with --capture-range=cudaProfilerApi) the
-    block is what nsys captures. An exception passes through; the trace is written and NVTX ranges are closed.
-
-    Parameters
-    ----------
-    folder : where to write.
-    tool : "torch" or "nsys"; told by whether nsys runs this program, where not given.
-    name : the range around the block.
-    shapes, stacks : record ops' shapes, Python stacks.
-
-    Returns
-    -------
-    Capture : `.range(name)` is a range for both profilers, `.path` the trace once the block has ended.
-    """
-    from collectors import capture as capturing
-
-    return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)

@@ -8,19 +8,8 @@ from typing import Annotated
 import typer
 
 from analyzers.reading import READING, Reading
-from traceviz.arguments import (
-    Format,
-    NoAlign,
-    Nsys,
-    OutputFormat,
-    Ranks,
-    StepRange,
-    Traces,
-    Window,
-    narrowed,
-    read_ratio,
-    shown,
-)
+from traceviz.arguments import Format, OutputFormat, shown
+from traceviz.asked import Asked, asks
 from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
 
@@ -42,13 +31,9 @@ Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."
 
 
 @reads_captures
+@asks
 def check_overlap(
-    traces: Traces,
-    a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")] = "comm",
-    b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
-    min_overlap: Annotated[
-        str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")
-    ] = "60%",
+    asked: Asked,
     baseline: Annotated[
         list[Path] | None,
         typer.Option(
@@ -63,11 +48,6 @@ def check_overlap(
         str | None,
         typer.Option(metavar="ID", help="The commit to save the run under.", show_default="from CI, else git"),
     ] = None,
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
 ) -> None:
@@ -75,20 +55,15 @@ def check_overlap(
 
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
-    bar = read_ratio(min_overlap)
-    from analyzers import check, load
+    bar = asked.bar
+    from analyzers import check
     from traceviz import contract
     from traceviz.views import overlap
 
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-        trace = narrowed(trace, ranks, steps, window)
-        alone = (
-            load.load(shown(baseline), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-            if baseline
-            else None
-        )
-        result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
+        trace = asked.load(tell, reading)
+        alone = asked.whole(shown(baseline), tell, reading) if baseline else None
+        result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     if save is not None:
         from traceviz import history
