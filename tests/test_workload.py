@@ -95,6 +95,7 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
     assert find("dpmp", None)[1] == "serial"
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("name", "variant"),
     [("dpmp", "hidden-sync"), ("pipelines", "both"), ("a2a", "garbage"), ("delta", "async"), ("fsdp", "step")],
@@ -122,6 +123,7 @@ def test_the_programs_run_on_gloo_ranks(tmp_path: Path, name: str, variant: str)
     assert "step time: median" in ran.stdout
 
 
+@pytest.mark.torch
 def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     words = ("workload", "dpmp", "--device", "cpu", "--ranks", "2", "--collect", "torch", "--check")

@@ -8,7 +8,7 @@ import os
 import sys
 
 import torch
-from _traceviz_steps import on_sigterm
+from _traceviz_steps import BeforeSigterm
 
 LIBC = ctypes.CDLL(None)
 
@@ -70,15 +70,16 @@ class TorchWindow(Window):
     def __init__(self, settings, about):
         super().__init__(settings, about)
         self.begin = max(self.first - settings["warmup"], 0 if settings["step_range"] else 1)
-        self.profile, self.ours, self.restore = None, False, lambda: None
+        self.profile, self.ours, self.sigterm = None, False, None
         self.give_way()
 
     def at(self, count):
         """Begin, go on, or end."""
         if self.running:
-            self.profile.step()
-            if not self.running:  # saved; what is left is the mark of a step that nobody wants
-                self.profile.stop()
+            with self.sigterm.hold():
+                self.profile.step()
+                if not self.running:  # saved; what is left is the mark of a step that nobody wants
+                    self.profile.stop()
         elif count == self.begin:
             self.start(count)
 
@@ -97,7 +98,7 @@ class TorchWindow(Window):
         finally:
             self.ours = False
         self.running = True
-        self.restore = on_sigterm(lambda: self.save_now("SIGTERM ended it", waiting=False))
+        self.sigterm = BeforeSigterm(lambda: self.save_now("SIGTERM ended it", waiting=False))
         self.about.tell(state="capturing", steps=[self.first, self.last])
         return None
 
@@ -142,7 +143,7 @@ class TorchWindow(Window):
             self.about.tell(state="failed", note=f"the trace can't be written: {error}")
             print(f"traceviz: rank {self.about.rank}'s trace can't be written: {error}", file=sys.stderr)
         self.running = False
-        self.restore()
+        self.sigterm.restore()
         self.stop_counting()
 
     def save_now(self, why, waiting=True):
@@ -153,8 +154,9 @@ class TorchWindow(Window):
         if over > self.first or (over == self.first and self.settings["first"] == self.begin):
             if not waiting and getattr(self.profile, "profiler", None) is not None:
                 self.profile.profiler.use_device = None  # no synchronize, which would never return
-            self.profile.stop()
-            self.about.tell(note=f"{why} in step {over}; the window was to end before step {self.last}")
+            with self.sigterm.hold():
+                self.profile.stop()
+                self.about.tell(note=f"{why} in step {over}; the window was to end before step {self.last}")
         else:
             self.running = False
             self.about.tell(state="early", note=f"{why} in step {over}, before the window began")
