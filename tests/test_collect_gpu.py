@@ -13,8 +13,8 @@ import traceviz as tv
 from collectors.errors import CollectError
 from collectors.manifest import gpus
 from collectors.nsys_command import Request, build
-from collectors.nsys_find import find_nsys
 from tests.collecting import environment, manifest, running, torchrun, traceviz
+from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.gpu
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectError
-from collectors.nsys_find import find_nsys
 from tests.collecting import TRAIN, environment, manifest, running, torchrun, traceviz
+from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.nsys
 TRACE = ("--trace", "nvtx,osrt")

@@ -200,10 +200,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def export(report: Path) -> None:
     """Export a report where traceviz has not; a failed one leaves nothing."""
-    from collectors.nsys_find import find_nsys
+    from analyzers.nsys_find import find_nsys
 
     made = report.with_suffix(".sqlite")
-    words = [str(find_nsys().path), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]
+    words = [str(next(find_nsys()).path), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]
     for more in (["--include-blobs=true"], []):  # NCCL's sizes; nsys from 2024 on
         if not subprocess.run([*words, *more, str(report)], capture_output=True, check=False).returncode:
             return
