@@ -129,7 +129,14 @@ WORKLOADS: dict[str, Workload] = {
                 _COPY, _TRAIN, SERIAL, (), "track delta", why="a blocking copy to the host in the training stream"
             ),
             "async": Expected(
-                _COPY, _TRAIN, OVERLAPPED, (), why="a copy on the device, and one to the host beside the training"
+                _COPY,
+                _TRAIN,
+                OVERLAPPED,
+                (),
+                "",
+                False,
+                unwaited_copy=False,
+                why="a copy on the device, and one to the host beside the training, which a thread waits for",
             ),
         },
         {"rows": 100, "dim": 8, "touched": 10, "width": 8, "products": 2},
