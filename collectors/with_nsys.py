@@ -70,8 +70,7 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
     manifest.exit_code = outcome.exit_code
     session.describe(manifest, ranks, os.environ, nsys=nsys.release)
-    if manifest.captures:
-        manifests.write(folder, manifest)
+    session.keep(folder, manifest)
     if rank is None:
         session.clean(folder)
     return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
