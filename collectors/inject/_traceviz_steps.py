@@ -7,6 +7,7 @@ window begins and after it is over, this costs one Python call a step.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -186,22 +187,48 @@ class About:
         return said
 
 
-def on_sigterm(then):
-    """Run a function before SIGTERM ends this process; only where the program leaves the signal to the system."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        return lambda: None
+class BeforeSigterm:
+    """Runs a function before SIGTERM ends this process; where something is being written, after that is done.
 
-    def handler(number, frame):
+    Only where the program leaves the signal to the system.
+    """
+
+    def __init__(self, then):
+        self.then, self.held, self.came = then, False, False
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self.handle)
+
+    def handle(self, number, frame):
+        """The signal is there."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # told twice, it would end while it writes
+        if self.held:
+            self.came = True
+        else:
+            self.end()
+
+    def end(self):
+        """End as the signal would have."""
         try:
-            then()
+            self.then()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def restore():
-        if signal.getsignal(signal.SIGTERM) is handler:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    @contextlib.contextmanager
+    def hold(self):
+        """Let what is done inside be finished first."""
+        if self.held:
+            yield
+            return
+        self.held = True
+        try:
+            yield
+        finally:
+            self.held = False
+            if self.came:
+                self.end()
 
-    signal.signal(signal.SIGTERM, handler)
-    return restore
+    def restore(self):
+        """Leave the signal to the system again."""
+        if signal.getsignal(signal.SIGTERM) == self.handle:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
