@@ -12,7 +12,7 @@ from typing import Any
 
 from collectors import manifest as manifests
 from collectors import session
-from collectors.launchers import Launcher, launcher_of, own_rank
+from collectors.launchers import Launcher, launcher_of, own_rank, starts_elsewhere
 from collectors.manifest import Capture, Manifest
 from collectors.nsys_command import Nsys, Request, build
 from collectors.processes import run
@@ -87,6 +87,9 @@ def plan_run(
     """What to run: nsys around the whole command, or, by the hook in their Python, around single ranks."""
     notes = []
     mode = options.mode
+    if mode == "one-report" and launcher is not None and starts_elsewhere(command):
+        mode = "per-rank"
+        notes.append("Slurm starts srun's ranks, not the command, so one nsys can't see them; a report a rank instead.")
     if rank is not None:  # a launcher started us once a rank
         name = f"rank{rank}"
         mode = "own-rank"

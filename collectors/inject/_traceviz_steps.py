@@ -18,6 +18,8 @@ import threading
 
 import torch
 
+WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
+
 
 def watch(settings, capture):
     """Count steps, and hand each boundary to the module that captures."""
@@ -148,7 +150,7 @@ class About:
     """What this process tells the collector of itself, in a file beside the captures."""
 
     def __init__(self, settings):
-        self.settings, self.said = settings, {}
+        self.settings, self.said = settings, {"world_size": 1}
 
     @property
     def rank(self):
@@ -172,13 +174,20 @@ class About:
         except OSError as error:
             print(f"traceviz: {path} can't be written ({error.strerror}).", file=sys.stderr)
 
+    def stated(self):
+        """How many ranks there are, by the launcher's variables: srun's also stand around a single process."""
+        names = [
+            name for name in WORLD_SIZES if name != "SLURM_NTASKS" or "SLURM_PROCID" in self.settings["rank_variables"]
+        ]
+        return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 1)
+
     def itself(self):
         """Rank, versions and GPU of this process."""
         distributed, cuda = torch.distributed, torch.cuda
         started = distributed.is_available() and distributed.is_initialized()
         said = {"pid": os.getpid(), "host": socket.gethostname(), "python": sys.version.split()[0]}
         said.update(torch=str(torch.__version__), cuda=torch.version.cuda, rank=self.rank)
-        said["world_size"] = distributed.get_world_size() if started else int(os.environ.get("WORLD_SIZE", 1))
+        said["world_size"] = max(distributed.get_world_size() if started else self.stated(), self.said["world_size"])
         said["backend"] = str(distributed.get_backend()) if started else None
         if cuda.is_available() and cuda.is_initialized():
             said["gpu"] = cuda.get_device_name()
