@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from analyzers.errors import TracevizError
 from analyzers.reading import READING, Reading
 from traceviz.arguments import (
     Format,
@@ -21,7 +24,8 @@ from traceviz.arguments import (
     read_ratio,
     shown,
 )
-from traceviz.reading_options import reads_captures
+from traceviz.opened import narrowing_of, run_of
+from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -32,6 +36,7 @@ Examples:
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
   traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
+  traceviz check-overlap captures/ --memory 8GB --skip-bad
 
 \b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
@@ -41,7 +46,7 @@ Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:Dt
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
-@reads_captures
+@reads_by_parts
 def check_overlap(
     traces: Traces,
     a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")] = "comm",
@@ -50,7 +55,7 @@ def check_overlap(
         str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")
     ] = "60%",
     baseline: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
         ),
@@ -80,15 +85,30 @@ def check_overlap(
     from traceviz import contract
     from traceviz.views import overlap
 
-    with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-        trace = narrowed(trace, ranks, steps, window)
-        alone = (
-            load.load(shown(baseline), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-            if baseline
-            else None
+    if reading.by_parts and save is not None:
+        raise TracevizError(
+            "A run whose ranks are looked at one by one can't be saved.", hint="Leave out --memory or --dask."
         )
-        result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
+    reading = replace(reading, nsys=nsys)
+    with progress() as tell, ExitStack() as stack:
+        if reading.by_parts:
+            from analyzers import parts_answers
+
+            runs = [
+                stack.enter_context(run_of(paths, reading, align=not no_align, progress=tell))
+                for paths in (traces, baseline)
+                if paths
+            ]
+            alone_by_parts = runs[1] if baseline else None
+            narrowing = narrowing_of(ranks, steps, window)
+            result = parts_answers.check_overlap(
+                runs[0], a, b, min_overlap=bar, baseline=alone_by_parts, narrowing=narrowing
+            )
+        else:
+            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
+            trace = narrowed(trace, ranks, steps, window)
+            alone = load.load(shown(baseline), align=not no_align, reading=reading, progress=tell) if baseline else None
+            result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     if save is not None:
         from traceviz import history
