@@ -18,11 +18,11 @@ from analyzers.files import UNREADABLE, Input, kind_of
 from analyzers.progress import Overall, Progress, silent
 from analyzers.ranks import rank_in_name
 from analyzers.reading import Reading
+from analyzers.remote import brought
 from analyzers.trace import Trace
 
 # Starting a worker takes about as long as reading this much.
 WORTH_WORKERS = 64 << 20
-PACKED = 12  # bytes of JSON in one of .gz
 
 
 def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace:
@@ -32,6 +32,14 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
     ------
     TracevizError : it is no trace, or damaged, or not the one rank that the manifest says.
     """
+    if one.url:
+        with brought(one.url, keep=reading.keeps) as path:
+            try:
+                trace = read_one(replace(one, path=path, url=""), reading, progress)
+            except TracevizError as error:
+                error.path = one.url
+                raise
+            return _at(trace, str(path), one.url)
     if one.kind == UNREADABLE:
         kind_of(one.path)
     if reading.keeps:
@@ -59,7 +67,7 @@ def read_many(
         return [read_one(inputs[0], reading, progress)], []
     found: list[Trace | TracevizError | None] = [_from_cache(one, reading) for one in inputs]
     lacking = [place for place, trace in enumerate(found) if trace is None]
-    overall = Overall(progress, "reading captures", [_bytes(inputs[place]) for place in lacking])
+    overall = Overall(progress, "reading captures", [inputs[place].bytes for place in lacking])
     several = len(lacking) > 1 and reading.processes > 1 and overall.total > WORTH_WORKERS
     read = _side_by_side if several else _one_by_one
     for place, trace in zip(lacking, read([inputs[place] for place in lacking], reading, overall), strict=True):
@@ -123,18 +131,17 @@ def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress)
     )
 
 
+def _at(trace: Trace, path: str, url: str) -> Trace:
+    """A capture under the name by which it was asked for."""
+    captures = tuple(replace(capture, path=url) for capture in trace.captures)
+    warnings = tuple(replace(warning, message=warning.message.replace(path, url)) for warning in trace.warnings)
+    return replace(trace, captures=captures, warnings=warnings)
+
+
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
-    trace = cached(one.path, one.kind) if reading.keeps and one.kind != UNREADABLE else None
+    may_be_there = reading.keeps and one.kind != UNREADABLE and not one.url
+    trace = cached(one.path, one.kind) if may_be_there else None
     return None if trace is None else claimed(trace, one)
-
-
-def _bytes(one: Input) -> int:
-    """About how much there is to read, of any format."""
-    try:
-        size = one.path.stat().st_size
-    except OSError:
-        return 1
-    return size * PACKED if one.path.name.endswith(".gz") else size
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:

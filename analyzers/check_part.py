@@ -126,7 +126,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
     if explain:
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
-        missing = missing_waits(explainer)
+        missing = missing_waits(explainer, trace.rank_ids)
     ranks = [replace(rank, real_overlap_error_ns=_error(trace, sides, rank)) for rank in ranks]
     steps = find_steps(trace)
     return Part(

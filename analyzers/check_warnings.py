@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,19 +24,19 @@ WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a word
 
 
-def missing_waits(explainer: Explainer) -> list[tuple[int, int, str]]:
-    """Work of either side that a fork or join left unordered: (when, 0 a fork and 1 a join, in words), by time."""
+def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[tuple[int, int, str]]:
+    """Work of either side that a fork or join left unordered on these ranks: (when, 0 fork or 1 join, in words)."""
     picked = np.append(explainer.a | explainer.b, False)
     return [
         (one.at_ns, int(one.what == "join"), f"Rank {one.rank}, {one.what}: {one.message}")
         for one in crossings(explainer.trace, explainer.ordering).missing
-        if picked[one.op] or picked[one.behind]
+        if one.rank in ranks and (picked[one.op] or picked[one.behind])
     ]
 
 
 def about_missing_waits(found: Iterable[tuple[int, int, str]]) -> list[TraceWarning]:
     """Each kind of missing wait once, in order of its first."""
-    times = Counter(text for *_, text in sorted(found, key=lambda one: one[:2]))
+    times = Counter(text for *_, text in sorted(found))
     return [
         TraceWarning("missing-wait", f"{text} ({count} times)." if count > 1 else f"{text}.")
         for text, count in times.items()

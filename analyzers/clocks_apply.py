@@ -34,10 +34,9 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
         frame: pd.DataFrame = getattr(trace, name)
         where = capture[ints(frame, "process")]
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
-        for one, host in enumerate(hosts):
-            rows = np.flatnonzero(where == one)
+        for (one,), rows in lanes(where).items():
             for values in times.values():
-                values[rows] = _shifted(values[rows], host, clocks.at_ns)
+                values[rows] = _shifted(values[rows], hosts[one], clocks.at_ns)
         frames[name] = frame.assign(**times)
     captures = tuple(
         replace(
@@ -57,12 +56,17 @@ def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
     started = _gpu_times(trace, clocks, "start_ns")[rows]
     called = ints(trace.api, "start_ns")[launch[rows]]
     hosts = []
+    by_capture = lanes(where)
+    clocks_of: dict[int, list[Clock]] = {}
+    for clock in clocks.clocks:
+        clocks_of.setdefault(int(capture[clock.process]), []).append(clock)
     for one in range(len(trace.captures)):
-        gpus = [clock for clock in clocks.clocks if capture[clock.process] == one]
+        gpus = clocks_of.get(one, [])
+        mine = by_capture.get((one,), np.empty(0, np.int64))
         offset = int(np.median([clock.offset_ns for clock in gpus])) if gpus else 0
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
         host = Clock(-1, -1, -1, offset, drift)
-        early = _shifted(called[where == one], host, clocks.at_ns) - started[where == one]
+        early = _shifted(called[mine], host, clocks.at_ns) - started[mine]
         hosts.append(replace(host, offset_ns=offset + int(early[early <= FAR_NS].max(initial=0))))
     return hosts
 
@@ -74,18 +78,16 @@ def _capture_of(trace: Trace) -> Ints:
 def _gpu_times(trace: Trace, clocks: Clocks, column: str) -> Ints:
     times = ints(trace.ops, column).copy()
     capture = _capture_of(trace)
+    first: dict[tuple[int, ...] | int, Clock] = {}  # clock of each device, process (alone in its key) and capture
+    for clock in clocks.clocks:
+        for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
+            first.setdefault(key, clock)
     for (process, device), rows in lanes(ints(trace.ops, "process"), ints(trace.ops, "device")).items():
         # A device without collectives goes with its process's other device, or with its capture's.
-        nearest = sorted(
-            clocks.clocks,
-            key=lambda one: (
-                (one.process, one.device) != (process, device),
-                one.process != process,
-                capture[one.process] != capture[process],
-            ),
-        )
-        if nearest and capture[nearest[0].process] == capture[process]:
-            times[rows] = _shifted(times[rows], nearest[0], clocks.at_ns)
+        keys = (process, device), (process,), int(capture[process])
+        nearest = next((first[key] for key in keys if key in first), None)
+        if nearest is not None:
+            times[rows] = _shifted(times[rows], nearest, clocks.at_ns)
     return times
 
 

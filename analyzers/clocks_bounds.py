@@ -16,11 +16,11 @@ import numpy.typing as npt
 from analyzers.trace import Ints, Mask
 
 Floats = npt.NDArray[np.float64]
-BLOCK = 4096  # collectives at a time: memory stays at BLOCK × clocks
+BLOCK_CELLS = 1 << 16  # of a (clock × collective) matrix: what a core's cache holds
 
 
 class Calls:
-    """Calls of many collectives as blocks of (collective × clock) matrices.
+    """Calls of many collectives as blocks of (clock × collective) matrices.
 
     Parameters
     ----------
@@ -35,17 +35,18 @@ class Calls:
         """Edge lengths: W[i, j] = min over collectives of end_j − start_i; inf where i and j share none."""
         edges = np.full((self.members, self.members), np.inf)
         first = np.flatnonzero(np.diff(self.collective, prepend=-1))
-        cuts = np.append(first[::BLOCK], self.collective.size)  # none: no collective is left
+        block = max(BLOCK_CELLS // max(self.members, 1), 1)
+        cuts = np.append(first[::block], self.collective.size)  # none: no collective is left
         for low, high in itertools.pairwise(cuts.tolist()):
             part = slice(low, high)
-            row = np.cumsum(np.diff(self.collective[part], prepend=self.collective[low]) != 0)
-            shape = (int(row[-1]) + 1, self.members)
-            start, end = np.full(shape, -np.inf), np.full(shape, np.inf)
-            start[row, self.member[part]], end[row, self.member[part]] = self.start[part], self.end[part]
-            for one in range(self.members):
-                some = np.isfinite(start[:, one])
-                if some.any():
-                    np.minimum(edges[one], (end[some] - start[some, one : one + 1]).min(axis=0), out=edges[one])
+            column = np.cumsum(np.diff(self.collective[part], prepend=self.collective[low]) != 0)
+            shape = (self.members, int(column[-1]) + 1)
+            start, end = np.full(shape, -np.inf), np.full(shape, np.inf)  # of who took no part: bounds nothing
+            start[self.member[part], column], end[self.member[part], column] = self.start[part], self.end[part]
+            apart = np.empty(shape)
+            for one in np.unique(self.member[part]).tolist():
+                np.subtract(end, start[one], out=apart)
+                np.minimum(edges[one], apart.min(axis=1), out=edges[one])
         np.fill_diagonal(edges, 0.0)
         return edges
 

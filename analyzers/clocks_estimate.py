@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.nesting import lanes
 from analyzers.trace import Ints
 
 Floats = npt.NDArray[np.float64]
@@ -44,7 +45,8 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
     member : clock of each call.
     end : end of each call, ns since an instant near the middle of the run.
     """
-    rows = [np.flatnonzero(member == one) for one in range(members)]
+    by_member = lanes(member)
+    rows = [by_member.get((one,), np.empty(0, np.int64)) for one in range(members)]
     offset = _spread_out(collective, end, rows, reference)
     drift = np.zeros(members)
     known = np.isfinite(offset)
@@ -85,8 +87,8 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
 def bases(end: Ints, member: Ints, members: int, at: int) -> Ints:
     """A zero for each clock, so that floats hold its times exactly: `at`, or its own calls where those are far away."""
     base = np.full(members, at)
-    for one in np.unique(member):
-        base[one] = int(np.median(end[member == one]))
+    for (one,), rows in lanes(member).items():
+        base[one] = int(np.median(end[rows]))
     return np.where(np.abs(base - at) < HOUR_NS, at, base)
 
 

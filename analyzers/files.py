@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analyzers import remote
 from analyzers.errors import TracevizError
 from analyzers.ranks import RANKS
 
@@ -21,6 +22,7 @@ REPORTS = (".nsys-rep", ".qdrep")
 EXPORTS = {b"traceviz.perfetto/1": "perfetto-export", b"traceviz.parquet/1": "parquet-export"}  # what `export` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
 SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
+PACKED = 12  # bytes of JSON in one of .gz
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
 KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
 
@@ -29,13 +31,24 @@ KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (
 class Input:
     """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
 
-    `pids` are the ranks of the processes in a file that holds several, by pid, as far as a manifest knows them.
+    `pids` are the ranks of the processes in a file that holds several, by pid, as far as a manifest knows them. `url`
+    is where a file lies that is not on this machine, `path` then its name.
     """
 
     path: Path
     kind: str
     rank: int | None = None
     pids: Mapping[int, int] = field(default_factory=dict)
+    url: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """About how much there is to read, unpacked; 1 where that can't be told."""
+        try:
+            size = self.path.stat().st_size
+        except OSError:
+            return 1
+        return size * PACKED if self.path.name.endswith(".gz") else size
 
 
 def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple[list[Input], list[Path]]:
@@ -57,6 +70,11 @@ def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple
     inputs: dict[Path, Input] = {}
     skipped: list[Path] = []
     for path in paths:
+        if remote.is_url(str(path)):
+            for url in remote.expand(str(path)):
+                name = Path(url.partition("?")[0].rpartition("/")[2])
+                inputs.setdefault(Path(url), Input(name, _kind_of_head(remote.head_of(url), name), url=url))
+            continue
         for found in _expand(str(path)):
             if found.is_dir():
                 some, none = _in_folder(found, keep_bad)
@@ -95,6 +113,10 @@ def kind_of(path: Path) -> str:
             head = file.read(4096)
     except OSError as error:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=path) from error
+    return _kind_of_head(head, path)
+
+
+def _kind_of_head(head: bytes, path: Path) -> str:
     if not head:
         raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
     if head.startswith(b"SQLite format 3\x00"):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from analyzers import export_parquet, perfetto_read
 from analyzers.captures import read_many
 from analyzers.clocks import align as align_clocks
-from analyzers.errors import TracevizError
+from analyzers.errors import TracevizError, TraceWarning
 from analyzers.files import EXPORTS, Input, find_inputs
 from analyzers.merge import merge
 from analyzers.progress import Progress, silent
@@ -45,6 +45,27 @@ def load(
         return _exported(inputs, align, progress)
     reading = replace(reading, nsys=nsys_command or reading.nsys)
     traces, bad = read_many(inputs, reading, progress)
+    return joined(traces, inputs, skipped, bad, align=align)
+
+
+def joined(
+    traces: Sequence[Trace],
+    inputs: Sequence[Input],
+    skipped: Sequence[Path],
+    bad: Sequence[TraceWarning],
+    *,
+    align: bool,
+) -> Trace:
+    """Make one Trace of captures, or of their outlines: ranks named, clocks aligned, collectives split.
+
+    Parameters
+    ----------
+    skipped, bad : files that are no trace, and warnings about captures, that were left out.
+
+    Raises
+    ------
+    TracevizError : ranks contradict each other, or there is no GPU work at all.
+    """
     trace = assign_ranks(merge(traces))
     for warning in bad:
         trace = trace.warn(warning.code, warning.message)

@@ -40,10 +40,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
                 frame["launch"] = np.where(launch >= 0, launch + calls, launch)
             tables[name].append(frame)
         processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]
-        captures += [
-            replace(capture, first_ns=capture.first_ns + shift, last_ns=capture.last_ns + shift)
-            for capture in trace.captures
-        ]
+        captures += [_moved_capture(capture, shift) for capture in trace.captures]
         warnings += [warning for warning in trace.warnings if warning not in warnings]
         calls += len(trace.api)
     merged = Trace(
@@ -61,6 +58,20 @@ def merge(traces: Sequence[Trace]) -> Trace:
             "their times can't be compared with the others' unless collectives align them.",
         )
     return merged
+
+
+def at_origin(trace: Trace, origin_utc_ns: int | None) -> Trace:
+    """One trace with its times counted from a run's origin, as it is among others in `merge`."""
+    if trace.origin_utc_ns is None or origin_utc_ns is None or trace.origin_utc_ns == origin_utc_ns:
+        return trace
+    shift = trace.origin_utc_ns - origin_utc_ns
+    tables: dict[str, Any] = {name: _moved(getattr(trace, name), shift, 0) for name in TABLES}
+    captures = tuple(_moved_capture(capture, shift) for capture in trace.captures)
+    return replace(trace, captures=captures, origin_utc_ns=origin_utc_ns, **tables)
+
+
+def _moved_capture(capture: Capture, shift: int) -> Capture:
+    return replace(capture, first_ns=capture.first_ns + shift, last_ns=capture.last_ns + shift)
 
 
 def _joined(tables: dict[str, list[pd.DataFrame]]) -> dict[str, Any]:

@@ -3,13 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analyzers.errors import TracevizError
 from analyzers.steps import Steps, find_steps, step_of_ops
 from analyzers.trace import Ints, Mask, Trace, ints
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """A part of a run by ranks, steps [first, last) and window [low, high) ns; None where all of it."""
+
+    ranks: tuple[int, ...] | None = None
+    steps: tuple[int, int] | None = None
+    window: tuple[int, int] | None = None
+
+    def of(self, trace: Trace) -> Trace:
+        """That part of a trace.
+
+        Raises
+        ------
+        TracevizError : there is no such part.
+        """
+        if self.ranks is not None:
+            trace = only_ranks(trace, self.ranks)
+        if self.steps is not None:
+            trace = only_steps(trace, *self.steps)
+        return trace if self.window is None else clip(trace, *self.window)
+
+    def of_capture(self, trace: Trace) -> Trace:
+        """That part of a capture of the run, which need not have all of the ranks.
+
+        Raises
+        ------
+        TracevizError : nothing of it is here.
+        """
+        here = None if self.ranks is None else tuple(sorted(set(self.ranks) & set(trace.rank_ids)))
+        return replace(self, ranks=here).of(trace)
+
 
 _LIMITS = np.iinfo(np.int64)
 

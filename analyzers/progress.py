@@ -20,15 +20,16 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 class Overall:
-    """One progress over several files, in bytes, that says how many of them are done.
+    """One progress over several files that says how many of them are done.
 
     Parameters
     ----------
-    sizes : of each file, bytes.
+    sizes : of each file.
+    bytes : whether sizes are bytes worth showing.
     """
 
-    def __init__(self, progress: Progress, what: str, sizes: Sequence[int]) -> None:
-        self.progress, self.what, self.sizes = progress, what, list(sizes)
+    def __init__(self, progress: Progress, what: str, sizes: Sequence[int], *, bytes: bool = True) -> None:
+        self.progress, self.what, self.sizes, self.bytes = progress, what, list(sizes), bytes
         self.total = sum(sizes)
         self.done = [0] * len(self.sizes)
 
@@ -38,5 +39,7 @@ class Overall:
             self.done[place] = max(self.done[place], self.sizes[place] * min(done, total) // total)
         read = sum(self.done)
         whole = sum(done >= size for done, size in zip(self.done, self.sizes, strict=True))
-        said = f"{whole} of {len(self.sizes)}{NOTE}{read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
+        said = f"{whole} of {len(self.sizes)}"
+        if self.bytes:
+            said += f"{NOTE}{read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
         self.progress(f"{self.what}{NOTE}{said}", read, self.total)

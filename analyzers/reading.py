@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from analyzers import workers
 from analyzers.cache import is_off
@@ -16,12 +17,21 @@ class Reading:
     cache : whether what was read is kept, and found, in the cache; $TRACEVIZ_CACHE=off says no, too.
     workers : processes; None for as many as there are processors.
     skip_bad : leave out captures that can't be read, with a warning, instead of failing.
+    memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
+    dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
     """
 
     nsys: str | None = None
     cache: bool = True
     workers: int | None = None
     skip_bad: bool = False
+    memory: int | None = None
+    dask: Any = None
+
+    @property
+    def by_parts(self) -> bool:
+        """Whether captures are looked at by themselves."""
+        return self.memory is not None or self.dask is not None
 
     @property
     def processes(self) -> int:

@@ -27,10 +27,10 @@ class Format(str, Enum):
 
 
 Traces = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         metavar="TRACE",
-        help="Captures of one run: .nsys-rep, .sqlite, torch.profiler .json[.gz], a glob, a folder or a manifest.",
+        help="Captures of one run: .nsys-rep, .sqlite, torch.profiler .json[.gz], a glob, folder, manifest or URL.",
         show_default=False,
     ),
 ]
@@ -135,6 +135,6 @@ def narrowed(trace: Trace, ranks: str | None, steps: str | None, window: str | N
     return trace
 
 
-def shown(paths: Sequence[Path]) -> list[str]:
+def shown(paths: Sequence[str | Path]) -> list[str]:
     """Paths as texts."""
     return [str(path) for path in paths]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -51,21 +51,54 @@ _OPTIONS = {
     ),
 }
 
+_BY_PARTS = {
+    "memory": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="SIZE",
+                help="Look at ranks one by one, as many at once as fit into this much memory, such as 8GB.",
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "dask": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="ADDRESS",
+                help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786.",
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+}
+
 
 def reads_captures(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of reading, and them to its parameter `reading`."""
+    return _with(command, _OPTIONS)
 
+
+def reads_by_parts(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for a command that can look at captures one by one."""
+    return _with(command, {**_OPTIONS, **_BY_PARTS})
+
+
+def _with(command: Callable[..., None], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
-        options = {name: given.pop(name) for name in _OPTIONS}
-        command(**given, reading=_reading(**options))
+        reading = _reading(**{name: given.pop(name) for name in options})
+        command(**given, reading=reading)
 
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name not in ("reading", "output")]
     last = [parameter for name, parameter in signature.parameters.items() if name == "output"]
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _OPTIONS.items()
+        for name, (annotation, default) in options.items()
     ]
     last = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in last]
     parameters = [*own, *more, *last]
@@ -74,5 +107,8 @@ def reads_captures(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def _reading(workers: int | None, skip_bad: bool, no_cache: bool) -> Reading:
-    return Reading(cache=not no_cache, workers=workers, skip_bad=skip_bad)
+def _reading(
+    workers: int | None, skip_bad: bool, no_cache: bool, memory: str | None = None, dask: str | None = None
+) -> Reading:
+    budget = None if memory is None else read_bytes(memory)
+    return Reading(cache=not no_cache, workers=workers, skip_bad=skip_bad, memory=budget, dask=dask)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from analyzers.errors import TracevizError
 from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, OutputFormat, shown
 from traceviz.asked import Asked, asks
-from traceviz.reading_options import reads_captures
+from traceviz.opened import narrowing_of, run_of
+from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -21,6 +25,7 @@ Examples:
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
   traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
+  traceviz check-overlap captures/ --memory 8GB --skip-bad
 
 \b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.
@@ -30,12 +35,12 @@ Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:Dt
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
-@reads_captures
+@reads_by_parts
 @asks
 def check_overlap(
     asked: Asked,
     baseline: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
         ),
@@ -60,10 +65,30 @@ def check_overlap(
     from traceviz import contract
     from traceviz.views import overlap
 
-    with progress() as tell:
-        trace = asked.load(tell, reading)
-        alone = asked.whole(shown(baseline), tell, reading) if baseline else None
-        result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar, baseline=alone)
+    if reading.by_parts and save is not None:
+        raise TracevizError(
+            "A run whose ranks are looked at one by one can't be saved.", hint="Leave out --memory or --dask."
+        )
+    with progress() as tell, ExitStack() as stack:
+        if reading.by_parts:
+            from analyzers import parts_answers
+
+            runs = [
+                stack.enter_context(
+                    run_of(paths, replace(reading, nsys=asked.nsys), align=not asked.no_align, progress=tell)
+                )
+                for paths in (asked.traces, baseline)
+                if paths
+            ]
+            alone_by_parts = runs[1] if baseline else None
+            narrowing = narrowing_of(asked.ranks, asked.steps, asked.window)
+            result = parts_answers.check_overlap(
+                runs[0], asked.a, asked.b, min_overlap=bar, baseline=alone_by_parts, narrowing=narrowing
+            )
+        else:
+            trace = asked.load(tell, reading)
+            alone = asked.whole(shown(baseline), tell, reading) if baseline else None
+            result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     if save is not None:
         from traceviz import history

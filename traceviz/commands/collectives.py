@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
-from traceviz.reading_options import reads_captures
+from traceviz.opened import narrowing_of, run_of
+from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -14,7 +17,7 @@ Examples:
   traceviz collectives pasted-cuda_gpu_trace.txt --format md"""
 
 
-@reads_captures
+@reads_by_parts
 def collectives(
     traces: Traces,
     ranks: Ranks = None,
@@ -34,7 +37,14 @@ def collectives(
     from traceviz import contract
     from traceviz.views import collectives as view
 
+    reading = replace(reading, nsys=nsys)
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-        result = analysis.collectives_of(narrowed(trace, ranks, steps, window))
+        if reading.by_parts:
+            from analyzers import parts_answers
+
+            with run_of(traces, reading, align=not no_align, progress=tell) as run:
+                result = parts_answers.collectives(run, narrowing_of(ranks, steps, window))
+        else:
+            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
+            result = analysis.collectives_of(narrowed(trace, ranks, steps, window))
     write(output, lambda: view.blocks(result), lambda: contract.collectives(result))

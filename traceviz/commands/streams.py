@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
-from traceviz.reading_options import reads_captures
+from traceviz.opened import narrowing_of, run_of
+from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress, write
 
 EPILOG = """\b
@@ -14,7 +17,7 @@ Examples:
   traceviz streams captures/ --ranks 0 --window 10ms:25ms --format json"""
 
 
-@reads_captures
+@reads_by_parts
 def streams(
     traces: Traces,
     ranks: Ranks = None,
@@ -33,8 +36,14 @@ def streams(
     from traceviz import contract
     from traceviz.views import streams as view
 
+    reading = replace(reading, nsys=nsys)
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-        trace = narrowed(trace, ranks, steps, window)
-        result = concurrency.streams(trace)
+        if reading.by_parts:
+            from analyzers import parts_answers
+
+            with run_of(traces, reading, align=not no_align, progress=tell) as run:
+                result = parts_answers.streams(run, narrowing_of(ranks, steps, window))
+        else:
+            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
+            result = concurrency.streams(narrowed(trace, ranks, steps, window))
     write(output, lambda: view.blocks(result), lambda: contract.streams(result))

@@ -1,0 +1,98 @@
+"""Who works on captures side by side: processes on this machine, as many as the memory budget has room for."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from analyzers import workers
+from analyzers.crew_dask import dask_crew
+from analyzers.errors import TracevizError
+from analyzers.files import find_inputs
+from analyzers.progress import Overall
+from analyzers.reading import Reading
+
+BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
+PER_BYTE = 0.8  # memory at most for a byte of a capture: Kineto JSON takes 0.6, nsys databases 0.7
+
+
+class Crew(Protocol):
+    """Who calls functions with tasks; results come in their order, a TracevizError that was raised as one of them."""
+
+    scratch: Path | None  # where tables may be left for the next task; None where it may run elsewhere
+
+    def map(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], overall: Overall) -> list[Any]:
+        """Call a function with each task's arguments and `progress`."""
+
+
+class LocalCrew:
+    """Processes on this machine, or none but this one where one at a time is asked for."""
+
+    def __init__(self, count: int, scratch: Path) -> None:
+        self.count = count
+        self.scratch: Path | None = scratch
+
+    def map(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], overall: Overall) -> list[Any]:
+        """Call a function with each task's arguments and `progress`."""
+        if self.count > 1 and len(tasks) > 1:
+            return workers.run(function, tasks, self.count, overall.tell)
+        results: list[Any] = []
+        for place, task in enumerate(tasks):
+            try:
+                tell = functools.partial(_tell, overall, place)
+                results.append(function(*task, progress=tell))
+            except TracevizError as error:
+                results.append(error)
+            overall.tell(place, 1, 1)
+        return results
+
+
+def _tell(overall: Overall, place: int, what: str, done: int, total: int) -> None:
+    overall.tell(place, done, total)
+
+
+@contextlib.contextmanager
+def crew_for(paths: Sequence[str], reading: Reading) -> Iterator[Crew]:
+    """The workers of a Dask scheduler where one is named, else processes on this machine.
+
+    Raises
+    ------
+    TracevizError : no such scheduler, no such captures, or no room for one within the memory budget.
+    """
+    if reading.dask is not None:
+        with dask_crew(reading.dask) as far:
+            yield far
+        return
+    inputs, _ = find_inputs(paths, keep_bad=reading.skip_bad)
+    with local_crew(max(one.bytes for one in inputs), reading) as near:
+        yield near
+
+
+@contextlib.contextmanager
+def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
+    """As many processes as are asked for and the memory budget has room for.
+
+    Parameters
+    ----------
+    largest_bytes : of the largest capture, unpacked.
+
+    Raises
+    ------
+    TracevizError : the budget has no room for one.
+    """
+    count = reading.processes
+    if reading.memory is not None:
+        need = BASE_BYTES + int(largest_bytes * PER_BYTE)
+        if need > reading.memory:
+            raise TracevizError(
+                f"The largest capture takes about {need / 1e6:,.0f} MB of memory to read; "
+                f"the budget is {reading.memory / 1e6:,.0f} MB.",
+                hint=f"Give --memory {-(-need // 10**6)}MB or more.",
+            )
+        count = max(1, min(count, (reading.memory - BASE_BYTES) // need))
+    with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
+        yield LocalCrew(count, Path(scratch))

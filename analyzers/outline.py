@@ -1,0 +1,144 @@
+"""What a whole run needs of each capture before any is analysed: ranks, clocks and collectives concern all of them.
+
+An *outline* is a capture's Trace with its communication kernels alone (and one op of every other device), without host
+rows. Outlines of all captures are merged, named and aligned as whole captures are; what comes of it for one capture,
+its *place*, turns that capture's own Trace into just the rows it would have within the merged one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.clocks import Clocks
+from analyzers.clocks_apply import move
+from analyzers.collectives_match import Matches
+from analyzers.communication import is_communication
+from analyzers.job import Last, last_arrivals
+from analyzers.merge import at_origin
+from analyzers.nesting import lanes
+from analyzers.places import Places
+from analyzers.trace import Ints, Trace, codes, ints, is_one_of, table
+
+_KEYS = ["process", "correlation"]
+_WITHOUT = ("api", "ranges", "syncs", "records", "memory")
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A capture's outline; `rows` are those of its ops that the outline has, `size` all ops it has itself."""
+
+    trace: Trace
+    rows: Ints
+    size: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a run makes of one capture.
+
+    origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
+    processes, numbered as in the capture. ops, wait_ns, last : its ops in collectives, how long each waits, and
+    for whom. names : what the run calls its devices.
+    """
+
+    origin_utc_ns: int | None
+    ranks: tuple[tuple[int, str], ...]
+    clocks: Clocks | None
+    own: Clocks | None
+    ops: Ints
+    wait_ns: Ints
+    last: Last
+    names: Places
+
+
+def outline_of(trace: Trace) -> Outline:
+    """Take a loader's Trace down to its outline."""
+    kernels = is_one_of(trace.ops, "kind", ("kernel",)) & is_communication(trace)
+    firsts = [rows[0] for rows in lanes(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
+    rows = np.union1d(np.flatnonzero(kernels), np.array(firsts, np.int64)).astype(np.int64)
+    ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=np.full(rows.size, -1, np.int64)))
+    said = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
+    comms = _of_their_own(trace.comms[said].reset_index(drop=True))
+    without: dict[str, Any] = {name: table(name) for name in _WITHOUT}
+    return Outline(replace(trace, ops=ops, comms=comms, **without), rows, len(trace.ops))
+
+
+def places(outlines: Sequence[Outline], run: Trace) -> list[Place]:
+    """What the run, loaded from these captures' outlines, makes of each of them."""
+    found: list[Place] = []
+    last, wait, names = last_arrivals(run), ints(run.ops, "wait_ns"), Places.of_trace(run)
+    matched = np.zeros(len(run.ops), dtype=bool)
+    if run.matches is not None:
+        matched[ints(run.matches.calls, "op")] = True
+    processes = ops = 0
+    for outline in outlines:
+        mine = slice(processes, processes + len(outline.trace.processes))
+        here = ops + np.flatnonzero(matched[ops : ops + outline.rows.size])
+        found.append(
+            Place(
+                run.origin_utc_ns,
+                tuple((process.rank, process.rule) for process in run.processes[mine]),
+                run.clocks,
+                _own(run.clocks, mine),
+                outline.rows[here - ops],
+                wait[here],
+                last.at(here),
+                names,
+            )
+        )
+        processes, ops = mine.stop, ops + outline.rows.size
+    return found
+
+
+def put(trace: Trace, place: Place) -> Trace:
+    """A loader's Trace as the run has it: its ranks, on the run's clock, with waits of collectives.
+
+    Warnings stay with the run.
+    """
+    trace = at_origin(replace(trace, warnings=()), place.origin_utc_ns)
+    processes = tuple(
+        replace(process, rank=rank, rule=rule)
+        for process, (rank, rule) in zip(trace.processes, place.ranks, strict=True)
+    )
+    rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
+    trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
+    if place.own is not None and place.own.method == "collectives":
+        trace = move(trace, place.own)
+    waits = np.zeros(len(trace.ops), np.int64)
+    waits[place.ops] = place.wait_ns
+    calls = pd.DataFrame({"op": place.ops, "last_rank": place.last.rank, "last_device": place.last.device})
+    nothing = pd.DataFrame()
+    return replace(
+        trace,
+        ops=trace.ops.assign(wait_ns=waits),
+        clocks=place.clocks,
+        matches=Matches(nothing, calls, nothing),
+        places=place.names,
+    )
+
+
+def _own(clocks: Clocks | None, mine: slice) -> Clocks | None:
+    if clocks is None:
+        return None
+    own = [one for one in clocks.clocks if mine.start <= one.process < mine.stop]
+    return replace(clocks, clocks=tuple(replace(one, process=one.process - mine.start) for one in own))
+
+
+def _of_their_own(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same rows without texts that none of them has."""
+    texts = {column: frame[column].array for column in frame if isinstance(frame[column].dtype, pd.CategoricalDtype)}
+    kinds = [column for column in ("kind", "copy", "source_memory", "target_memory") if column in texts]
+    used = {}
+    for column in texts:
+        if column not in kinds:
+            code, names = codes(frame, str(column))
+            there = np.unique(code[code >= 0])
+            new = np.full(len(names) + 1, -1, np.int64)
+            new[there] = np.arange(there.size)
+            used[column] = pd.Categorical.from_codes(new[code], dtype=pd.CategoricalDtype([names[at] for at in there]))
+    return frame.assign(**{str(column): values for column, values in used.items()})

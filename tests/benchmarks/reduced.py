@@ -1,0 +1,72 @@
+"""1,024 ranks × 5,000 collectives, already reduced to outlines: match, align, report.
+
+    python -m tests.benchmarks.reduced
+
+Ranks are synthetic (`tests.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the same with a quarter of the
+ranks, and with a half, gives the exponent of growth. Bars: a minute, and 1.1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+
+from analyzers.clocks import align
+from analyzers.collectives import collectives
+from tests.collective_runs import MS, Call, run
+from traceviz.document import markdown
+from traceviz.views import collectives as collectives_view
+
+CALLS = 50
+BAR_SECONDS, BAR_EXPONENT = 60.0, 1.1
+
+
+def measure(ranks: int, count: int, keyed: str) -> dict[str, float]:
+    """Seconds of each stage, and the peak of memory in MB."""
+    trace = run(ranks, count // CALLS, (Call(),) * CALLS, offset=50 * MS, drift=20e-6, keyed=keyed).trace()
+    began = time.perf_counter()
+    aligned = align(trace)
+    matched = time.perf_counter()
+    result = collectives(aligned)
+    measured = time.perf_counter()
+    text = markdown(collectives_view.blocks(result))
+    ended = time.perf_counter()
+    assert len(result) == count
+    assert text
+    return {
+        "match and align": matched - began,
+        "measure": measured - matched,
+        "report": ended - measured,
+        "seconds": ended - began,
+        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=1024)
+    parser.add_argument("--collectives", type=int, default=5000)
+    parser.add_argument("--keyed", default="sequence", choices=("sequence", "group", "communicator", ""))
+    parser.add_argument("--one", action="store_true", help="this size alone, as JSON")
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.ranks, options.collectives, options.keyed)))
+        return
+    seconds = []
+    for ranks in (options.ranks // 4, options.ranks // 2, options.ranks):
+        words = ["--one", "--ranks", str(ranks), "--collectives", str(options.collectives), "--keyed", options.keyed]
+        command = [sys.executable, "-m", "tests.benchmarks.reduced", *words]
+        found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        seconds.append(found["seconds"])
+        print(f"{ranks:5} ranks: " + ", ".join(f"{name} {value:.1f}" for name, value in found.items()), flush=True)
+    exponent = math.log(seconds[-1] / seconds[0]) / math.log(4)
+    print(f"bar {BAR_SECONDS:.0f} s: {seconds[-1]:.1f} s; bar exponent {BAR_EXPONENT}: {exponent:.2f}")
+
+
+if __name__ == "__main__":
+    main()

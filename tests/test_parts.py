@@ -1,0 +1,154 @@
+"""Looked at capture by capture, a run gets the answers, to the byte, that it gets as a whole."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers import check, collectives, concurrency, load, parts, parts_answers
+from analyzers.crew import LocalCrew
+from analyzers.errors import TracevizError
+from analyzers.files import Input
+from analyzers.merge import merge
+from analyzers.narrow import Narrowing
+from analyzers.parts import Run, open_run
+from analyzers.reading import Reading
+from analyzers.trace import Trace
+from tests.builder import Builder
+from tests.command_lines import run_text
+from traceviz import contract
+
+DATA = Path(__file__).parent / "data"
+TORCH = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
+DDP = [str(DATA / "torch" / f"ddp.rank{rank}.json.gz") for rank in (0, 1)]
+NSYS = sorted(str(path) for path in (DATA / "nsys").glob("rowpar_s1.rank*.nsys2025.sqlite"))
+PINNED = [str(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite")]
+PAIR = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
+
+
+@pytest.mark.parametrize("paths", [TORCH, DDP, NSYS, PINNED], ids=["dpmp", "ddp", "nsys-per-rank", "nsys-one-report"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        ["check-overlap"],
+        ["check-overlap", *PAIR],
+        ["check-overlap", "-a", "memcpy", "-b", "compute", "--no-align"],
+        ["check-overlap", "--ranks", "1"],
+        ["streams"],
+        ["collectives"],
+        ["collectives", "--ranks", "1"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_answers_are_those_of_the_whole(paths: list[str], question: list[str], workers: str) -> None:
+    command, *more = question
+    whole = run_text(command, *paths, *more, "--no-cache", "--workers", "1")
+    assert run_text(command, *paths, *more, "--no-cache", "--workers", workers, "--memory", "8GB") == whole
+
+
+def test_steps_and_windows_may_leave_some_captures_out() -> None:
+    for more in (["--window", "59ms:66ms"], ["--window", "25ms:60ms"]):
+        for command in ("check-overlap", "streams", "collectives"):
+            whole = run_text(command, *NSYS, *more)
+            assert run_text(command, *NSYS, *more, "--memory", "8GB", "--workers", "1") == whole
+
+
+def test_a_baseline_is_looked_at_in_the_same_way() -> None:
+    serial = [str(DATA / "torch" / f"dpmp_serial.rank{rank}.json.gz") for rank in (0, 1)]
+    baseline = [word for path in serial for word in ("--baseline", path)]
+    whole = run_text("check-overlap", *TORCH, *PAIR, *baseline)
+    assert json.loads(whole)["gain"] is not None
+    assert run_text("check-overlap", *TORCH, *PAIR, *baseline, "--memory", "8GB", "--workers", "1") == whole
+
+
+def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
+    """One rank with its own counts of ranges and steps, side streams, copies, graphs and collectives."""
+    run = Builder()
+    one = run.rank(rank)
+    at = 100
+    for step in range(steps):
+        first = at
+        for _ in range(ranges):
+            for name, kernel, stream in (("A", "gemm", 1), ("B", "lookup", 2)):
+                length = chance.randint(20, 90)
+                one.range(name, at, at + 30)
+                one.kernel(kernel, stream, at + 10, at + 10 + length, launch=(at + 2, at + 6))
+                at += chance.choice((15, 40))
+        one.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 3, at, at + chance.randint(40, 80), launch=(at, at + 1))
+        if chance.random() < 0.5:
+            one.op("graph", 4, at, at + 20, kind="graph", launch=(at, at + 1))
+        one.copy("DtoH", 5, at, at + 15, launch=(at, at + 1))
+        at += 120
+        if chance.random() < 0.8:
+            one.range(f"step {step}", first - 1, at - 1, thread=9)
+    trace = run.trace()
+    capture = replace(trace.captures[0], path=f"rank{rank}", start_utc_ns=1000 + rank)
+    processes = tuple(replace(process, rank=-1, rule="") for process in trace.processes)
+    ops = trace.ops.assign(rank=-1)
+    return replace(trace, captures=(capture,), processes=processes, ops=ops, origin_utc_ns=1000 + rank)
+
+
+def answers(run: Run | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> Any:
+    """All answers as JSON, or the error in their place."""
+    try:
+        if run is not None:
+            found = (
+                contract.overlap(parts_answers.check_overlap(run, a, b, narrowing=narrowing)),
+                contract.streams(parts_answers.streams(run, narrowing)),
+                contract.collectives(parts_answers.collectives(run, narrowing)),
+            )
+        else:
+            assert trace is not None
+            part = narrowing.of(trace)
+            found = (
+                contract.overlap(check.check_overlap(part, a, b)),
+                contract.streams(concurrency.streams(part)),
+                contract.collectives(collectives.collectives_of(part)),
+            )
+    except TracevizError as error:
+        return error.message.partition(";")[0]  # how far GPU work runs is told of one capture
+    if found[0]["verdict"] == "inconclusive":
+        found[0]["reason"] = ""  # an empty side is explained by what one capture holds, not by what all do
+    return json.dumps(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    same = chance.random() < 0.5
+    counts = [(2, 3)] * 3 if same else [(chance.randint(0, 2), chance.randint(1, 3)) for _ in range(3)]
+    captures = {f"rank{rank}": made(rank, chance, *counts[rank]) for rank in range(3)}
+    inputs = [Input(tmp_path / name, "made") for name in captures]
+    monkeypatch.setattr(parts, "find_inputs", lambda paths, keep_bad: (inputs, []))
+    monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
+    run = open_run([], Reading(cache=False), LocalCrew(1, tmp_path))
+    trace = load.joined(list(captures.values()), inputs, [], [], align=True)
+    assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.outlines)
+    for a, b in (("nvtx:A", "nvtx:B"), ("comm", "compute"), ("nvtx:A", "compute"), ("kernel:gemm", "nvtx:A,nvtx:B")):
+        for narrowing in (Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))):
+            assert answers(run, None, a, b, narrowing) == answers(None, trace, a, b, narrowing)
+
+
+def test_a_budget_too_small_for_one_capture_is_refused() -> None:
+    from typer.testing import CliRunner
+
+    from traceviz.cli import app
+
+    result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--memory", "1MB"])
+    assert isinstance(result.exception, TracevizError)
+    assert "the budget is 1 MB" in result.exception.message
+
+
+def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path) -> None:
+    bad = tmp_path / "rank9.json"
+    bad.write_text('{"traceEvents": [')
+    paths = [*TORCH, str(bad), "--skip-bad"]
+    assert run_text("check-overlap", *paths, "--memory", "8GB") == run_text("check-overlap", *paths)

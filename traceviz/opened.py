@@ -1,0 +1,38 @@
+"""Captures opened for a command: as one trace, or as a run that is looked at capture by capture."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from traceviz.arguments import read_numbers, read_steps, read_window, shown
+
+if TYPE_CHECKING:
+    from analyzers.narrow import Narrowing
+    from analyzers.parts import Run
+    from analyzers.progress import Progress
+    from analyzers.reading import Reading
+
+
+@contextlib.contextmanager
+def run_of(paths: Sequence[str | Path], reading: Reading, *, align: bool, progress: Progress) -> Iterator[Run]:
+    """Open captures as a run, for the time of the block."""
+    from analyzers.crew import crew_for
+    from analyzers.parts import open_run
+
+    texts = shown(paths)
+    with crew_for(texts, reading) as crew:
+        yield open_run(texts, reading, crew, align=align, progress=progress)
+
+
+def narrowing_of(ranks: str | None, steps: str | None, window: str | None) -> Narrowing:
+    """The part of a run that options ask for."""
+    from analyzers.narrow import Narrowing
+
+    return Narrowing(
+        None if ranks is None else read_numbers(ranks),
+        None if steps is None else read_steps(steps),
+        None if window is None else read_window(window),
+    )
