@@ -142,6 +142,25 @@ def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_pat
     assert [one["steps"] for one in manifest(tmp_path / "captures")["captures"]] == [[11, 14], [11, 14]]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--per-rank",), "--per-rank and --rank0 are ways to run nsys. Give --collect nsys too."),
+        (("--rank0", "--collect", "torch"), "--per-rank and --rank0 are ways to run nsys. Give --collect nsys too."),
+        (
+            ("--per-rank", "--rank0", "--collect", "nsys"),
+            "--per-rank and --rank0 exclude each other. Give one of them.",
+        ),
+        (("--variant", "x"), "dpmp has no variant 'x'. It has: serial, overlapped, hidden-sync, race."),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_is_said(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    ran = traceviz("workload", "dpmp", *words, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"traceviz: {said}\n")
+
+
 def test_the_command_lists_and_refuses_in_one_line(tmp_path: Path) -> None:
     assert "hidden-sync" in traceviz("workload", cwd=tmp_path).stdout
     refused = traceviz("workload", "dpmp", "--check", "--device", "cpu", "--ranks", "1", cwd=tmp_path)
