@@ -133,6 +133,16 @@ def test_the_programs_run_on_gloo_ranks(tmp_path: Path, name: str, variant: str)
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("variant", ["base", "sparse-dist"])
+def test_torchrecs_own_pipelines_run_on_gloo_ranks(tmp_path: Path, variant: str) -> None:
+    pytest.importorskip("torchrec", reason="needs TorchRec (pip install torchrec fbgemm-gpu-cpu)")
+    words = ("workload", "torchrec", "--variant", variant, "--device", "cpu", "--ranks", "2", "--steps", "3")
+    ran = traceviz(*words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "step time: median" in ran.stdout
+
+
+@pytest.mark.torch
 def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     words = ("workload", "dpmp", "--device", "cpu", "--ranks", "2", "--collect", "torch", "--check")

@@ -86,6 +86,8 @@ def workload(
         raise CollectError("--per-rank and --rank0 exclude each other.", hint="Give one of them.")
     if not importlib.util.find_spec("torch"):
         raise CollectError("workloads need torch, which is not here.", hint="Install it: pip install torch.")
+    if not found.is_here:
+        raise CollectError(f"this workload needs {found.needs}, which is not here.", hint=f"pip install {found.needs}")
     count = str(ranks or _gpus())
     sys.stdout.write(f"{found.about}.\nExpected: {said(expected)}\n")
     sys.stdout.flush()
