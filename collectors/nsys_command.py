@@ -75,6 +75,10 @@ def build(nsys: Nsys, request: Request) -> tuple[list[str], list[str]]:
     ------
     CollectError : without an option there would be no capture as asked.
     """
+    if _lacking(nsys, "--trace", ",".join(request.trace)):
+        raise CollectError(
+            f"nsys {nsys.release} can't trace {','.join(request.trace)!r}.", hint="See nsys profile --help."
+        )
     wanted = [("--trace", ",".join(request.trace)), *WANTED]
     if "cuda" in request.trace:
         wanted.append(("--cuda-graph-trace", request.graphs))

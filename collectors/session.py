@@ -71,6 +71,8 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
             )
         for path in [] if shared else [*old, *_leftovers(folder)]:
             path.unlink()
+    except (FileExistsError, NotADirectoryError) as error:
+        raise CollectError(f"{folder} is no folder.", hint="Give another one with -o.") from error
     except OSError as error:
         raise CollectError(
             f"{folder} can't be written: {error.strerror}.", hint="Give another folder with -o."

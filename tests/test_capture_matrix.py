@@ -35,7 +35,11 @@ def test_every_variant_is_planned_in_every_way_once(matrix: ModuleType) -> None:
     planned = [run.name for run in matrix.plan(4) if not run.devices]
     ways = ("torch", "clock", "nsys-one-report", "nsys-per-rank", "nsys-rank0")
     expected = {
-        f"{name}.{variant}.4gpu.{way}" for name, one in WORKLOADS.items() for variant in one.variants for way in ways
+        f"{name}.{variant}.4gpu.{way}"
+        for name, one in WORKLOADS.items()
+        if one.is_here
+        for variant in one.variants
+        for way in ways
     }
     assert set(planned) == expected
     assert len(planned) == len(expected)

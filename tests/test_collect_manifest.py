@@ -110,6 +110,12 @@ def test_git_tells_commit_and_changes(tmp_path: Path) -> None:
     assert changed["dirty"] is True
 
 
+def test_a_file_is_no_folder_for_captures(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CollectError, match=r"file is no folder\. Give another one with -o\."):
+        session.prepare(tmp_path / "file", overwrite=True)
+
+
 def test_captures_of_another_run_are_never_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "rank0.json.gz").write_text("old")
     with pytest.raises(CollectError, match="holds captures already"):

@@ -67,6 +67,18 @@ def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, ns
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
 
 
+def test_names_that_begin_with_a_dash_are_names(folder: Path, nsys: Path, tmp_path: Path) -> None:
+    """And a program that forks ends as it would have."""
+    (folder / "-x y.py").write_text(
+        "import os, sys\nchild = os.fork()\nif child: os.waitpid(child, 0)\nprint(sys.argv, flush=True)\n"
+    )
+    words = ("collect", "nsys", *TRACE, "-o", "-out", "--", sys.executable, "--", "-x y.py", "-o", "--")
+    ran = traceviz(*words, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("['-x y.py', '-o', '--']") == 2
+    assert readable(folder / "-out" / "all-ranks.nsys-rep", nsys, tmp_path)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_the_report_is_kept_and_nothing_runs_on(
     folder: Path, nsys: Path, tmp_path: Path, number: signal.Signals

@@ -70,6 +70,11 @@ def test_without_capture_ranges_single_steps_are_refused() -> None:
         build(nsys("--capture-range"), Request("/out/all", between_calls=True))
 
 
+def test_an_api_that_this_nsys_cannot_trace_is_refused() -> None:
+    with pytest.raises(CollectError, match="can't trace 'cuda,nvxt'"):
+        build(nsys(), Request("/out/all", ("cuda", "nvxt")))
+
+
 def test_a_percent_sign_in_a_path_is_no_placeholder_of_nsys() -> None:
     assert build(nsys(), Request("/out/50%p"))[0][-1] == "--output=/out/50%%p"
 

@@ -133,6 +133,16 @@ def test_the_programs_run_on_gloo_ranks(tmp_path: Path, name: str, variant: str)
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("variant", ["base", "sparse-dist"])
+def test_torchrecs_own_pipelines_run_on_gloo_ranks(tmp_path: Path, variant: str) -> None:
+    pytest.importorskip("torchrec", reason="needs TorchRec (pip install torchrec fbgemm-gpu-cpu)")
+    words = ("workload", "torchrec", "--variant", variant, "--device", "cpu", "--ranks", "2", "--steps", "3")
+    ran = traceviz(*words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "step time: median" in ran.stdout
+
+
+@pytest.mark.torch
 def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     words = ("workload", "dpmp", "--device", "cpu", "--ranks", "2", "--collect", "torch", "--check")
@@ -140,6 +150,25 @@ def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_pat
     assert ran.returncode == 1, ran.stderr
     assert "There is no GPU work in this capture" in ran.stdout
     assert [one["steps"] for one in manifest(tmp_path / "captures")["captures"]] == [[11, 14], [11, 14]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--per-rank",), "--per-rank and --rank0 are ways to run nsys. Give --collect nsys too."),
+        (("--rank0", "--collect", "torch"), "--per-rank and --rank0 are ways to run nsys. Give --collect nsys too."),
+        (
+            ("--per-rank", "--rank0", "--collect", "nsys"),
+            "--per-rank and --rank0 exclude each other. Give one of them.",
+        ),
+        (("--variant", "x"), "dpmp has no variant 'x'. It has: serial, overlapped, hidden-sync, race."),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_is_said(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    ran = traceviz("workload", "dpmp", *words, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"traceviz: {said}\n")
 
 
 def test_the_command_lists_and_refuses_in_one_line(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class Run:
 
 def plan(gpus: int) -> list[Run]:
     """All runs on so many GPUs, those most worth having first."""
-    names = [*FIRST, *(name for name in WORKLOADS if name not in FIRST)]
+    names = [*FIRST, *(name for name, one in WORKLOADS.items() if name not in FIRST and one.is_here)]
     runs = [Run(name, variant, gpus, way) for way in WAYS for name in names for variant in WORKLOADS[name].variants]
     last = ",".join(str(gpu) for gpu in range(gpus, 2 * gpus))
     return runs + [Run("dpmp", "overlapped", gpus, way, last) for way in WAYS if way not in ("clock", "nsys-rank0")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field
 
 from collectors.errors import CollectError
@@ -27,13 +28,19 @@ class Expected:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload: where its code is, sizes and what they mean, and what each variant must show."""
+    """One workload: where its code is, its sizes, what each variant must show, and the package that it `needs`."""
 
     module: str
     about: str
     sizes: dict[str, int]
     variants: dict[str, Expected]
     small: dict[str, int] = field(default_factory=dict)  # for a CPU, where only the program itself is tried
+    needs: str = ""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether what it needs beside torch is installed."""
+        return not self.needs or importlib.util.find_spec(self.needs) is not None
 
 
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
@@ -167,6 +174,19 @@ WORKLOADS: dict[str, Workload] = {
         {"layers": 4, "width": 2048, "heads": 16, "batch": 8, "tokens": 1024},
         {"step": Expected("comm", "compute", SOME, (), "", why="layers are gathered while others compute")},
         {"layers": 2, "width": 16, "heads": 2, "batch": 2, "tokens": 4},
+    ),
+    "torchrec": Workload(
+        "recommender",
+        "TorchRec's sharded embedding bags and dense layers, stepped by its own train pipelines",
+        {"rows": 400_000, "dim": 128, "batch": 32_768, "bag": 16, "tables": 8, "layers": 3},
+        {
+            "base": Expected("comm", "compute", ANY, why="TrainPipelineBase: one batch after the other"),
+            "sparse-dist": Expected(
+                "comm", "compute", ANY, why="TrainPipelineSparseDist: the next batch's indices go round meanwhile"
+            ),
+        },
+        {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "tables": 4, "layers": 2},
+        needs="torchrec",
     ),
 }
 

@@ -46,7 +46,7 @@ Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="Wha
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where to put captures and manifest.json.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the captures that DIR holds.")]
 Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Stop the command after this long.", show_default=False)
+    float | None, typer.Option(metavar="SECONDS", min=0, help="Stop the command after this long.", show_default=False)
 ]
 StepsOption = Annotated[
     str | None,
@@ -93,6 +93,8 @@ def nsys(
 
     if one_report + per_rank + rank0 > 1:
         raise CollectError("--one-report, --per-rank and --rank0 exclude each other.", hint="Give one of them.")
+    if graphs not in ("graph", "node"):
+        raise CollectError(f"--graphs can't be {graphs!r}.", hint="Give graph or node.")
     if step_range is not None and steps is None:
         raise CollectError("--step-range needs --steps.", hint="Give --steps 10:13 too.")
     options = with_nsys.NsysOptions(

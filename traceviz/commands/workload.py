@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -77,13 +78,19 @@ def workload(
     found, chosen = catalog.find(name, variant)
     sizes = catalog.read_sizes(found, size or [], small=device == "cpu")
     expected = found.variants[chosen]
-    sys.stdout.write(f"{found.about}.\nExpected: {said(expected)}\n")
-    sys.stdout.flush()
     if check and collect is None:
         raise CollectError("--check needs a capture.", hint="Give --collect torch or --collect nsys.")
+    if (per_rank or rank0) and collect is not Tool.nsys:
+        raise CollectError("--per-rank and --rank0 are ways to run nsys.", hint="Give --collect nsys too.")
     if per_rank and rank0:
         raise CollectError("--per-rank and --rank0 exclude each other.", hint="Give one of them.")
+    if not importlib.util.find_spec("torch"):
+        raise CollectError("workloads need torch, which is not here.", hint="Install it: pip install torch.")
+    if not found.is_here:
+        raise CollectError(f"this workload needs {found.needs}, which is not here.", hint=f"pip install {found.needs}")
     count = str(ranks or _gpus())
+    sys.stdout.write(f"{found.about}.\nExpected: {said(expected)}\n")
+    sys.stdout.flush()
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
     program += ["-m", "collectors.workloads", name, "--variant", chosen, "--device", device, "--warmup", str(warmup)]
     program += ["--steps", str(WINDOW + 2 if collect else steps)]
