@@ -18,7 +18,7 @@ import pyarrow.json as pj
 from analyzers.collectives_match import Matches
 from analyzers.errors import TracevizError
 from analyzers.export_about import COLLECTIVES, TEXTS, collectives_frame, restored
-from analyzers.kineto_stream import EventStream, NotAsWritten, without_nan
+from analyzers.kineto_stream import EventStream, NotAsWritten
 from analyzers.perfetto_findings import COLLECTIVE
 from analyzers.perfetto_lines import MISSING
 from analyzers.perfetto_tables import CATEGORIES, NAMED, ROW
@@ -33,17 +33,19 @@ _MATCHED = (ROW, "match", "collective", "member", "captured_start_ns", "captured
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def _arrow_types() -> Any:
+_FIELDS = [(name, pa.string()) for name in ("ph", "cat", "name")] + [(name, pa.float64()) for name in ("ts", "dur")]
+
+
+def _argument_types() -> dict[str, Any]:
     types: dict[str, Any] = {name: pa.int64() for name in (*_MATCHED, *COLLECTIVES)}
     types |= {name: pa.string() for name in TEXTS} | {"confidence": pa.float64(), "sure": pa.bool_()}
     for schema in TABLES.values():
         for column, (kind, _) in schema.items():
             types[column] = pa.string() if isinstance(kind, tuple) or kind == "text" else pa.int64()
-    texts = [(name, pa.string()) for name in ("ph", "cat", "name")]
-    return pa.schema([*texts, ("ts", pa.float64()), ("dur", pa.float64()), ("args", pa.struct(list(types.items())))])
+    return types
 
 
-_TYPES = _arrow_types()
+_ARGUMENTS = _argument_types()
 
 
 def read(path: Path, progress: Progress = silent) -> Trace:
@@ -67,7 +69,7 @@ def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
     stream = EventStream(path, progress, exact=exact)
     try:
         parts = [_events(piece) for piece in stream.pieces()]
-        return _trace(stream.header["traceviz"], pa.concat_tables(parts))
+        return _trace(stream.header["traceviz"], pa.concat_tables(parts, promote_options="default"))
     except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
         if isinstance(error, msgspec.DecodeError):  # is a ValueError
             raise
@@ -76,16 +78,30 @@ def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
 
 
 def _events(piece: bytes) -> Any:
-    """The events of a piece that are rows of a table or collectives."""
-    texts = b"\n".join(_RAWS.decode(b"[" + without_nan(piece) + b"]"))
+    """The events of a piece that are rows of a table or collectives; args as columns "args.NAME", where there are any.
+
+    Arrow takes time for each field it is told of, whether it is there or not.
+    """
+    there = [category for category in (*CATEGORIES, COLLECTIVE) if f'"{category}"'.encode() in piece]
+    names = dict.fromkeys((ROW, *(name for category in there for name in _columns_of(category))))
+    schema = pa.schema([*_FIELDS, ("args", pa.struct([(name, _ARGUMENTS[name]) for name in names]))])
+    texts = b"\n".join(_RAWS.decode(b"[" + piece + b"]"))
     found = pj.read_json(
         pa.BufferReader(texts),
         read_options=pj.ReadOptions(block_size=len(texts) + 1),
-        parse_options=pj.ParseOptions(_TYPES, newlines_in_values=True, unexpected_field_behavior="ignore"),
+        parse_options=pj.ParseOptions(schema, newlines_in_values=True, unexpected_field_behavior="ignore"),
     )
     wanted = pc.is_in(found["ph"], value_set=pa.array(["X", "i"]))
-    known = pa.array([*CATEGORIES, COLLECTIVE])
-    return found.filter(pc.and_(wanted, pc.is_in(found["cat"], value_set=known)))
+    return found.filter(pc.and_(wanted, pc.is_in(found["cat"], value_set=pa.array(there, pa.string())))).flatten()
+
+
+def _columns_of(category: str) -> tuple[str, ...]:
+    """The args that the events of a category may have."""
+    if category == COLLECTIVE:
+        return ("index", *COLLECTIVES)
+    of = CATEGORIES[category][0]
+    more = ("confidence", *_MATCHED) if of == "ops" else (ROW,)
+    return tuple(column for column in (*TABLES[of], *more) if column not in ("start_ns", "end_ns"))
 
 
 def _trace(said: dict[str, Any], events: Any) -> Trace:
@@ -98,15 +114,22 @@ def _trace(said: dict[str, Any], events: Any) -> Trace:
         raise ValueError("an op belongs to a process that is not there")
     matches = None
     if said["members"] is not None:
-        collectives = _sorted(events.filter(pc.equal(events["cat"], COLLECTIVE)), "index")
+        collectives = _sorted(_some(events, [COLLECTIVE]), "index")
         matches = _matches(said["members"], frames["ops"], rows["ops"], collectives)
     return Trace(**restored(said), **frames, matches=matches)
 
 
 def _rows_of(events: Any, name: str) -> Any:
     """Events of one table, in the order of its rows."""
-    categories = pa.array([category for category, (of, _) in CATEGORIES.items() if of == name])
-    return _sorted(events.filter(pc.is_in(events["cat"], value_set=categories)), ROW)
+    categories = [category for category, (of, _) in CATEGORIES.items() if of == name]
+    return _sorted(_some(events, categories), ROW)
+
+
+def _some(events: Any, categories: list[str]) -> Any:
+    """The events of some categories that have the same columns, with those alone."""
+    columns = [f"args.{name}" for name in _columns_of(categories[0])]
+    there = [name for name in events.column_names if not name.startswith("args.") or name in columns]
+    return events.select(there).filter(pc.is_in(events["cat"], value_set=pa.array(categories)))
 
 
 def _sorted(events: Any, number: str) -> Any:
@@ -141,7 +164,9 @@ def _table(name: str, events: Any, zero: int) -> pd.DataFrame:
 
 
 def _argument(events: Any, name: str) -> Any:
-    return pc.struct_field(events["args"], name)
+    if f"args.{name}" in events.column_names:
+        return events[f"args.{name}"]
+    return pa.chunked_array([pa.nulls(len(events), _ARGUMENTS[name])])
 
 
 def _ints(events: Any, name: str, default: int) -> Ints:
