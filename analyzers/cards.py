@@ -26,6 +26,7 @@ def card(
     *,
     mood: str = "",
     texts: Sequence[str] = (),
+    notes: Sequence[str] = (),
     warnings: Sequence[TraceWarning] = (),
 ) -> str:
     """HTML of a coloured word, a sentence, a table and what to mind.
@@ -34,6 +35,7 @@ def card(
     ----------
     mood : "good", "middle", "bad" or "".
     texts : headers of the columns that are set to the left.
+    notes : what to mind before the warnings.
     """
     badge = f"background:{_MOODS[mood]};color:#fff;padding:1px 8px;border-radius:4px;font-weight:600"
     parts = [f'<p style="margin:.3em 0"><span style="{badge}">{shown(word)}</span> {shown(sentence)}</p>']
@@ -42,10 +44,11 @@ def card(
     more = len(rows) - MOST_ROWS
     if more > 0:
         parts.append(f'<p style="margin:.2em 0;opacity:.75">… and {more:,} more rows; to_frame() has all</p>')
-    notes = [shown(one.message) for one in warnings[:MOST_NOTES]]
-    notes += [f"… and {len(warnings) - MOST_NOTES} more in .warnings"] if len(warnings) > MOST_NOTES else []
-    if notes:
-        parts.append(f'<p style="margin:.2em 0;opacity:.75">Mind: {"<br>".join(notes)}</p>')
+    told = [shown(text) for text in (*notes, *(one.message for one in warnings))]
+    if len(told) > MOST_NOTES:
+        told = [*told[:MOST_NOTES], f"… and {len(told) - MOST_NOTES} more"]
+    if told:
+        parts.append(f'<p style="margin:.2em 0;opacity:.75">Mind: {"<br>".join(told)}</p>')
     return f'<div class="traceviz">{"".join(parts)}</div>'
 
 

@@ -87,9 +87,9 @@ class TraceInfo:
             for one in self.ranks
         ]
         steps = f" Steps {self.steps[0]} to {self.steps[-1]}." if self.steps else " No step marks."
-        told = [TraceWarning("cannot-tell", f"it can't tell {text}") for text in self.cannot]
+        notes = [f"it can't tell {text}" for text in self.cannot]
         text = f"{len(self.captures)} capture(s) of {len(self.ranks)} rank(s), {len(self.ranges)} range names.{steps}"
-        return card("trace", text, headers, rows, texts=("known by", "GPU"), warnings=(*told, *self.warnings))
+        return card("trace", text, headers, rows, texts=("known by", "GPU"), notes=notes, warnings=self.warnings)
 
     def __repr__(self) -> str:
         return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {len(self.steps)} step(s)>"

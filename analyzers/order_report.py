@@ -50,9 +50,9 @@ class OrderReport:
             )
             for one in self.syncs
         ]
-        found = [TraceWarning("missing-wait", one.message) for one in missing]
+        notes = [one.message for one in missing]
         mood = "bad" if missing or len(self.copies) or idle else "good"
-        return card("order", text, headers, rows, mood=mood, texts=headers[4:], warnings=(*found, *self.warnings))
+        return card("order", text, headers, rows, mood=mood, texts=headers[4:], notes=notes, warnings=self.warnings)
 
     def __repr__(self) -> str:
         return (

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from analyzers.trace import Ints
 
 ROWS = 1 << 15  # written at once
+MISSING = "\0"  # what stands for a missing text where its absence stands for the default
 _DECIMALS = pa.array([f".{place:03d}" for place in range(1000)])
 
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
@@ -30,7 +31,8 @@ class Events:
 
     pid, tid, start_ns, duration_ns : arrays of one length; `duration_ns` None where the phase has none.
     name : one text, or a column of them.
-    args : what else is said; a value that equals its entry in `defaults` is left out, a missing text is null.
+    args : what else is said; a value that equals its entry in `defaults` is left out, and of a column that has one a
+        missing text is `MISSING`, else null.
     head : fields of the event itself, such as "id" of a flow.
     """
 
@@ -83,7 +85,8 @@ def _arguments(events: Events, rows: slice) -> Any:
     parts = []
     for key, values in events.args.items():
         some = values[rows]
-        said = pc.binary_join_element_wise(f",{text(key)}:", _json(some), "")
+        missing = text(MISSING) if key in events.defaults else "null"
+        said = pc.binary_join_element_wise(f",{text(key)}:", _json(some, missing), "")
         if key in events.defaults:
             said = pc.if_else(pa.array(_differs(some, events.defaults[key])), said, "")
         parts.append(said)
@@ -99,12 +102,12 @@ def _differs(values: Column, default: Any) -> np.ndarray:
     return np.asarray(values != default)
 
 
-def _json(values: Column) -> Any:
+def _json(values: Column, missing: str = "null") -> Any:
     """Each value as JSON text."""
     if isinstance(values, str):
         return text(values)
     if isinstance(values, pd.Categorical):
-        known = pa.array([*(text(str(each)) for each in values.categories), "null"], pa.string())
+        known = pa.array([*(text(str(each)) for each in values.categories), missing], pa.string())
         code = np.where(values.codes < 0, len(known) - 1, values.codes)
         return known.take(pa.array(code))
     if isinstance(values, list):
@@ -116,7 +119,7 @@ def _json(values: Column) -> Any:
 
 
 def _microseconds(times: Ints) -> Any:
-    """Times as decimal microseconds, exactly; negative ones are cut to 0 by nobody."""
+    """Times as decimal microseconds, exactly."""
     size = np.abs(times)
     whole = pc.cast(pa.array(size // 1000), pa.string())
     decimals = _DECIMALS.take(pa.array(size % 1000))

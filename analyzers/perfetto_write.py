@@ -18,6 +18,7 @@ from isal import igzip
 
 from analyzers.check import check_overlap
 from analyzers.collectives import collectives_of
+from analyzers.errors import TracevizError
 from analyzers.export_about import MEMBERS, about
 from analyzers.export_part import standalone
 from analyzers.order_report import order_report
@@ -44,10 +45,12 @@ def to_perfetto(
 
     Raises
     ------
-    TracevizError : the file is there already or can't be written; as `check_overlap` for a and b.
+    TracevizError : there is no GPU work, the file is there already or can't be written; as `check_overlap` for a and b.
     """
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
+    if not len(trace.ops):
+        raise TracevizError("There is no GPU work to write.", path=path)
     result, order = check_overlap(trace, a, b), order_report(trace)
     alone, tracks = standalone(trace), Tracks()
     process_tracks(alone, tracks)

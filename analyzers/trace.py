@@ -118,6 +118,18 @@ class Trace:
 
         return narrow.clip(self, low_ns, high_ns)
 
+    def select(self, selector: str) -> pd.DataFrame:
+        """The GPU ops a selector picks ("comm", "kernel:gemm", "nvtx:backward+!comm"): rows of `ops`."""
+        from analyzers import picked
+
+        return picked.picked(self, selector)
+
+    def in_ranges(self, name: str) -> pd.DataFrame:
+        """The GPU ops launched in ranges of a name ("chunk *", "op:aten::mm"), with their `range` and `occurrence`."""
+        from analyzers import picked
+
+        return picked.in_ranges(self, name)
+
     def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
         """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.perfetto_write`."""
         from analyzers import perfetto_write

@@ -164,6 +164,24 @@ def _first_two(trace: Trace) -> tuple[int, int]:
     return first, first + 2
 
 
+def test_ops_come_with_the_range_that_launched_them() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("chunk 0", 0, 10)
+    rank.range("chunk 1", 20, 30)
+    rank.range("step: a,b", 0, 50)
+    for start, launch in ((100, 5), (200, 25), (300, 40)):
+        rank.kernel("gemm", stream=7, start=start, end=start + 50, launch=(launch, launch + 1))
+    trace = run.trace()
+    found = trace.in_ranges("chunk *")
+    assert found[["range", "occurrence", "start_ns"]].to_numpy().tolist() == [["chunk 0", 0, 100], ["chunk 1", 1, 200]]
+    assert len(trace.in_ranges("step: a,b")) == 3
+    assert trace.in_ranges("nothing").empty
+    assert trace.select("nvtx:chunk 1").index.tolist() == [1]
+    with pytest.raises(tv.TracevizError):
+        trace.in_ranges("nvtx:a,nvtx:b")
+
+
 def test_a_trace_shows_as_what_is_in_it(trace: Trace) -> None:
     assert "2 rank(s)" in Balanced(trace._repr_html_()).seen
 

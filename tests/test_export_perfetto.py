@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import traceviz as tv
 from analyzers.perfetto_tracks import nesting
 from analyzers.schemas import TABLES
 from analyzers.trace import Trace
+from tests import traces
 from tests.builder import Builder
 from tests.exports import answers, same_tables
 from tests.oracle import Interval
@@ -125,6 +129,7 @@ def crossing(intervals: list[Interval]) -> bool:
     return False
 
 
+names = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=1, max_size=4)
 times = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=30)
 
 
@@ -138,6 +143,18 @@ def test_slices_kept_on_a_track_never_cross_and_one_that_crosses_nothing_stays(p
         if not any(crossing([one, other]) for k, other in enumerate(intervals) if k != place):
             assert kept[place]
     assert kept.any() or not intervals
+
+
+@given(traces.ops.map(traces.build), names, st.booleans())
+@settings(max_examples=10)
+def test_any_trace_loads_back(trace: Trace, texts: list[str], parquet: bool) -> None:
+    """Names of any characters; ids beyond what a float holds."""
+    assume(len(trace.ops))
+    name = pd.Categorical([texts[k % len(texts)] for k in range(len(trace.ops))])
+    odd = replace(trace, ops=trace.ops.assign(name=name, correlation=2**62 + np.arange(len(trace.ops))))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.json"
+        same_tables(odd, tv.load(odd.to_parquet(path) if parquet else odd.to_perfetto(path, "stream:5", "stream:6")))
 
 
 def crossed() -> Trace:
