@@ -161,11 +161,11 @@
       : {base: [null], x: [null], y: [null], width: [0], text: [""], customdata: [[]], at: []}));
   }
 
-  function refine() {
+  function refine(layout = {}) {
     const axis = div._fullLayout.xaxis, data = fill(axis.range.map((edge) => edge * MS), axis._length);
     const update = {};
     for (const name of FILLED) update[name] = data.map((one) => one[name]);
-    return Plotly.restyle(div, update).then(() => div.setAttribute("data-refined", String(++refined)));
+    return Plotly.update(div, update, layout).then(() => div.setAttribute("data-refined", String(++refined)));
   }
   let refined = 0;
 
@@ -217,7 +217,7 @@
       : `only ${page.views[0].bands} of them`;
     pinned = [];
     drawArrows(pinned);
-    return Plotly.relayout(div, {...view.layout, ...view.themes[theme]}).then(refine);
+    return refine({...view.layout, ...view.themes[theme]});
   }
 
   function put(target, path, value) {  // "marker.line.color" into nested objects
@@ -261,7 +261,7 @@
       drawArrows(pinned);
       if (Object.keys(change).some((key) => key.startsWith("xaxis.range") || key === "autosize")) {
         clearTimeout(timer);
-        timer = setTimeout(refine, 80);
+        timer = setTimeout(() => refine(), 80);
       }
     });
     div.on("plotly_hover", (event) => drawArrows(pinned.concat(...event.points.map(arrowsOf))));
