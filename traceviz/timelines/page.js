@@ -119,6 +119,7 @@
     const length = to - from, perNs = pixels / length;
     const found = fit(from - length / 2, to + length / 2);  // what panning brings in next is there already
     const data = page.figure.data.map(() => ({base: [], x: [], y: [], width: [], text: [], customdata: [], at: []}));
+    const written = [];
     for (let k = 0; k < found.row.length; k++) {
       const role = roles[found.role[k]], many = found.count[k] > 1, y = view.y[found.row[k]];
       const trace = data[many ? role.many : role.one], span = found.end[k] - found.start[k];
@@ -132,6 +133,7 @@
       const tall = trace.width[trace.width.length - 1];
       const text = many && tall < page.readable ? "" : labelOf(found, k, role, name, (high - low) * perNs);
       trace.text.push(cut ? "" : text);
+      if (text && !cut) written.push([high - low, trace.text, trace.text.length - 1]);
       if (cut && text) {  // in the middle of what is seen of it
         const label = data[role.text];
         label.base.push(low / MS);
@@ -140,6 +142,7 @@
         label.width.push(tall);
         label.text.push(text);
         label.customdata.push([]);
+        written.push([high - low, label.text, label.text.length - 1]);
       }
       trace.customdata.push([
         many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[0]) : escaped(name[0]),
@@ -155,6 +158,8 @@
         under.customdata.push([]);
       }
     }
+    // A browser takes long to measure texts: the longest marks keep theirs.
+    for (const [, texts, at] of written.sort((one, other) => other[0] - one[0]).slice(page.texts_at_once)) texts[at] = "";
     shown = {found, at: data.map((one) => one.at)};
     // A trace without any bar would lose its legend entry: one that is not drawn stands in.
     return data.map((one) => (one.x.length ? one

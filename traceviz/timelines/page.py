@@ -27,6 +27,7 @@ from traceviz.timelines.palette import LIGHT, THEMES
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, short
 
+MOST_TEXTS = 400  # on marks at once
 FILLED = ("base", "x", "y", "width", "text", "customdata")
 KEYS = (
     "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
@@ -99,6 +100,7 @@ def data(picture: Picture) -> dict[str, Any]:
         "coarse": COARSE,
         "least": LEAST,
         "letter": LETTER_PIXELS,
+        "texts_at_once": MOST_TEXTS,
         "inside": INSIDE_PIXELS,
         "readable": READABLE,
         "low_height": HEIGHT["many"],
