@@ -184,6 +184,17 @@ def test_a_window_that_was_asked_for_is_what_it_opens_on() -> None:
     assert picture.shown.text == "the window that was asked for"
 
 
+def test_a_page_that_has_room_for_every_mark_keeps_every_one() -> None:
+    """Not only in what it opens on: elsewhere one zooms, too."""
+    run = Builder()
+    rank = run.rank(0)
+    for k in range(2_000):
+        rank.kernel("gemm", 7, k * US, k * US + 500, launch=(k * US - 200, k * US - 100))
+    _, picture = drawn(run.trace(), "comm", "compute", (0, 10 * US))
+    assert set(picture.marks.count.tolist()) == {1}
+    assert np.count_nonzero(picture.marks.role == ROLE["b"]) == 2_000
+
+
 def test_without_instances_it_shows_everything() -> None:
     run = Builder()
     run.rank(0).kernel("gemm", 7, 0, 10 * US, launch=(0, 1))

@@ -90,7 +90,8 @@ def picture(
     low, high = window or _opening(marks, shown)
     if window is not None:
         shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for")
-    marks = fit(marks, low, high, MOST_MARKS, fine=1)
+    if marks.size > MOST_MARKS:
+        marks = fit(marks, low, high, MOST_MARKS, fine=1)
     verdict = f"{result.verdict.upper()}: {sentence(result)}"
     lines, names = tuple(texts.lines), (result.a, result.b)
     return Picture(

@@ -47,7 +47,7 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -
     said = "; ".join(f"{label}: {one.shown.text}" for one, label in zip(pictures, labels, strict=True))
     return Picture(
         bands=placed([band for *_, band in sorted(bands, key=lambda one: one[:3])]),
-        marks=fit(marks, low, high, MOST_MARKS, fine=1),
+        marks=marks if marks.size <= MOST_MARKS else fit(marks, low, high, MOST_MARKS, fine=1),
         texts=tuple(text for one in pictures for text in one.texts),
         names=pictures[0].names,
         headline=headline,
