@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,16 @@ def test_the_gantt_shows_the_instance_as_it_was() -> None:
     assert tasks["stream 9", "A"] == (at(45), at(65))
     assert tasks["overlap", "overlap"] == (at(45), at(50))
     assert tasks["host 1", "blocked"] == (at(12), at(40))
+
+
+def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: reports.Report) -> None:
+    (title,) = [line for line in gantt(report.picture).splitlines() if line.startswith("  title ")]
+    assert title == "  title occurrence 2 on rank 0, µs"
+    named = replace(report.picture, shown=replace(report.picture.shown, label="x" * 500))
+    (title,) = [line for line in gantt(named).splitlines() if line.startswith("  title ")]
+    assert len(title) < 90
+    page = rendered(summary(report, with_image=True))
+    assert "A (nvtx:DP Embedding) is light, B (nvtx:MP Embedding) grey; overlap" in page
 
 
 @pytest.mark.parametrize("trace", [two_instances(), hostile()], ids=["plain", "hostile"])
