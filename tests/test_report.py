@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,36 @@ def report() -> reports.Report:
 def rendered(text: str) -> str:
     """As GitHub would render it: with tables and links of bare addresses."""
     return str(MarkdownIt("gfm-like", {"linkify": False, "html": True}).enable("table").render(text))
+
+
+def by_github(text: str) -> str:
+    """As GitHub's own program renders it; raw HTML would pass, so that a test can see it."""
+    program = shutil.which("cmark-gfm")
+    if program is None:
+        pytest.skip("no cmark-gfm: install Debian's package of that name")
+    extensions = [word for name in ("table", "autolink", "strikethrough", "tasklist") for word in ("-e", name)]
+    run = subprocess.run([program, "--unsafe", *extensions], input=text.encode(), capture_output=True, check=True)
+    return run.stdout.decode()
+
+
+def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: reports.Report) -> None:
+    text = summary(report, with_image=True)
+    page = by_github(text)
+    tables = len(re.findall(r"^\|[-:|]+\|$", text, re.MULTILINE))
+    assert tables >= 5
+    assert page.count("<table>") == tables
+    assert page.count("<tr>") == sum(line.startswith("| ") for line in text.splitlines())
+    assert page.count("<li>") == sum(line.startswith("- ") for line in text.splitlines())
+    assert '<pre><code class="language-mermaid">' in page or 'lang="mermaid"' in page
+    assert re.search(r"<h2>PARTIAL: 16\.0% ", page)
+    assert "<a " not in page
+
+
+def test_hostile_names_stay_text_in_githubs_renderer() -> None:
+    page = by_github(summary(reports.make(loaded(hostile()), *HOSTILE_PAIR), with_image=False))
+    own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
+    assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in page
 
 
 def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: reports.Report) -> None:
@@ -123,6 +156,16 @@ def test_the_gantt_shows_the_instance_as_it_was() -> None:
     assert tasks["stream 9", "A"] == (at(45), at(65))
     assert tasks["overlap", "overlap"] == (at(45), at(50))
     assert tasks["host 1", "blocked"] == (at(12), at(40))
+
+
+def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: reports.Report) -> None:
+    (title,) = [line for line in gantt(report.picture).splitlines() if line.startswith("  title ")]
+    assert title == "  title occurrence 2 on rank 0, µs"
+    named = replace(report.picture, shown=replace(report.picture.shown, label="x" * 500))
+    (title,) = [line for line in gantt(named).splitlines() if line.startswith("  title ")]
+    assert len(title) < 90
+    page = rendered(summary(report, with_image=True))
+    assert "A (nvtx:DP Embedding) is light, B (nvtx:MP Embedding) grey; overlap" in page
 
 
 @pytest.mark.parametrize("trace", [two_instances(), hostile()], ids=["plain", "hostile"])

@@ -54,6 +54,44 @@ def two_instances() -> Trace:
     return run.trace()
 
 
+def race() -> Trace:
+    """One rank: the main stream 7 gets "produce", 10 to 60 µs; then the side stream 9 gets "consume", at 30, unasked.
+
+    A second "consume", 130 to 150, waits for the second "produce", 110 to 125, as it should. Both in ranges.
+    """
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step", 0, 10 * US)
+    rank.range("make", 1 * US, 4 * US)
+    rank.kernel("produce", 7, 10 * US, 60 * US, launch=(2 * US, 3 * US))
+    rank.range("use", 5 * US, 9 * US)
+    rank.kernel("consume", 9, 30 * US, 70 * US, launch=(6 * US, 7 * US))
+    rank.range("make", 100 * US, 103 * US)
+    rank.kernel("produce", 7, 110 * US, 125 * US, launch=(101 * US, 102 * US))
+    rank.wait_stream(9, 7, 104 * US)
+    rank.range("use", 105 * US, 109 * US)
+    rank.kernel("consume", 9, 130 * US, 150 * US, launch=(106 * US, 107 * US))
+    return run.trace()
+
+
+def many_ranks(count: int) -> Trace:
+    """Rank k's A and B take 100 µs each and overlap by half; rank 5 takes 300, and rank 7 overlaps by 10 alone.
+
+    Rank 3 is the fastest with 90 µs.
+    """
+    run = Builder()
+    for number in range(count):
+        rank = run.rank(number)
+        length = {3: 90, 5: 300}.get(number, 100) * US
+        overlap = 10 * US if number == 7 else length // 2
+        rank.range("A", 0, 5 * US)
+        rank.kernel("a", 7, 10 * US, 10 * US + length, launch=(1 * US, 2 * US))
+        rank.range("B", 5 * US, 9 * US)
+        begin = 10 * US + length - overlap
+        rank.kernel("b", 9, begin, begin + length, launch=(6 * US, 7 * US))
+    return run.trace()
+
+
 def hostile() -> Trace:
     """Every name, of ranges, kernels and calls, tries to do harm."""
     run = Builder()

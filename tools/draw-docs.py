@@ -6,12 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.check import check_overlap
+from analyzers.compare import compare
 from analyzers.load import load
 from analyzers.order_report import order_report
 from traceviz.timelines.draw import figure
 from traceviz.timelines.files import write_bytes
 from traceviz.timelines.images import image
-from traceviz.timelines.picture import picture
+from traceviz.timelines.picture import Picture, picture
+from traceviz.views.compare import timeline
 
 FOLDER = Path("docs/images")
 WIDTH = 1200
@@ -19,6 +21,7 @@ WIDTH = 1200
 SITUATIONS = {
     "dpmp-overlap": ("dpmp_overlap", "nvtx:DP Embedding", "nvtx:MP Embedding"),
     "dpmp-hidden-sync": ("dpmp_hidden_sync", "nvtx:DP Embedding", "nvtx:MP Embedding"),
+    "dpmp-race": ("dpmp_race", "nvtx:DP Embedding", "nvtx:MP Embedding"),
     "optimizer-beside-lookup": ("opt_overlap", "nvtx:optimizer", "nvtx:emb_lookup"),
     "all-to-all-with-check": ("a2a_sync", "comm", "nvtx:irrelevant compute"),
     "tracking-deltas": ("delta_async", "memcpy:DtoH", "nvtx:train compute"),
@@ -26,13 +29,24 @@ SITUATIONS = {
 }
 
 
+# Before and after of one pair, stacked.
+RUNS = ("opt_serial", "opt_overlap", "nvtx:optimizer", "nvtx:emb_lookup")
+
+
 def main() -> None:
     """Draw them all."""
     for name, (capture, a, b) in SITUATIONS.items():
         trace = load([f"tests/data/torch/{capture}.rank*.json.gz"])
-        drawn = picture(trace, check_overlap(trace, a, b), order_report(trace))
-        write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=WIDTH), "png", scale=1))
-        print(f"{FOLDER / name}.png: {drawn.headline}")
+        write(name, picture(trace, check_overlap(trace, a, b), order_report(trace)))
+    before, after, a, b = RUNS
+    traces = [load([f"tests/data/torch/{capture}.rank0.json.gz"]) for capture in (before, after)]
+    write("before-and-after", timeline(compare(traces, a, b, labels=(before, after)), traces))
+
+
+def write(name: str, drawn: Picture) -> None:
+    """Draw one into the folder."""
+    write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=WIDTH), "png", scale=1))
+    print(f"{FOLDER / name}.png: {drawn.headline}")
 
 
 if __name__ == "__main__":

@@ -14,12 +14,14 @@ from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
 from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
+from traceviz.timelines import files
 
 EPILOG = """\b
 Examples:
   traceviz compare serial.sqlite overlapped.sqlite
   traceviz compare "serial.rank*.json.gz" "overlap.rank*.json.gz" -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
   traceviz compare before/ after/ -a nvtx:optimizer -b nvtx:emb_lookup --claimed 14.7x
+  traceviz compare serial.sqlite overlapped.sqlite --timeline before-after.html
   traceviz compare base/ prefetch/ staged/ --label base --label prefetch --label staged --format md
 
 \b
@@ -56,6 +58,14 @@ def compare(
             metavar="SPEEDUP", help="A stated speedup of the pair to check, such as 14.7x.", show_default=False
         ),
     ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw the runs below each other, their typical instances aligned: .html, .png or .svg.",
+            show_default=False,
+        ),
+    ] = None,
     ranks: Ranks = None,
     steps: StepRange = None,
     window: Window = None,
@@ -69,6 +79,8 @@ def compare(
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
     """
     speedup = None if claimed is None else read_speedup(claimed)
+    if timeline is not None:
+        files.kind_of(timeline)
     from analyzers import compare as analysis
     from analyzers import load
     from traceviz import contract_runs
@@ -85,6 +97,8 @@ def compare(
             for one in traces
         ]
         result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
+        if timeline is not None:
+            files.write(timeline, view.timeline(result, runs))
     write(output, lambda: view.blocks(result), lambda: contract_runs.comparison(result))
     raise typer.Exit(result.exit_code)
 

@@ -16,7 +16,8 @@ from traceviz.timelines.texts import short
 MOST_TASKS = 60
 JOINED = 50  # work of one side on one row is one task up to gaps of this part of the instance
 LETTERS = 110  # from one end of the chart to the other
-# Mermaid has three looks for tasks beside the plain one; the legend stands in the chart's title.
+MOST_TITLE = 60  # letters of an instance's name: Mermaid lets a title run out of the chart
+# Mermaid has three looks for tasks beside the plain one; `legend` tells what they mean.
 LOOKS = {"a": "active, ", "b": "done, ", "overlap": "crit, ", "sync": "crit, ", "other": ""}
 WORDS = {"a": "A", "b": "B", "other": "other", "overlap": "overlap", "sync": "blocked"}
 # Letters with no meaning in Mermaid's grammar or in HTML.
@@ -38,8 +39,7 @@ def gantt(picture: Picture) -> str:
         "displayMode: compact",
         "---",
         "gantt",
-        f"  title {_text(picture.shown.label)} on rank {band.rank}, {name}: A {_text(picture.names[0])} (light), "
-        f"B {_text(picture.names[1])} (grey), overlap and blocked host (red)",
+        f"  title {_text(f'{_cut(picture.shown.label)} on rank {band.rank}')}, {name}",
         "  dateFormat x",
         "  axisFormat %Q",
         "  todayMarker off",
@@ -55,6 +55,16 @@ def gantt(picture: Picture) -> str:
             letters = LETTERS * (end - start) * unit // max(high - low, 1)
             lines.append(f"  {_task(picture, mine, k, letters)} :{LOOKS[ROLES[mine.role[k]]]}{start}, {end}")
     return "\n".join(lines)
+
+
+def legend(picture: Picture) -> str:
+    """What the chart's looks mean, in words."""
+    a, b = picture.names
+    return f"A ({a}) is light, B ({b}) grey; overlap, and where the host was blocked, are red."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TITLE else f"{text[: MOST_TITLE - 3]}..."
 
 
 def _chosen(picture: Picture, band: Band) -> Marks:

@@ -8,7 +8,7 @@ from pathlib import Path
 from traceviz.document import Block, Bullets, Paragraph, Table, markdown, plain
 from traceviz.quantities import duration, listing
 from traceviz.reports.files import Report
-from traceviz.reports.gantt import gantt
+from traceviz.reports.gantt import gantt, legend
 from traceviz.views import collectives, overlap
 
 MOST_CAPTURES = 16
@@ -22,7 +22,7 @@ def summary(report: Report, *, with_image: bool) -> str:
     code = gantt(report.picture)
     parts = [
         markdown([_short(verdict)]),
-        fenced(code, "mermaid") if code else "",
+        f"{fenced(code, 'mermaid')}\n{markdown([_short(Paragraph(legend(report.picture)))])}" if code else "",
         *(markdown([_short(block)]) for block in figures),
         markdown(conditions(report)),
         f"To see this again:\n\n{fenced(report.command, 'bash')}" if report.command else "",

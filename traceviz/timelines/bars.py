@@ -11,10 +11,16 @@ from traceviz.timelines.marks import NEVER, ROLES, Marks
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, safe, short, wrapped
 
-PLOT_PIXELS, LETTER_PIXELS = 1000, 6.6  # by which it is judged what text a mark has room for
+PLOT_PIXELS, LETTER_PIXELS, INSIDE_PIXELS = 1000, 7, 8  # by which it is judged what text a mark has room for
 NS_PER_MS = 1e6
-HEIGHT = {"launch": 0.5, "many": 0.2}  # in rows; marks of many grow from this with their busy share
+HEIGHT = {
+    "launch": 0.5,
+    "range": 0.78,
+    "race": 0.6,
+    "many": 0.2,
+}  # in rows; marks of many grow from this with their busy share
 FULL = 0.84
+RACE = "⚠"  # stands where its words have no room
 READABLE = 0.5  # rows; what is lower carries no text
 # A bar that is not drawn: a trace without any would lose its legend entry.
 NOTHING: dict[str, Any] = {"base": [None], "x": [None], "y": [None], "width": [0], "text": [""], "customdata": [[]]}
@@ -29,10 +35,9 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
     """The data of a trace: places in ms on the axis, and in `customdata` whole ns."""
     rows = {row.number: row for band in picture.bands for row in band.rows}
     length = marks.end - marks.start
-    visible = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
-    letters = visible * (PLOT_PIXELS / LETTER_PIXELS / max(picture.high_ns - picture.low_ns, 1))
+    letters, cut = _room(picture, marks), _is_cut(picture, marks)
     high = heights(marks, role)
-    labels, custom = [], []
+    said, custom = [], []
     for k in range(marks.size):
         count, row = int(marks.count[k]), rows[int(marks.row[k])]
         name = fixed_name(ROLES[role]) or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
@@ -40,8 +45,8 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
             text = f"{count:,} × {marks.busy[k] / max(length[k], 1):.0%}" if high[k] >= READABLE else ""
             name = f"{count:,} marks drawn as one, the longest {long(name)}"
         else:
-            text = label(role, short(name))
-        labels.append(safe(_cut(text, int(letters[k]), whole=count > 1)))
+            text = "" if cut[k] else label(role, name if is_named_in_full(role) else short(name))
+        said.append(safe(_cut(text, int(letters[k]), whole=count > 1)))
         busy = f"{int(marks.busy[k]):,} ns busy" if count > 1 else ""
         hover = (safe(long(name)), row.label, int(marks.start[k]), int(length[k]), _more(picture, marks, k, rows), busy)
         custom.append(list(hover))
@@ -52,9 +57,45 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
         "x": length / NS_PER_MS,
         "y": [rows[row].y for row in marks.row.tolist()],
         "width": high,
-        "text": labels,
+        "text": said,
         "customdata": custom,
     }
+
+
+def labels(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
+    """The data of a trace that writes on those marks that the view cuts, in the middle of what is seen of them."""
+    mine = marks.take(_is_cut(picture, marks) & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
+    if not mine.size:
+        return NOTHING
+    rows = {row.number: row for band in picture.bands for row in band.rows}
+    start, end = np.maximum(mine.start, picture.low_ns), np.minimum(mine.end, picture.high_ns)
+    texts = [fixed_name(ROLES[role]) or (picture.texts[name] if name >= 0 else "") for name in mine.name.tolist()]
+    texts = [label(role, text if is_named_in_full(role) else short(text)) for text in texts]
+    return {
+        "base": start / NS_PER_MS,
+        "x": (end - start) / NS_PER_MS,
+        "y": [rows[row].y for row in mine.row.tolist()],
+        "width": heights(mine, role),
+        "text": [
+            safe(_cut(text, int(room), whole=False)) for text, room in zip(texts, _room(picture, mine), strict=True)
+        ],
+        "customdata": [[]] * mine.size,
+    }
+
+
+def _is_cut(picture: Picture, marks: Marks) -> Any:
+    return (marks.start < picture.low_ns) | (marks.end > picture.high_ns)
+
+
+def _room(picture: Picture, marks: Marks) -> Any:
+    """Letters that have room on what is seen of each mark."""
+    visible = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
+    return (visible * (PLOT_PIXELS / max(picture.high_ns - picture.low_ns, 1)) - INSIDE_PIXELS) / LETTER_PIXELS
+
+
+def is_named_in_full(role: int) -> bool:
+    """Whether a role's marks carry names as they are: those of kernels are cut to what tells most."""
+    return ROLES[role].startswith("range-")
 
 
 def label(role: int, name: str) -> str:
@@ -64,6 +105,8 @@ def label(role: int, name: str) -> str:
         return "overlap"
     if word.endswith("-wait"):
         return "waits"
+    if word == "race":
+        return f"{RACE} no wait"
     return f"blocked: {name}" if word == "sync" else name
 
 
@@ -71,6 +114,8 @@ def _cut(text: str, letters: int, *, whole: bool) -> str:
     """A text cut to so many letters; nothing where too little would be left, or it has to be `whole`."""
     if letters >= len(text):
         return text
+    if text.startswith(RACE):
+        return RACE if letters > 0 else ""
     return f"{text[: letters - 1]}…" if letters >= LEAST and not whole else ""
 
 

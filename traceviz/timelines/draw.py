@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from traceviz.timelines.bars import HOVER, NS_PER_MS, bars
+from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
+from traceviz.timelines.fold import folded, folds
 from traceviz.timelines.marks import ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import LIGHT, Theme, group, pale
 from traceviz.timelines.picture import Picture
@@ -20,8 +21,10 @@ MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
 TITLE_LETTERS = 105  # in a line, at 1280 pixels
 LEGEND = [
-    ROLE[role] for role in ("a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", "missed-a", "missed-b", "sync")
-]
+    "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", "missed-a", "missed-b", "sync", "race", "other",
+    "other-wait", "range-other", "range-a", "range-b",
+]  # fmt: skip
+RANGES = "the user's ranges on the host"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,9 @@ def roles(picture: Picture) -> list[Drawn]:
         "launch-other": "",
         "launch-a": "",
         "launch-b": "",
+        "range-other": RANGES,
+        "range-a": "" if "range-other" in there else RANGES,
+        "range-b": "" if {"range-other", "range-a"} & there else RANGES,
         "other": "other GPU work",
         "other-wait": "other collective, waiting",
         "a": f"A: {a}",
@@ -52,6 +58,7 @@ def roles(picture: Picture) -> list[Drawn]:
         "missed-a": "what held A or B (missed overlap)",
         "missed-b": "" if "missed-a" in there else "what held A or B (missed overlap)",
         "sync": "host blocked (sync point)",
+        "race": "⚠ missing wait (possible race)",
     }
     pattern = {role: "/" for role in ROLES if role.endswith("-wait")}
     return [Drawn(ROLE[role], text, pattern.get(role, "")) for role, text in said.items() if role in there]
@@ -63,16 +70,19 @@ def figure(
     """Draw a picture, opened on what it shows."""
     import plotly.graph_objects as go
 
-    marks = fit(picture.marks, picture.low_ns, picture.high_ns, MOST_BARS)
-    traces = [_shade(picture, marks)]
+    shown = folded(picture)
+    marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
+    traces = [_shade(shown, marks)]
     for drawn in roles(picture):
         for many in (False, True):
             mine = marks.take((marks.role == drawn.role) & ((marks.count > 1) == many))
-            traces.append({**trace(drawn, many=many), **bars(picture, mine, drawn.role)})
-    drawing = go.Figure([go.Bar(one) for one in traces], layout(picture, slider=slider, titled=titled, width=width))
+            traces.append({**trace(drawn, many=many), **bars(shown, mine, drawn.role)})
+        mine = marks.take((marks.role == drawn.role) & (marks.count == 1))
+        traces.append({**label_trace(drawn), **labels(shown, mine, drawn.role)})
+    drawing = go.Figure([go.Bar(one) for one in traces], layout(shown, slider=slider, titled=titled, width=width))
     for number, style in enumerate(trace_styles([one["meta"] for one in traces], theme)):
         drawing.data[number].update(style)
-    return drawing.update_layout(layout_style(picture, theme))
+    return drawing.update_layout(layout_style(shown, theme))
 
 
 def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
         "type": "bar",
         "orientation": "h",
         "name": drawn.legend,
-        "legendgroup": group(role) if not drawn.pattern else role,
+        "legendgroup": _legend_group(drawn),
         "showlegend": bool(drawn.legend) and not many,
         "meta": {"role": drawn.role, "many": many, "pattern": pattern},
         "marker": {"pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "replace"}},
@@ -91,8 +101,27 @@ def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
         "insidetextanchor": "middle",
         "textangle": 0,
         "hovertemplate": HOVER,
-        "legendrank": LEGEND.index(drawn.role) + 1 if drawn.role in LEGEND else 1000,
+        "legendrank": LEGEND.index(role) + 1 if role in LEGEND else 1000,
     }
+
+
+def label_trace(drawn: Drawn) -> dict[str, Any]:
+    """A trace of what can't be seen but its text: what stands on marks that the view cuts, within the view."""
+    return {
+        **trace(drawn, many=False),
+        "showlegend": False,
+        "meta": {"role": -1, "many": False, "pattern": "", "labels": drawn.role},
+        "marker": {},
+        "hoverinfo": "skip",
+        "hovertemplate": None,
+    }
+
+
+def _legend_group(drawn: Drawn) -> str:
+    role = ROLES[drawn.role]
+    if role.startswith("range-"):
+        return "ranges"
+    return role if drawn.pattern else group(role)
 
 
 def _shade(picture: Picture, marks: Marks) -> dict[str, Any]:
@@ -124,8 +153,12 @@ def spans(picture: Picture) -> dict[int, tuple[float, float]]:
 
 
 def about(picture: Picture) -> str:
-    """What the picture opens on, and whose clock its times are on."""
-    return f"Opens on {picture.shown.text}. Times are on {picture.clock}."
+    """What the picture opens on, whose clock its times are on, and which ranks it shows."""
+    text = f"Opens on {picture.shown.text}. Times are on {picture.clock}."
+    if not folds(picture.bands):
+        return text
+    shown = sum(band.shown for band in picture.bands)
+    return f"{text} {shown} of {len(picture.bands)} devices are shown: those that speak for the others, and outliers."
 
 
 def _title(picture: Picture) -> dict[str, Any]:
@@ -143,7 +176,7 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
     titles = [
         {
             "x": 0,
-            "y": band.rows[0].y + 0.5,
+            "y": band.rows[0].top,
             "xref": "paper",
             "xanchor": "left",
             "yanchor": "bottom",
@@ -179,7 +212,10 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
             "range": [bottom, 0],
             "fixedrange": True,
             "tickvals": [row.y for row in rows],
-            "ticktext": [f"{row.label} " for row in rows],
+            "ticktext": [
+                "" if row.label == before else f"{row.label} "
+                for before, row in zip(["", *(row.label for row in rows)], rows, strict=False)
+            ],
             "showgrid": False,
             "zeroline": False,
         },
@@ -192,6 +228,17 @@ def trace_styles(metas: list[dict[str, Any]], theme: Theme) -> list[dict[str, An
 
 
 def _style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
+    if "labels" in meta:
+        role = ROLES[meta["labels"]]
+        text = theme.fill[group(role)][1] if _is_filled(role) else theme.text
+        unseen = {"color": "rgba(0,0,0,0)", "line": {"color": "rgba(0,0,0,0)", "width": 0}}
+        return {"marker": unseen, "textfont": {"color": text, "size": 11}}
+    if meta["role"] >= 0 and not _is_filled(ROLES[meta["role"]]) and not meta["pattern"] and not meta["many"]:
+        fill = theme.fill[group(ROLES[meta["role"]])][0]
+        return {
+            "marker": {"color": theme.ground, "line": {"color": fill, "width": 1.5}},
+            "textfont": {"color": theme.text, "size": 11},
+        }
     fill, text = theme.fill[group(ROLES[meta["role"]]) if meta["role"] >= 0 else "overlap"]
     if meta["pattern"]:
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
@@ -204,6 +251,11 @@ def _style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}
 
 
+def _is_filled(role: str) -> bool:
+    """Whether marks of a role are filled with its colour: waits are hatched, ranges outlined."""
+    return not (role.endswith("-wait") or role.startswith("range-"))
+
+
 def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
     """The layout's colours in a theme."""
     ground = [
@@ -212,7 +264,7 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
             "xref": "paper",
             "x0": 0,
             "x1": 1,
-            "y0": band.rows[0].y + 0.5,
+            "y0": band.rows[0].top,
             "y1": band.rows[-1].y - 0.5,
             "fillcolor": theme.band,
             "line": {"width": 0},

@@ -29,6 +29,10 @@ ROLES = (
     "launch-b",
     "launch-other",
     "sync",
+    "range-a",
+    "range-b",
+    "range-other",
+    "race",
 )
 ROLE = {name: number for number, name in enumerate(ROLES)}
 NEVER = -1 << 62  # an instant that is not known
@@ -43,7 +47,8 @@ class Marks:
     count : how many marks it stands for; busy : how long one of them lasted (their union, on this row and role).
     name, extra : positions in the picture's texts; of many, the longest one's.
     launch, launch_row : when and where the call that launched it began; `NEVER` and -1 where unknown.
-    after, after_row : end and row of the op that an event made it wait for; `NEVER` and -1 where there is none.
+    after, after_row : end and row of the op that an event made it wait for, or, of a race, of the op that it did not
+        wait for; `NEVER` and -1 where there is none.
     bytes : moved, -1 unknown; wait, whole : of a collective's wait and its run, 0 where it is none.
     """
 

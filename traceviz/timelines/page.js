@@ -4,9 +4,16 @@
   const page = JSON.parse(document.getElementById("timeline-data").textContent);
   const div = document.getElementById("timeline");
   const {marks, rows, texts, roles, never: NEVER} = page;
-  const MS = 1e6, LETTER = 6.6, COLUMNS = ["row", "role", "start", "end", "count", "busy", "name", "extra", "launch",
+  const MS = 1e6, COLUMNS = ["row", "role", "start", "end", "count", "busy", "name", "extra", "launch",
     "launch_row", "after", "after_row", "bytes", "wait", "whole"];
   const size = marks.row.length;
+  let view = page.views[0], seen = rowsSeen();  // what is folded away is not looked at
+
+  function rowsSeen() {
+    const found = [];
+    for (let k = 0; k < size; k++) if (view.y[marks.row[k]] !== undefined) found.push(k);
+    return found;
+  }
   for (const name of ["start", "launch", "after"]) unpack(marks[name]);
   marks.end = marks.length.map((length, k) => marks.start[k] + length);
 
@@ -23,7 +30,7 @@
     const found = {};
     for (const name of COLUMNS) found[name] = [];
     let last = -1, key = null, longest = 0;
-    for (let k = 0; k < size; k++) {
+    for (const k of seen) {
       const length = marks.end[k] - marks.start[k], resolution = resolutionOf(k);
       const alone = length >= resolution;
       const bin = Math.floor(marks.start[k] / resolution);
@@ -69,9 +76,10 @@
   function labelOf(found, k, role, name, room) {
     const many = found.count[k] > 1, length = Math.max(found.end[k] - found.start[k], 1);
     const text = many ? number(found.count[k]) + " × " + Math.round(100 * found.busy[k] / length) + "%"
-      : role.label.replace("%", () => name[1]);
-    const letters = Math.floor(room / LETTER);
+      : role.label.replace("%", () => name[role.full ? 0 : 1]);
+    const letters = Math.floor((room - page.inside) / page.letter);
     if (letters >= text.length) return escaped(text);
+    if (role.race) return letters > 0 ? text[0] : "";
     return letters >= page.least && !many ? escaped(text.slice(0, letters - 1)) + "…" : "";
   }
 
@@ -83,7 +91,7 @@
     }
     if (found.launch[k] !== NEVER) {
       lines.push("launched " + number(found.start[k] - found.launch[k]) + " ns before"
-        + (found.launch_row[k] >= 0 ? ", by " + rows[found.launch_row[k]].label : ""));
+        + (found.launch_row[k] >= 0 ? ", by " + rows[found.launch_row[k]] : ""));
     }
     if (found.bytes[k] >= 0) lines.push(bytes(found.bytes[k]));
     if (found.extra[k] >= 0 && one) lines.push(...wrapped(texts[found.extra[k]][0]).map(escaped));
@@ -107,27 +115,41 @@
 
   const FILLED = ["base", "x", "y", "width", "text", "customdata"];
 
-  function fill(view, pixels) {  // every trace's data for a view in ns, so many pixels wide
-    const length = view[1] - view[0], perNs = pixels / length;
-    const found = fit(view[0] - length / 2, view[1] + length / 2);  // what panning brings in next is there already
+  function fill([from, to], pixels) {  // every trace's data for a span in ns, so many pixels wide
+    const length = to - from, perNs = pixels / length;
+    const found = fit(from - length / 2, to + length / 2);  // what panning brings in next is there already
     const data = page.figure.data.map(() => ({base: [], x: [], y: [], width: [], text: [], customdata: [], at: []}));
+    const written = [];
     for (let k = 0; k < found.row.length; k++) {
-      const role = roles[found.role[k]], many = found.count[k] > 1, row = rows[found.row[k]];
+      const role = roles[found.role[k]], many = found.count[k] > 1, y = view.y[found.row[k]];
       const trace = data[many ? role.many : role.one], span = found.end[k] - found.start[k];
       const name = nameOf(found, k, role), share = Math.min(found.busy[k] / Math.max(span, 1), 1);
-      const visible = Math.min(found.end[k], view[1]) - Math.max(found.start[k], view[0]);
+      const low = Math.max(found.start[k], from), high = Math.min(found.end[k], to);
+      const cut = !many && (found.start[k] < from || found.end[k] > to);
       trace.base.push(found.start[k] / MS);
       trace.x.push(span / MS);
-      trace.y.push(row.y);
+      trace.y.push(y);
       trace.width.push(many ? role.height * (page.low_height + (1 - page.low_height) * share) : role.height);
-      const high = trace.width[trace.width.length - 1];
-      trace.text.push(many && high < page.readable ? "" : labelOf(found, k, role, name, visible * perNs));
+      const tall = trace.width[trace.width.length - 1];
+      const text = many && tall < page.readable ? "" : labelOf(found, k, role, name, (high - low) * perNs);
+      trace.text.push(cut ? "" : text);
+      if (text && !cut) written.push([high - low, trace.text, trace.text.length - 1]);
+      if (cut && text) {  // in the middle of what is seen of it
+        const label = data[role.text];
+        label.base.push(low / MS);
+        label.x.push((high - low) / MS);
+        label.y.push(y);
+        label.width.push(tall);
+        label.text.push(text);
+        label.customdata.push([]);
+        written.push([high - low, label.text, label.text.length - 1]);
+      }
       trace.customdata.push([
         many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[0]) : escaped(name[0]),
-        row.label, found.start[k], span, moreOf(found, k), many ? number(found.busy[k]) + " ns busy" : ""]);
+        rows[found.row[k]], found.start[k], span, moreOf(found, k), many ? number(found.busy[k]) + " ns busy" : ""]);
       trace.at.push(k);
       if (role.shade && !many) {
-        const band = page.spans[found.row[k]], under = data[0];
+        const band = view.spans[found.row[k]], under = data[0];
         under.base.push(found.start[k] / MS);
         under.x.push(span / MS);
         under.y.push(band[0]);
@@ -136,17 +158,19 @@
         under.customdata.push([]);
       }
     }
+    // A browser takes long to measure texts: the longest marks keep theirs.
+    for (const [, texts, at] of written.sort((one, other) => other[0] - one[0]).slice(page.texts_at_once)) texts[at] = "";
     shown = {found, at: data.map((one) => one.at)};
     // A trace without any bar would lose its legend entry: one that is not drawn stands in.
     return data.map((one) => (one.x.length ? one
       : {base: [null], x: [null], y: [null], width: [0], text: [""], customdata: [[]], at: []}));
   }
 
-  function refine() {
+  function refine(layout = {}) {
     const axis = div._fullLayout.xaxis, data = fill(axis.range.map((edge) => edge * MS), axis._length);
     const update = {};
     for (const name of FILLED) update[name] = data.map((one) => one[name]);
-    return Plotly.restyle(div, update).then(() => div.setAttribute("data-refined", String(++refined)));
+    return Plotly.update(div, update, layout).then(() => div.setAttribute("data-refined", String(++refined)));
   }
   let refined = 0;
 
@@ -163,15 +187,17 @@
     if (k === undefined || k < 0) return [];
     const found = shown.found, to = [found.start[k], found.row[k]], some = [];
     if (found.launch[k] !== NEVER && found.launch_row[k] >= 0) some.push(["launch", found.launch[k], found.launch_row[k], ...to]);
-    if (found.after[k] !== NEVER && found.after_row[k] >= 0) some.push(["event", found.after[k], found.after_row[k], ...to]);
+    const kind = roles[found.role[k]].race ? "race" : "event";
+    if (found.after[k] !== NEVER && found.after_row[k] >= 0) some.push([kind, found.after[k], found.after_row[k], ...to]);
     return some;
   }
 
   function drawArrows(some) {
     const {xaxis, yaxis} = div._fullLayout;
     const x = (ns) => Math.min(Math.max(xaxis._offset + xaxis.l2p(ns / MS), xaxis._offset), xaxis._offset + xaxis._length);
-    const y = (row) => yaxis._offset + yaxis.l2p(rows[row].y);
-    lines.replaceChildren(...some.map(([kind, fromNs, fromRow, toNs, toRow]) => {
+    const y = (row) => yaxis._offset + yaxis.l2p(view.y[row]);
+    const there = some.filter(([, , fromRow, , toRow]) => view.y[fromRow] !== undefined && view.y[toRow] !== undefined);
+    lines.replaceChildren(...there.map(([kind, fromNs, fromRow, toNs, toRow]) => {
       const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
       const [x0, y0, x1, y1] = [x(fromNs), y(fromRow), x(toNs), y(toRow)];
       line.setAttribute("d", `M${x0} ${y0}C${(x0 + x1) / 2} ${y0} ${(x0 + x1) / 2} ${y1} ${x1} ${y1}`);
@@ -186,9 +212,17 @@
   function setTheme(name) {
     theme = name;
     document.documentElement.dataset.theme = name;
-    const {traces, layout} = page.themes[name], style = {};
-    for (const key of Object.keys(traces)) style[key] = traces[key];
-    return Plotly.update(div, style, layout);
+    return Plotly.update(div, {...page.themes[name]}, view.themes[name]);
+  }
+
+  function unfold() {  // all bands, or those again that speak for the others
+    view = page.views[page.views.indexOf(view) ? 0 : 1];
+    seen = rowsSeen();
+    document.getElementById("fold").textContent = view === page.views[0] ? `all ${page.views[1].bands} devices`
+      : `only ${page.views[0].bands} of them`;
+    pinned = [];
+    drawArrows(pinned);
+    return refine({...view.layout, ...view.themes[theme]});
   }
 
   function put(target, path, value) {  // "marker.line.color" into nested objects
@@ -199,7 +233,7 @@
   function first() {  // the figure with its data and colours, so that it is drawn but once
     theme = dark.matches ? "dark" : "light";
     document.documentElement.dataset.theme = theme;
-    const {traces, layout} = page.themes[theme], {margin} = page.figure.layout;
+    const traces = page.themes[theme], layout = view.themes[theme], {margin} = page.figure.layout;
     const data = fill(page.opening.map((edge) => edge * MS), Math.max(div.clientWidth - margin.l - margin.r, 100));
     page.figure.data.forEach((trace, number) => {
       for (const name of FILLED) trace[name] = data[number][name];
@@ -232,7 +266,7 @@
       drawArrows(pinned);
       if (Object.keys(change).some((key) => key.startsWith("xaxis.range") || key === "autosize")) {
         clearTimeout(timer);
-        timer = setTimeout(refine, 80);
+        timer = setTimeout(() => refine(), 80);
       }
     });
     div.on("plotly_hover", (event) => drawArrows(pinned.concat(...event.points.map(arrowsOf))));
@@ -242,6 +276,8 @@
     document.addEventListener("keydown", (event) => {
       if (!event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key]) keys[event.key]();
     });
+    const fold = document.getElementById("fold");
+    if (fold) fold.addEventListener("click", unfold);
     document.getElementById("theme").addEventListener("click", () => setTheme(theme === "dark" ? "light" : "dark"));
     dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
     let before = theme;

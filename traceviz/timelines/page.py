@@ -10,19 +10,30 @@ from typing import Any
 import numpy as np
 
 from traceviz.document import plain
-from traceviz.timelines.bars import HEIGHT, NS_PER_MS, READABLE, full_height, label
-from traceviz.timelines.draw import MOST_BARS, about, figure, layout_style, spans, trace_styles
+from traceviz.timelines.bars import (
+    HEIGHT,
+    INSIDE_PIXELS,
+    LETTER_PIXELS,
+    NS_PER_MS,
+    READABLE,
+    full_height,
+    is_named_in_full,
+    label,
+)
+from traceviz.timelines.draw import MOST_BARS, about, figure, layout, layout_style, spans, trace_styles
+from traceviz.timelines.fold import folded, folds
 from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, short
 
+MOST_TEXTS = 400  # on marks at once
 FILLED = ("base", "x", "y", "width", "text", "customdata")
 KEYS = (
     "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
     "instance, <kbd>o</kbd> all of it. Point at an op for its launch (line) and the op it waited for through an event "
-    "(dashed); click to keep the arrows. Pale bars with an outline stand for many marks; their "
-    "height is the busy share. "
+    "(dashed), or did not wait for (dotted); click to keep the arrows. Pale bars with an outline stand for many marks; "
+    "their height is the busy share. "
 )
 
 
@@ -51,8 +62,10 @@ def document(title: str, body: str, *, scripts: bool) -> str:
 
 def timeline(picture: Picture) -> str:
     """The timeline's part of a page."""
+    many = f' <button id="fold" type="button">all {len(picture.bands)} devices</button>'
+    fold = many if folds(picture.bands) else ""
     return (
-        f'<p class="about">{html.escape(plain(about(picture)))}</p>\n<div id="timeline"></div>\n'
+        f'<p class="about">{html.escape(plain(about(picture)))}{fold}</p>\n<div id="timeline"></div>\n'
         f'<p class="keys">{KEYS}<button id="theme" type="button">light / dark</button></p>\n'
         f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
     )
@@ -74,10 +87,10 @@ def data(picture: Picture) -> dict[str, Any]:
     return {
         "marks": _columns(picture.marks),
         "texts": _texts(picture),
-        "rows": [{"y": row.y, "label": row.label} for band in picture.bands for row in band.rows],
+        "rows": [row.label for band in picture.bands for row in band.rows],
         "roles": [_role(number, metas) for number in range(len(ROLES))],
-        "spans": {str(row): place for row, place in spans(picture).items()},
-        "themes": {name: _theme(picture, name, metas) for name in THEMES},
+        "views": [_view(one) for one in ([folded(picture), picture] if folds(picture.bands) else [picture])],
+        "themes": {name: _theme(name, metas) for name in THEMES},
         "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
         "opening": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
         "first": picture.first_ns,
@@ -86,6 +99,9 @@ def data(picture: Picture) -> dict[str, Any]:
         "fine": FINE,
         "coarse": COARSE,
         "least": LEAST,
+        "letter": LETTER_PIXELS,
+        "texts_at_once": MOST_TEXTS,
+        "inside": INSIDE_PIXELS,
         "readable": READABLE,
         "low_height": HEIGHT["many"],
         "never": NEVER,
@@ -136,15 +152,30 @@ def _role(number: int, metas: list[dict[str, Any]]) -> dict[str, Any]:
         "fixed": fixed_name(ROLES[number]),
         "height": full_height(number),
         "shade": ROLES[number] == "overlap",
+        "race": ROLES[number] == "race",
+        "full": is_named_in_full(number),
+        "text": next((k for k, meta in enumerate(metas) if meta.get("labels") == number), -1),
     }
 
 
-def _theme(picture: Picture, name: str, metas: list[dict[str, Any]]) -> dict[str, Any]:
-    """Colours of every trace and of the layout, as Plotly.update takes them."""
+def _view(picture: Picture) -> dict[str, Any]:
+    """Where rows are while some bands, or all, are shown, and what of the layout depends on that."""
+    placed = layout(picture, slider=True, titled=False, width=None)
+    axes = {"yaxis": placed["yaxis"], "xaxis.rangeslider.thickness": placed["xaxis"]["rangeslider"]["thickness"]}
+    return {
+        "y": {str(row.number): row.y for band in picture.bands for row in band.rows},
+        "spans": {str(row): place for row, place in spans(picture).items()},
+        "layout": {"height": placed["height"], "annotations": placed["annotations"], **_flat(axes)},
+        "themes": {name: _flat(layout_style(picture, theme)) for name, theme in THEMES.items()},
+        "bands": len(picture.bands),
+    }
+
+
+def _theme(name: str, metas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Colours of every trace, as Plotly.update takes them."""
     styles = [_flat(style) for style in trace_styles(metas, THEMES[name])]
     keys = sorted({key for style in styles for key in style})
-    layout = _flat(layout_style(picture, THEMES[name]))
-    return {"traces": {key: [style.get(key) for style in styles] for key in keys}, "layout": layout}
+    return {key: [style.get(key) for style in styles] for key in keys}
 
 
 def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:

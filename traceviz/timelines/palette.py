@@ -39,6 +39,7 @@ LIGHT = Theme(
         "overlap": (GREEN, WHITE),
         "missed": ("#E9C3D7", BLACK),
         "sync": (VERMILLION, WHITE),
+        "race": ("#B00020", WHITE),
     },
 )
 DARK = Theme(
@@ -55,6 +56,7 @@ DARK = Theme(
         "overlap": (GREEN, WHITE),
         "missed": (PURPLE, BLACK),
         "sync": (VERMILLION, WHITE),
+        "race": ("#FF6B81", BLACK),
     },
 )
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
@@ -63,10 +65,10 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 def group(role: str) -> str:
     """The group whose colour a role has.
 
-    >>> [group(role) for role in ("a-wait", "launch-b", "launch-other", "missed-a")]
+    >>> [group(role) for role in ("a-wait", "launch-b", "range-other", "missed-a")]
     ['a', 'b', 'other', 'missed']
     """
-    return role.removeprefix("launch-").partition("-")[0]
+    return role.removeprefix("launch-").removeprefix("range-").partition("-")[0]
 
 
 def pale(color: str, ground: str, share: float = 0.4) -> str:

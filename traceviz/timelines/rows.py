@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,24 +11,39 @@ from analyzers.nesting import lanes
 from analyzers.regions import launches
 from analyzers.trace import Ints, Trace, ints
 
+LOW = 0.86  # a row of ranges, in rows
 GAP = 1.3  # between bands, in rows: their titles stand there
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: `kind` is "thread", "stream", "overlap", "missed-a" or "missed-b", `y` its middle, counted upwards."""
+    """One row: `kind` is "ranges", "thread", "stream", "overlap", "missed-a" or "missed-b".
+
+    y : its middle, counted upwards. Several rows of one label belong together.
+    """
 
     number: int
     kind: str
     label: str
     y: float
 
+    @property
+    def height(self) -> float:
+        """How much room it takes; a stream's row takes 1."""
+        return LOW if self.kind == "ranges" else 1.0
+
+    @property
+    def top(self) -> float:
+        """Its upper edge."""
+        return self.y + self.height / 2
+
 
 @dataclass(frozen=True)
 class Band:
     """One rank's device.
 
-    ops : rows of `Trace.ops`; threads and streams give the row of each thread and each (context, stream).
+    ops : rows of `Trace.ops`; threads and streams give the row of each thread and each (context, stream), ranges the
+        rows of each thread's ranges, outermost first.
     """
 
     rank: int
@@ -38,6 +54,8 @@ class Band:
     rows: tuple[Row, ...]
     threads: dict[int, int]
     streams: dict[tuple[int, int], int]
+    ranges: dict[int, tuple[int, ...]]
+    shown: bool = True  # at first, where there are too many to show all
 
     def row(self, kind: str) -> int:
         """The number of its row of a kind."""
@@ -49,6 +67,7 @@ def bands(
     sync_threads: dict[int, list[int]],
     titles: dict[tuple[int, int], str],
     missed: dict[tuple[int, int], str],
+    depths: dict[tuple[int, int], int],
 ) -> tuple[Band, ...]:
     """Lay out a trace, by rank.
 
@@ -57,9 +76,10 @@ def bands(
     sync_threads : process -> threads that were blocked somewhere.
     titles : (rank, device) -> what to write above the band.
     missed : (rank, device) -> which of the sides "a" and "b" were missed somewhere.
+    depths : (process, thread) -> how many rows its ranges need.
     """
     found: list[Band] = []
-    number, y = 0, 0.0
+    number = 0
     ops = trace.ops
     thread = launches(trace)[0]
     launched = ints(ops, "launch") >= 0
@@ -69,15 +89,16 @@ def bands(
             (context, stream) for context, stream in lanes(ints(ops, "context")[mine], ints(ops, "stream")[mine])
         ]
         contexts = {context for context, _ in streams}
-        kinds = [("thread", f"host {one}") for one in sorted(threads)]
+        kinds = []
+        for one in sorted(threads):
+            kinds += [("ranges", f"ranges of {one}")] * depths.get((process, one), 0) + [("thread", f"host {one}")]
         kinds += [("stream", f"stream {one[1]}" + f" of context {one[0]}" * (len(contexts) > 1)) for one in streams]
         kinds += [("overlap", "overlap")]
         kinds += [(f"missed-{side}", f"{side.upper()} held by") for side in missed.get((rank, device), "")]
-        y -= GAP
-        rows = []
-        for kind, label in kinds:
-            rows.append(Row(number, kind, label, y - 0.5))
-            number, y = number + 1, y - 1
+        rows = [Row(number + k, kind, label, 0.0) for k, (kind, label) in enumerate(kinds)]
+        number += len(rows)
+        threads_at = [row.number for row in rows if row.kind == "thread"]
+        streams_at = [row.number for row in rows if row.kind == "stream"]
         found.append(
             Band(
                 rank,
@@ -86,8 +107,26 @@ def bands(
                 titles.get((rank, device), f"rank {rank}, device {device}"),
                 mine,
                 tuple(rows),
-                {one: rows[k].number for k, one in enumerate(sorted(threads))},
-                {one: rows[len(threads) + k].number for k, one in enumerate(streams)},
+                dict(zip(sorted(threads), threads_at, strict=True)),
+                dict(zip(streams, streams_at, strict=True)),
+                {
+                    one: tuple(row.number for row in rows if row.label == f"ranges of {one}")
+                    for one in sorted(threads)
+                    if (process, one) in depths
+                },
             )
         )
+    return placed(found)
+
+
+def placed(some: Sequence[Band]) -> tuple[Band, ...]:
+    """The same bands below each other."""
+    y, found = 0.0, []
+    for band in some:
+        y -= GAP
+        rows = []
+        for row in band.rows:
+            rows.append(replace(row, y=y - row.height / 2))
+            y -= row.height
+        found.append(replace(band, rows=tuple(rows)))
     return tuple(found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from analyzers.check import check_overlap
 from analyzers.compare_gain import PairGain
 from analyzers.compare_noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare_results import Comparison, LaneFigures, Region, Run
@@ -12,6 +14,10 @@ from analyzers.memory import MemoryPeak
 from traceviz.document import Block, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent, size
 from traceviz.views.overlap import warnings
+
+if TYPE_CHECKING:
+    from analyzers.trace import Trace
+    from traceviz.timelines.picture import Picture
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
 MOST_RANKS = 32
@@ -44,6 +50,18 @@ def blocks(result: Comparison) -> list[Block]:
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
     return [*shown, *differing, _lanes(result), *warnings(result.warnings)]
+
+
+def timeline(result: Comparison, traces: Sequence[Trace]) -> Picture:
+    """The compared runs below each other, on one axis that starts with each run's typical instance."""
+    from analyzers.order_report import order_report
+    from traceviz.timelines.picture import picture
+    from traceviz.timelines.stack import stacked
+
+    drawn = [picture(trace, check_overlap(trace, result.a, result.b), order_report(trace)) for trace in traces]
+    said = [_verdict(result, run) for run in result.runs[1:] if run.changes]
+    headline = " ".join(f"{one.word}: {one.text}" for one in said) or f"INCONCLUSIVE: {result.reason}."
+    return stacked(drawn, [run.label for run in result.runs], headline)
 
 
 def _verdict(result: Comparison, run: Run) -> Headline:

@@ -11,6 +11,8 @@ from analyzers.errors import TracevizError
 from analyzers.trend import LEAST_RUNS, Trend
 from traceviz.document import Block, Headline, Table, plain
 from traceviz.quantities import duration, percent
+from traceviz.timelines.files import write_bytes
+from traceviz.timelines.page import document
 from traceviz.trends import PairTrend
 
 if TYPE_CHECKING:
@@ -108,10 +110,8 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
         height=_ROW * 2 * max(1, len(found)),
         title="traceviz history; shaded: where the newest run was expected",
     )
-    try:
-        path.write_text(figure.to_html(include_plotlyjs=True), encoding="utf-8")
-    except OSError as error:
-        raise TracevizError(f"This can't be written ({error.strerror or error}).", path=path) from error
+    body = figure.to_html(full_html=False, include_plotlyjs=True, div_id="trend", config={"displaylogo": False})
+    write_bytes(path, document("traceviz history", body, scripts=False).encode())
 
 
 def _quoted(text: str) -> str:

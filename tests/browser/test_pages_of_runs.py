@@ -1,0 +1,58 @@
+"""Pages about several runs, with names that would do harm, in a real browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from analyzers.check import check_overlap
+from analyzers.compare import compare
+from analyzers.load import load
+from tests.browser.conftest import Page
+from tests.timeline_traces import HOSTILE, HOSTILE_PAIR, hostile, loaded
+from traceviz import history
+from traceviz.timelines.chromium import Chromium
+from traceviz.timelines.files import write
+from traceviz.trends import trends
+from traceviz.views.compare import timeline
+from traceviz.views.history import write_plot
+
+HARMLESS = "document.querySelectorAll('a[href]:not([href^=\"#\"]), img, iframe, script[src]').length"
+
+
+def test_before_and_after_with_hostile_names_and_labels(browser: Chromium, tmp_path: Path) -> None:
+    traces = [loaded(hostile()), loaded(hostile())]
+    result = compare(traces, *HOSTILE_PAIR, labels=[HOSTILE[0], HOSTILE[2]])
+    write(tmp_path / "stacked.html", timeline(result, traces))
+    opened = Page(browser, tmp_path / "stacked.html")
+    titles = opened.js("[...document.querySelectorAll('.annotation-text')].map((one) => one.textContent)")
+    assert [title.startswith(name) for title, name in zip(titles, (HOSTILE[0], HOSTILE[2]), strict=True)] == [
+        True,
+        True,
+    ]
+    assert opened.js("window.hacked ?? null") is None
+    assert opened.js(HARMLESS) == 0
+    assert (opened.requests, opened.complaints) == ([], [])
+
+
+def test_a_history_with_hostile_names(browser: Chromium, tmp_path: Path) -> None:
+    trace = load(["tests/data/torch/opt_overlap.rank0.json.gz"])
+    devices = trace.devices.assign(name=HOSTILE[2])
+    trace = replace(trace, devices=devices.astype({"name": "category"}))
+    for commit in (*HOSTILE[:3], "new"):
+        result = check_overlap(trace, "nvtx:optimizer", "nvtx:emb_lookup", explain=False)
+        history.save(tmp_path / "r.db", result, trace, commit=commit)
+    write_plot(trends(history.saved_runs(tmp_path / "r.db")), tmp_path / "trend.html")
+    page = tmp_path / "trend.html"
+    browser.open(page.as_uri())
+    browser.evaluate("new Promise((done) => setTimeout(done, 300))")
+    assert browser.evaluate("document.querySelectorAll('#trend .scatterlayer .point').length") == 8
+    assert HOSTILE[2] in browser.evaluate("document.getElementById('trend').textContent")
+    assert browser.evaluate("window.hacked ?? null") is None
+    assert browser.evaluate(HARMLESS) == 0
+    asked = [
+        one["params"]["request"]["url"] for one in browser.events if one.get("method") == "Network.requestWillBeSent"
+    ]
+    assert [url for url in asked if not url.startswith(("data:", "blob:")) and url != page.as_uri()] == []
+    loud = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+    assert [one for one in browser.events if one.get("method") in loud] == []

@@ -1,0 +1,70 @@
+"""Which of many ranks a timeline shows at first: those that speak for the rest; the others are a click away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analyzers.check import OverlapResult
+from analyzers.overlap import RankOverlap
+from traceviz.timelines.rows import Band, placed
+from traceviz.timelines.shown import speaker
+
+if TYPE_CHECKING:
+    from traceviz.timelines.picture import Picture
+
+MOST_BANDS = 8  # that are shown without folding
+FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an outlier (Tukey)
+
+Place = tuple[int, int]
+
+
+def spokesmen(result: OverlapResult) -> dict[Place, str]:
+    """(rank, device) -> why it is shown, where there are too many to show all; {} where there are not.
+
+    The critical rank, then by time (from the first to the last of each instance, added up) the fastest, the median and
+    the slowest, then outliers of that time or of the real overlap ratio, furthest from the median first.
+    """
+    if len(result.ranks) <= MOST_BANDS:
+        return {}
+    places = [(one.rank, one.device) for one in result.ranks]
+    times = np.array([_time(one) for one in result.ranks], float)
+    ratios = np.array([one.real_overlap_ratio or 0.0 for one in result.ranks])
+    critical = speaker(result)
+    order = np.argsort(times, kind="stable")
+    first = [(places.index((critical.rank, critical.device)), "critical")] if critical else []
+    first += [(int(order[0]), "fastest"), (int(order[(order.size - 1) // 2]), "median"), (int(order[-1]), "slowest")]
+    far = np.maximum(_beyond(times), _beyond(ratios))
+    first += [(int(row), "outlier") for row in np.argsort(-far, kind="stable") if far[row] > FENCE]
+    why: dict[Place, str] = {}
+    for row, word in first:
+        if places[row] in why and word != "outlier":
+            why[places[row]] += f" and {word}"
+        elif len(why) < MOST_BANDS:
+            why.setdefault(places[row], word)
+    return why
+
+
+def folded(picture: Picture) -> Picture:
+    """The picture with those bands alone that are shown at first."""
+    kept = placed([band for band in picture.bands if band.shown])
+    rows = [row.number for band in kept for row in band.rows]
+    return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)))
+
+
+def folds(bands: tuple[Band, ...]) -> bool:
+    """Whether some bands are not shown at first."""
+    return not all(band.shown for band in bands)
+
+
+def _time(rank: RankOverlap) -> int:
+    return sum(one.end_ns - one.start_ns for one in rank.instances)
+
+
+def _beyond(values: np.ndarray) -> np.ndarray:
+    """How many quartile ranges each value lies beyond the quartiles; 0 between them."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    distance = np.maximum(np.maximum(low - values, values - high), 0)
+    return distance / (high - low) if high > low else np.where(distance > 0, np.inf, 0.0)

@@ -1,0 +1,167 @@
+"""The marks of one band: ranges, calls, sync points, ops, overlap, races and what was missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from analyzers.causes import CAUSES
+from analyzers.forks import Crossing
+from analyzers.intervals import Union, intersect, subtract, union
+from analyzers.narrow import in_whole
+from analyzers.overlap import MissedGaps, RankOverlap
+from analyzers.regions import launches
+from analyzers.syncs import SyncPoint
+from analyzers.trace import Ints, Trace, codes, ints
+from traceviz.quantities import duration
+from traceviz.timelines.marks import NEVER, ROLE, Marks, make
+from traceviz.timelines.ranges import ThreadRanges, span
+from traceviz.timelines.rows import Band
+from traceviz.timelines.texts import Texts
+
+# What tells one missing wait from another in words.
+SAID = ("what", "stream", "other", "exact", "name", "range", "behind_name", "behind_range")
+
+
+def ops(trace: Trace, band: Band, side: Ints, texts: Texts) -> list[Marks]:
+    """The ops of a band; of a collective that waited the wait and the transfer apart."""
+    table, rows = trace.ops, band.ops
+    start, end, wait, stream, context = (
+        ints(table, name)[rows] for name in ("start_ns", "end_ns", "wait_ns", "stream", "context")
+    )
+    row = np.zeros(rows.size, np.int64)
+    for (where, which), number in band.streams.items():
+        row[(context == where) & (stream == which)] = number
+    thread, launched, _ = launches(trace)
+    known = ints(table, "launch")[rows] >= 0
+    caller = np.full(rows.size, -1, np.int64)
+    for which, number in band.threads.items():
+        caller[known & (thread[rows] == which)] = number
+    code, names = codes(table, "name")
+    more = {
+        "name": texts.numbers(code[rows], names),
+        "launch": np.where(known, launched[rows], NEVER),
+        "launch_row": caller,
+        "bytes": ints(table, "bytes")[rows],
+        "wait": wait,
+        "whole": np.where(wait > 0, end - start, 0),
+        "after_row": rows,  # for now: see `picture`
+    }
+    run = make(row, side[rows] * 2, start + wait, end, **more)
+    waits = np.flatnonzero(wait > 0)
+    waiting = make(row, side[rows] * 2 + 1, start, start + wait, **more).take(waits)
+    return [run, waiting]
+
+
+def calls(trace: Trace, band: Band, side: Ints, texts: Texts) -> Marks:
+    """The calls that launched a band's ops, on their threads."""
+    launch = ints(trace.ops, "launch")[band.ops]
+    rows, first = np.unique(launch, return_index=True)
+    rows, first = rows[rows >= 0], band.ops[first[rows >= 0]]
+    thread, row = ints(trace.api, "thread")[rows], np.zeros(rows.size, np.int64)
+    for which, number in band.threads.items():
+        row[thread == which] = number
+    api_code, api_names = codes(trace.api, "name")
+    code, names = codes(trace.ops, "name")
+    start, end = ints(trace.api, "start_ns")[rows], ints(trace.api, "end_ns")[rows]
+    name, extra = texts.numbers(api_code[rows], api_names), texts.numbers(code[first], names)
+    return make(row, ROLE["launch-a"] + side[first], start, end, name=name, extra=extra)
+
+
+def ranges(trace: Trace, band: Band, found: dict[tuple[int, int], ThreadRanges], texts: Texts) -> list[Marks]:
+    """The user's ranges on a band's threads, cut where the trace begins and ends."""
+    code, names = codes(trace.ranges, "name")
+    low, high = span(trace)
+    marks = []
+    for thread, numbers in band.ranges.items():
+        mine = found[band.process, thread]
+        start, end = (np.clip(ints(trace.ranges, name)[mine.rows], low, high) for name in ("start_ns", "end_ns"))
+        row = np.array(numbers, np.int64)[mine.depth]
+        marks.append(make(row, ROLE["range-a"] + mine.side, start, end, name=texts.numbers(code[mine.rows], names)))
+    return marks
+
+
+def syncs(found: Sequence[SyncPoint], band: Band, texts: Texts) -> Marks:
+    """Where the host of a band's process was blocked, on its threads; `extra` says for what and what it cost."""
+    points = [one for one in found if one.device in (band.device, -1)]
+    extra = []
+    for one in points:
+        why = one.chain or one.pattern or ("" if one.hidden else "written as such")
+        what = f"{one.kind} sync" + (f", from {why}" if why else "") + (f", in {one.range}" if one.range else "")
+        cost = f"GPU idle {duration(one.gpu_idle_ns)}"
+        extra.append(texts.number(f"{what}; {cost}" + (f"; it delayed {one.delayed}" if one.delayed else "")))
+    start = np.array([one.start_ns for one in points], np.int64)
+    length = np.array([one.duration_ns for one in points], np.int64)
+    row = np.array([band.threads[one.thread] for one in points], np.int64)
+    name = np.array([texts.number(one.op or one.api) for one in points], np.int64)
+    return make(row, ROLE["sync"], start, start + length, name=name, extra=np.array(extra, np.int64))
+
+
+def races(trace: Trace, missing: pd.DataFrame, band: Band, texts: Texts) -> Marks:
+    """Ops that a stream took without waiting for what another had in flight, which `after` tells."""
+    here = in_whole(trace, np.arange(len(trace.ops)))
+    found = missing[missing["process"] == band.process]
+    op = here[found["op"].to_numpy(np.int64)]
+    mine = np.flatnonzero((op >= 0) & np.isin(op, band.ops))
+    found, op = found.iloc[mine], op[mine]
+    whole = (trace.whole or trace).ops
+    behind = found["behind"].to_numpy(np.int64)
+    after, after_row = np.full(op.size, NEVER), np.full(op.size, -1, np.int64)
+    row = np.zeros(op.size, np.int64)
+    for (context, stream), number in band.streams.items():
+        row[(ints(trace.ops, "context")[op] == context) & (ints(trace.ops, "stream")[op] == stream)] = number
+        there = (ints(whole, "context")[behind] == context) & (ints(whole, "stream")[behind] == stream)
+        after_row[there & (behind >= 0)] = number
+    after[after_row >= 0] = ints(whole, "end_ns")[behind[after_row >= 0]]
+    code, names = codes(trace.ops, "name")
+    return make(
+        row,
+        ROLE["race"],
+        ints(trace.ops, "start_ns")[op],
+        ints(trace.ops, "end_ns")[op],
+        name=texts.numbers(code[op], names),
+        extra=_messages(found, texts),
+        after=after,
+        after_row=after_row,
+    )
+
+
+def _messages(found: pd.DataFrame, texts: Texts) -> Ints:
+    """The number of each crossing's text; the same pair of ops is put into words once."""
+    if not len(found):
+        return np.empty(0, np.int64)
+    kind = found.groupby([name for name in found.columns if name in SAID], sort=False, observed=True).ngroup()
+    heads = np.unique(kind.to_numpy(np.int64), return_index=True)[1]
+    numbers = [
+        texts.number(f"Missing wait: {Crossing(*row).message}.") for row in found.iloc[heads].itertuples(index=False)
+    ]
+    return np.array(numbers, np.int64)[kind.to_numpy(np.int64)]
+
+
+def overlap(trace: Trace, band: Band, side: Ints) -> list[Marks]:
+    """What lies in A and in B: with waits left out, and the rest, where one of them only waited."""
+    starts, ends, waits = (ints(trace.ops, name)[band.ops] for name in ("start_ns", "end_ns", "wait_ns"))
+    sides = [side[band.ops] == which for which in (0, 1)]
+    plain = intersect(*(union(starts[mine], ends[mine]) for mine in sides))
+    real = intersect(*(union((starts + waits)[mine], ends[mine]) for mine in sides))
+    row = band.row("overlap")
+    found: list[tuple[str, Union]] = [("overlap", real), ("overlap-wait", subtract(plain, real))]
+    return [make(row, ROLE[role], some.starts, some.ends, name=-1) for role, some in found]
+
+
+def missed(trace: Trace, band: Band, gaps: MissedGaps, texts: Texts, rank: RankOverlap) -> Marks:
+    """Gaps of missed overlap, named by cause; the longest of each cause has its evidence."""
+    cause = np.array([texts.number(one) for one in CAUSES], np.int64)[gaps.cause]
+    whole = trace.whole or trace
+    code, names = codes(whole.ops, "name")
+    extra = texts.numbers(code[gaps.op], names)
+    for one in rank.missed:
+        told = (gaps.start_ns == one.start_ns) & (gaps.op == one.op)
+        told &= gaps.cause == CAUSES.index(one.cause)
+        extra[told] = texts.number(f"{one.evidence}. {one.next_behind}".strip())
+    row = np.array([band.row(f"missed-{side}") if np.any(gaps.side == k) else -1 for k, side in enumerate("ab")])[
+        gaps.side
+    ]
+    return make(row, ROLE["missed-a"] + gaps.side, gaps.start_ns, gaps.end_ns, name=cause, extra=extra)

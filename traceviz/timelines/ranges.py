@@ -1,0 +1,67 @@
+"""The user's ranges on launching threads: how deep each nests, and whose work it launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.nesting import lanes
+from analyzers.regions import launches
+from analyzers.syncs_context import range_classes
+from analyzers.trace import Ints, Trace, codes, ints
+
+DEPTHS = 3  # rows of a thread; what nests deeper is drawn on the last of them
+A, B, OTHER = range(3)
+
+
+@dataclass(frozen=True)
+class ThreadRanges:
+    """Ranges of one thread: rows in `Trace.ranges`, how deep each nests from 0, and its side.
+
+    side : A or B where all that was launched in it is of that side, else OTHER.
+    """
+
+    rows: Ints
+    depth: Ints
+    side: Ints
+
+
+def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]:
+    """Ranges of each (process, thread), except operators and what libraries open around collectives.
+
+    Parameters
+    ----------
+    side : of each op of the trace: A, B or OTHER.
+    """
+    _, wanted, _ = range_classes(trace, codes(trace.ranges, "name")[1])
+    low, high = span(trace)
+    starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
+    thread, launched, _ = launches(trace)
+    known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    ops = lanes(ints(trace.ops, "process")[known], thread[known])
+    found: dict[tuple[int, int], ThreadRanges] = {}
+    for key, mine in lanes(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
+        own = rows[mine][np.lexsort((-ends[rows[mine]], starts[rows[mine]]))]
+        depth = np.arange(own.size) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+        theirs = known[ops[key]] if key in ops else known[:0]
+        count = np.stack(
+            [_within(np.sort(launched[theirs[side[theirs] == each]]), starts[own], ends[own]) for each in range(3)]
+        )
+        alone = [(count[each] > 0) & (count.sum(axis=0) == count[each]) for each in (A, B)]
+        sides = np.where(alone[A], A, np.where(alone[B], B, OTHER))
+        found[key[0], key[1]] = ThreadRanges(own, np.clip(depth, 0, DEPTHS - 1), sides)
+    return found
+
+
+def span(trace: Trace) -> tuple[int, int]:
+    """From the first launch or op of a trace, or of a part of one, to the last op's end, ns."""
+    launch, starts = ints(trace.ops, "launch"), ints(trace.ops, "start_ns")
+    called = ints(trace.api, "start_ns")[launch[launch >= 0]]
+    return int(min(called.min(initial=starts.min()), starts.min())), int(ints(trace.ops, "end_ns").max())
+
+
+def _within(instants: Ints, starts: Ints, ends: Ints) -> Ints:
+    """How many of ascending instants lie within each span, both ends included."""
+    return np.searchsorted(instants, ends, side="right") - np.searchsorted(instants, starts, side="left")

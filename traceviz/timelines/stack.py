@@ -1,0 +1,86 @@
+"""Timelines of several runs below each other on one time axis, each run's typical instance beginning at 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from traceviz.timelines.fold import MOST_BANDS
+from traceviz.timelines.marks import NEVER, Marks, fit
+from traceviz.timelines.picture import MOST_MARKS, Picture
+from traceviz.timelines.rows import Band, placed
+from traceviz.timelines.shown import Shown
+
+CLOCK = "a clock that starts with each run's instance"
+
+
+def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -> Picture:
+    """Put runs on one axis: by rank, and of each rank the runs in order.
+
+    Where there are too many bands, those of the rank that speaks for the first run are shown at first.
+
+    Parameters
+    ----------
+    pictures : of the same pair, one a run; labels : what the runs are called.
+    """
+    zeros = [one.shown.start_ns for one in pictures]
+    rows = np.cumsum([0] + [sum(len(band.rows) for band in one.bands) for one in pictures]).tolist()
+    texts = np.cumsum([0] + [len(one.texts) for one in pictures]).tolist()
+    bands = [
+        (band.rank, band.device, run, _renumbered(band, rows[run], labels[run]))
+        for run, one in enumerate(pictures)
+        for band in one.bands
+    ]
+    where = pictures[0].shown.rank, pictures[0].shown.device
+    if len(bands) > MOST_BANDS:
+        spoken = any((rank, device) == where for rank, device, *_ in bands)
+        bands = [
+            (rank, device, run, replace(band, shown=(rank, device) == where if spoken else band.shown))
+            for rank, device, run, band in bands
+        ]
+    marks = _joined([_moved(one.marks, *place) for one, *place in zip(pictures, zeros, rows, texts, strict=False)])
+    low = min(one.low_ns - zero for one, zero in zip(pictures, zeros, strict=True))
+    high = max(one.high_ns - zero for one, zero in zip(pictures, zeros, strict=True))
+    end = max(one.shown.end_ns - zero for one, zero in zip(pictures, zeros, strict=True))
+    said = "; ".join(f"{label}: {one.shown.text}" for one, label in zip(pictures, labels, strict=True))
+    return Picture(
+        bands=placed([band for *_, band in sorted(bands, key=lambda one: one[:3])]),
+        marks=marks if marks.size <= MOST_MARKS else fit(marks, low, high, MOST_MARKS, fine=1),
+        texts=tuple(text for one in pictures for text in one.texts),
+        names=pictures[0].names,
+        headline=headline,
+        shown=Shown(0, end, said, where[0], pictures[0].shown.label, where[1]),
+        low_ns=low,
+        high_ns=high,
+        first_ns=int(marks.start.min()),
+        last_ns=int(marks.end.max()),
+        clock=CLOCK,
+    )
+
+
+def _renumbered(band: Band, by: int, label: str) -> Band:
+    return replace(
+        band,
+        title=f"{label}: {band.title}",
+        rows=tuple(replace(row, number=row.number + by) for row in band.rows),
+        threads={thread: number + by for thread, number in band.threads.items()},
+        streams={stream: number + by for stream, number in band.streams.items()},
+        ranges={thread: tuple(number + by for number in numbers) for thread, numbers in band.ranges.items()},
+    )
+
+
+def _moved(marks: Marks, zero: int, rows: int, texts: int) -> Marks:
+    """The marks with their run's instance at 0, on rows and with texts that come after those of the runs before."""
+    columns = {one.name: getattr(marks, one.name) for one in fields(Marks)}
+    for name in ("start", "end", "launch", "after"):
+        columns[name] = np.where(columns[name] == NEVER, NEVER, columns[name] - zero)
+    for name, by in (("row", rows), ("launch_row", rows), ("after_row", rows), ("name", texts), ("extra", texts)):
+        columns[name] = np.where(columns[name] < 0, columns[name], columns[name] + by)
+    return Marks(**columns)
+
+
+def _joined(parts: Sequence[Marks]) -> Marks:
+    """Rows of a later run come later, so that the marks stay sorted."""
+    return Marks(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Marks)})
