@@ -101,12 +101,12 @@ class Collectives:
     def __iter__(self) -> Iterator[Collective]:
         """Yield the collectives one by one, in order of time."""
         head = np.searchsorted(ints(self.calls, "collective"), np.append(ints(self.table, "index"), LAST))
-        parts = self.calls.drop(columns="collective").to_dict("records")
+        columns = [ints(self.calls, name) for name in RankCall.__dataclass_fields__]
         for place, row in enumerate(self.table.to_dict("records")):
-            mine = slice(head[place], head[place + 1])
+            mine = [column[head[place] : head[place + 1]].tolist() for column in columns]
             yield Collective(
                 **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
-                ranks=tuple(RankCall(**{str(key): int(value) for key, value in part.items()}) for part in parts[mine]),
+                ranks=tuple(RankCall(*call) for call in zip(*mine, strict=True)),
             )
 
     def to_frame(self) -> pd.DataFrame:

@@ -159,6 +159,7 @@ def _table(name: str, events: Any, zero: int) -> pd.DataFrame:
             columns[column] = _ints(events, column, default)
     if "start_ns" in TABLES[name]:
         columns["start_ns"] = _times(events["ts"]) + zero
+    if "end_ns" in TABLES[name]:
         columns["end_ns"] = columns["start_ns"] + _times(events["dur"])
     return table(name, columns, length=len(events))
 

@@ -32,6 +32,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
     "cuda_sync": ("syncs", ""),
     "cuda_event_record": ("records", ""),
     "communication_call": ("comms", ""),
+    "gpu_memory": ("memory", ""),
 }
 ROW = "row"  # of the table: events are written by category, and read back in this order
 NAMED = ("ops", "api", "ranges")  # tables that have a column `name`

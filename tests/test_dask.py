@@ -121,6 +121,8 @@ with Client(address) as client, dask_crew(client) as crew:
     result = parts_answers.check_overlap(run, "comm", "compute")
     print(json.dumps(contract.overlap(result), indent=1))
     assert len(client.scheduler_info()["workers"]) == 1
+    import traceviz as tv
+    assert contract.overlap(tv.check_ranks(*paths, dask=client)) == contract.overlap(result)
 """
 
 

@@ -15,6 +15,8 @@ from analyzers.errors import TracevizError
 from traceviz.terminal import progress
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from analyzers.check import OverlapResult
     from analyzers.collectives import Collectives
     from analyzers.compare_results import Comparison
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TracevizError",
     "check_overlap",
+    "check_ranks",
     "collectives",
     "compare",
     "info",
@@ -37,7 +40,14 @@ __all__ = [
 ]
 
 
-def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Trace:
+def load(
+    *paths: str | Path,
+    nsys: str | None = None,
+    align: bool = True,
+    workers: int | None = None,
+    skip_bad: bool = False,
+    cache: bool = True,
+) -> Trace:
     """Read captures of one run: Nsight Systems reports or exports, torch.profiler traces, folders, globs, manifests.
 
     Parameters
@@ -45,6 +55,9 @@ def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Tra
     paths : what to read; several ranks' captures belong to one run.
     nsys : path of the `nsys` that exports `.nsys-rep` reports; found by itself where not given.
     align : put all clocks on the lowest rank's, by matched collectives; False leaves times as they were recorded.
+    workers : processes that read captures side by side; one per processor where not given.
+    skip_bad : leave out captures that can't be read, with a warning in `.warnings`, instead of failing.
+    cache : False neither uses nor fills the cache of captures read before.
 
     Returns
     -------
@@ -65,9 +78,11 @@ def load(*paths: str | Path, nsys: str | None = None, align: bool = True) -> Tra
     [7, 17, 25]
     """
     from analyzers import load as loading
+    from analyzers.reading import Reading
 
+    reading = Reading(nsys, cache, workers, skip_bad)
     with progress() as tell:
-        return loading.load(paths, nsys_command=nsys, align=align, progress=tell)
+        return loading.load(paths, align=align, reading=reading, progress=tell)
 
 
 def check_overlap(
@@ -104,6 +119,43 @@ def check_overlap(
     from analyzers import check
 
     return check.check_overlap(trace, a, b, min_overlap=min_overlap, baseline=baseline)
+
+
+def check_ranks(
+    *paths: str | Path,
+    a: str = "comm",
+    b: str = "compute",
+    min_overlap: float = 0.6,
+    dask: str | Client | None = None,
+    memory: int | None = None,
+    workers: int | None = None,
+    skip_bad: bool = False,
+) -> OverlapResult:
+    """The same as `check_overlap(load(...))` for more ranks than memory holds: they are looked at one by one.
+
+    Parameters
+    ----------
+    paths : as `load` takes them, and URLs that fsspec opens.
+    a, b, min_overlap : as `check_overlap` takes them.
+    dask : a client of a Dask cluster, or its scheduler's address, whose workers look at the ranks; else this machine's.
+    memory : bytes that this machine's processes may take together.
+    workers, skip_bad : as `load` takes them.
+
+    Returns
+    -------
+    OverlapResult : with the same JSON; the gaps behind the causes are left out.
+
+    Raises
+    ------
+    TracevizError : as `load` and `check_overlap`; no Dask scheduler answers; the memory has no room for one rank.
+    """
+    from analyzers import parts_answers
+    from analyzers.reading import Reading
+    from traceviz.opened import run_of
+
+    reading = Reading(workers=workers, skip_bad=skip_bad, memory=memory, dask=dask)
+    with progress() as tell, run_of(paths, reading, align=True, progress=tell) as run:
+        return parts_answers.check_overlap(run, a, b, min_overlap=min_overlap)
 
 
 def compare(

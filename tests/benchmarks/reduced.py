@@ -14,8 +14,11 @@ import math
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
+from analyzers.cache_tables import read_trace, write_trace
 from analyzers.clocks import align
 from analyzers.collectives import collectives
 from tests.collective_runs import MS, Call, run
@@ -26,9 +29,15 @@ CALLS = 50
 BAR_SECONDS, BAR_EXPONENT = 60.0, 1.1
 
 
-def measure(ranks: int, count: int, keyed: str) -> dict[str, float]:
+def make(ranks: int, count: int, keyed: str, folder: Path) -> None:
+    """Write the ranks' outlines, merged."""
+    calls = (Call(),) * CALLS
+    write_trace(run(ranks, count // CALLS, calls, offset=50 * MS, drift=20e-6, keyed=keyed).trace(), folder)
+
+
+def measure(count: int, folder: Path) -> dict[str, float]:
     """Seconds of each stage, and the peak of memory in MB."""
-    trace = run(ranks, count // CALLS, (Call(),) * CALLS, offset=50 * MS, drift=20e-6, keyed=keyed).trace()
+    trace, busy = read_trace(folder), time.process_time()
     began = time.perf_counter()
     aligned = align(trace)
     matched = time.perf_counter()
@@ -43,6 +52,7 @@ def measure(ranks: int, count: int, keyed: str) -> dict[str, float]:
         "measure": measured - matched,
         "report": ended - measured,
         "seconds": ended - began,
+        "of CPU": time.process_time() - busy,
         "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     }
 
@@ -52,20 +62,26 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--collectives", type=int, default=5000)
     parser.add_argument("--keyed", default="sequence", choices=("sequence", "group", "communicator", ""))
-    parser.add_argument("--one", action="store_true", help="this size alone, as JSON")
+    parser.add_argument("--stage", choices=("make", "measure"), help="of one size alone, in a process of its own")
+    parser.add_argument("--folder", type=Path, help="of that stage")
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.ranks, options.collectives, options.keyed)))
+    if options.stage:
+        if options.stage == "make":
+            make(options.ranks, options.collectives, options.keyed, options.folder)
+        else:
+            print(json.dumps(measure(options.collectives, options.folder)))
         return
     seconds = []
     for ranks in (options.ranks // 4, options.ranks // 2, options.ranks):
-        words = ["--one", "--ranks", str(ranks), "--collectives", str(options.collectives), "--keyed", options.keyed]
-        command = [sys.executable, "-m", "tests.benchmarks.reduced", *words]
-        found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        seconds.append(found["seconds"])
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--ranks", str(ranks), "--collectives", str(options.collectives), "--keyed", options.keyed]
+            command = [sys.executable, "-m", "tests.benchmarks.reduced", *words, "--folder", folder, "--stage"]
+            subprocess.run([*command, "make"], check=True)
+            found = json.loads(subprocess.run([*command, "measure"], stdout=subprocess.PIPE, check=True).stdout)
+        seconds.append(found["of CPU"])
         print(f"{ranks:5} ranks: " + ", ".join(f"{name} {value:.1f}" for name, value in found.items()), flush=True)
     exponent = math.log(seconds[-1] / seconds[0]) / math.log(4)
-    print(f"bar {BAR_SECONDS:.0f} s: {seconds[-1]:.1f} s; bar exponent {BAR_EXPONENT}: {exponent:.2f}")
+    print(f"bar {BAR_SECONDS:.0f} s: {found['seconds']:.1f} s; bar exponent {BAR_EXPONENT}: {exponent:.2f}")
 
 
 if __name__ == "__main__":

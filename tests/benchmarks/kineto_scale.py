@@ -1,0 +1,113 @@
+"""A torch.profiler trace of 2 GB: first look, repeat look, and growth over three sizes, beside a bare decode.
+
+    python -m tests.benchmarks.kineto_scale [--hta PYTHON] [--simdjson PYTHON] [--keep]
+
+A real capture is repeated in time until the file has the size; it lies in tests/benchmarks/data/ and is removed again.
+A look is a whole command, from its start to its exit. The bare decode is msgspec's, of the same bytes, into typed
+events and nothing more; simdjson's is its DOM. Bars: first look at most 3 times msgspec's decode, repeat look within a
+second, memory below the file's size, exponent at most 1.1. Processor seconds tell what a busy machine hides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.benchmarks.kineto_json import HTA, PANDAS, SOURCE, tile
+from tests.benchmarks.timing import Run, run
+
+DATA = Path(__file__).parent / "data"
+BYTES_PER_EVENT = 244
+GB = (0.5, 1.0, 2.0)
+
+MSGSPEC = """
+import sys, msgspec
+class Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: float = 0.0
+    dur: float = 0.0
+class Trace(msgspec.Struct):
+    traceEvents: list[Event]
+with open(sys.argv[1], "rb") as file:
+    print(len(msgspec.json.decode(file.read(), type=Trace).traceEvents), "events")
+"""
+SIMDJSON = """
+import sys, simdjson
+with open(sys.argv[1], "rb") as file:
+    print(len(simdjson.Parser().parse(file.read())["traceEvents"]), "events")
+"""
+
+
+def looks(path: Path, cache: Path) -> dict[str, Run]:
+    """First and repeated commands on a file, each a process of its own, with a cache of their own."""
+    environment = {"TRACEVIZ_CACHE": str(cache)}
+    base = [sys.executable, "-m", "traceviz"]
+    check = [*base, "check-overlap", str(path), "--min-overlap", "0%", "--format", "json"]
+    found = {
+        "first look: check-overlap": run(check, environment),
+        "repeat look: check-overlap": run(check, environment),
+        "repeat look: streams": run([*base, "streams", str(path), "--format", "json"], environment),
+        "repeat look: info": run([*base, "info", str(path), "--format", "json"], environment),
+        "repeat look: collectives": run([*base, "collectives", str(path), "--format", "json"], environment),
+    }
+    assert found["first look: check-overlap"].output == found["repeat look: check-overlap"].output
+    return found
+
+
+def show(found: Mapping[str, Run], size: int, base: str) -> None:
+    """Print wall and processor seconds, how many times those of the base they are, and memory per file size."""
+    print(f"{'':28} {'wall s':>8} {'CPU s':>8} {'wall x':>7} {'CPU x':>7} {'peak MB':>8} {'of file':>8}")
+    for name, one in found.items():
+        wall, busy = one.seconds / found[base].seconds, one.busy_seconds / found[base].busy_seconds
+        print(
+            f"{name:28} {one.seconds:8.2f} {one.busy_seconds:8.2f} {wall:7.2f} {busy:7.2f} "
+            f"{one.peak_bytes / 1e6:8.0f} {one.peak_bytes / size:8.2f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hta", help="Python that has HTA")
+    parser.add_argument("--simdjson", help="Python that has pysimdjson")
+    parser.add_argument("--pandas", action="store_true", help="json + pandas, too (10 times the file's size in memory)")
+    parser.add_argument("--gb", type=float, nargs="+", default=GB, help="sizes")
+    parser.add_argument("--keep", action="store_true", help="leave the files")
+    options = parser.parse_args()
+    DATA.mkdir(exist_ok=True)
+    first: list[tuple[int, Run]] = []
+    for gigabytes in options.gb:
+        path = DATA / f"kineto-{gigabytes:g}gb.json"
+        if not path.exists():
+            tile(SOURCE, path, round(gigabytes * 1e9 / BYTES_PER_EVENT))
+        size = path.stat().st_size
+        print(f"{path.name}: {size / 1e9:.2f} GB", flush=True)
+        found = {"msgspec, decode alone": run([sys.executable, "-c", MSGSPEC, str(path)])}
+        with tempfile.TemporaryDirectory(dir=DATA) as cache:
+            found |= looks(path, Path(cache))
+        others = {"simdjson, parse alone": (options.simdjson, SIMDJSON), "HTA": (options.hta, HTA)}
+        others["json + pandas"] = (sys.executable if options.pandas else None, PANDAS)
+        found |= {
+            name: run([python, "-c", text, str(path)]) for name, (python, text) in others.items() if python is not None
+        }
+        show(found, size, "msgspec, decode alone")
+        first.append((size, found["first look: check-overlap"]))
+        if not options.keep:
+            path.unlink()
+    if len(first) > 1:
+        (small, quick), (large, slow) = first[0], first[-1]
+        for name in ("seconds", "busy_seconds"):
+            exponent = math.log(getattr(slow, name) / getattr(quick, name)) / math.log(large / small)
+            print(f"exponent of the first look's {name}: {exponent:.2f}")
+
+
+if __name__ == "__main__":
+    main()
