@@ -78,6 +78,7 @@ def table_events(trace: Trace, tracks: Tracks, match_args: Mapping[str, Column])
     for name, frame, what in (("syncs", trace.syncs, "synchronizations"), ("comms", trace.comms, "communication")):
         yield from _slices(frame, name, *_own_track(trace, tracks, frame, what))
     yield from _records(trace, tracks)
+    yield from _memory(trace, tracks)
     yield from _flows(trace, gpu, host["api"])
 
 
@@ -185,6 +186,20 @@ def _records(trace: Trace, tracks: Tracks) -> Iterator[Events]:
     args, defaults = _columns(records, "records")
     args = {ROW: np.arange(start.size), **args}
     yield Events("i", "cuda_event_record", "record", pid, tid, start, None, args, defaults, {"s": "t"})
+
+
+def _memory(trace: Trace, tracks: Tracks) -> Iterator[Events]:
+    """Levels of GPU memory as instants on a track of their device."""
+    memory = trace.memory
+    if not len(memory):
+        return
+    pid, tid = np.zeros((2, len(memory)), np.int64)
+    for (process, device), rows in lanes(ints(memory, "process"), ints(memory, "device")).items():
+        pid[rows] = gpu_process(trace, tracks, process, device)
+        tid[rows] = tracks.thread(int(pid[rows[0]]), "memory in use")
+    args, defaults = _columns(memory, "memory")
+    args = {ROW: np.arange(len(memory)), **args}
+    yield Events("i", "gpu_memory", "memory", pid, tid, ints(memory, "start_ns"), None, args, defaults, {"s": "t"})
 
 
 def _flows(trace: Trace, gpu: tuple[Ints, Ints], api: tuple[Ints, Ints]) -> Iterator[Events]:
