@@ -40,12 +40,15 @@ def read(path: Path, progress: Progress = silent) -> Trace:
 
     Raises
     ------
-    TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, or no trace.
+    TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, nested too deeply, or no trace.
     """
     try:
-        return _read(path, progress, exact=False)
-    except (NotAsWritten, BadTime, msgspec.DecodeError):
-        return _read(path, progress, exact=True)
+        try:
+            return _read(path, progress, exact=False)
+        except (NotAsWritten, BadTime, msgspec.DecodeError):
+            return _read(path, progress, exact=True)
+    except RecursionError:
+        raise TracevizError("nests brackets too deeply for a trace.", path=path, hint=HINT_AGAIN) from None
 
 
 def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:

@@ -12,6 +12,7 @@ from analyzers import kineto, nsys, nsys_export, nsys_stats
 from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError
 from analyzers.files import Input, find_inputs
+from analyzers.lost import about_lost_work
 from analyzers.merge import merge
 from analyzers.progress import Progress, silent
 from analyzers.ranks import assign_ranks
@@ -44,11 +45,20 @@ def load(
             path=inputs[0].path,
             hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
         )
+    trace = about_lost_work(trace)
     aligned = align_clocks(trace, enabled=align)
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
 
 
 def _read(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
+    try:
+        return _read_as_it_is(one, nsys_command, progress)
+    except TracevizError as error:
+        error.path = error.path or str(one.path)
+        raise
+
+
+def _read_as_it_is(one: Input, nsys_command: str | None, progress: Progress) -> Trace:
     if one.kind == "kineto":
         trace = kineto.read(one.path, progress)
     elif one.kind == "nsys-report":

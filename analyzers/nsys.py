@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.errors import TraceWarning
+from analyzers.errors import TracevizError, TraceWarning
 from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_launch import launches
 from analyzers.nsys_names import Names
 from analyzers.nsys_nccl import read_comms
+from analyzers.nsys_open import AGAIN
 from analyzers.nsys_ops import read_api, read_ops
 from analyzers.nsys_payload import read_payload
 from analyzers.nsys_process import Processes, adopt
@@ -40,7 +41,11 @@ def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = N
     TracevizError : it is no nsys export, incomplete, damaged, or being written.
     """
     with NsysFile(path) as file:
-        return _read(file, progress, report or path)
+        try:
+            return _read(file, progress, report or path)
+        except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
 
 
 def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
