@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.causes import Explainer
+from analyzers.certainty import with_bounds
 from analyzers.check_warnings import all_warnings, missing_waits
 from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
@@ -32,7 +33,7 @@ class OverlapResult:
     """What `check_overlap` found.
 
     `passed` is None when the verdict is inconclusive, and `reason` then says why. `job.real_overlap_ratio` is held
-    against `bar`.
+    against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
     """
 
     verdict: str
@@ -145,10 +146,10 @@ def check_overlap(
     ranks = [replace(rank, real_overlap_error_ns=_error(trace, side_a, side_b, rank)) for rank in ranks]
     unseen = hidden_work(trace, side_a, side_b)
     job = Job() if unseen else job_of(trace, side_a.picked, side_b.picked, ranks)
-    reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason))
-    ratio = job.real_overlap_ratio
+    job = with_bounds(trace, side_a.picked, side_b.picked, job)
+    passed = job.meets(min_overlap)
+    reason = unseen or _reason(job, ranks, (a, side_a.reason), (b, side_b.reason)) or _unsure(job, passed, min_overlap)
     notes += [TraceWarning("graph-as-one-row", text) for text in about_graphs(trace, side_a, side_b)]
-    passed = None if ratio is None else ratio >= min_overlap
     gain = None
     if baseline is not None:
         alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
@@ -157,7 +158,7 @@ def check_overlap(
             why = alone.reason or "no instance has both sides on the same rank in both runs"
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
     return OverlapResult(
-        verdict=verdict(ratio, min_overlap),
+        verdict=verdict(None if passed is None else job.real_overlap_ratio, min_overlap),
         passed=passed,
         a=str(side_a.selector),
         b=str(side_b.selector),
@@ -212,6 +213,15 @@ def _reason(job: Job, ranks: list[RankOverlap], *sides: tuple[str, str]) -> str:
     side, text = ("a", sides[0][0]) if not any(rank.a.real_busy_ns for rank in both) else ("b", sides[1][0])
     waited = any(getattr(rank, side).wait_ns for rank in both)
     return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
+
+
+def _unsure(job: Job, passed: bool | None, bar: float) -> str:
+    if passed is not None or job.ratio_low is None or job.ratio_high is None:
+        return ""
+    return (
+        f"the bar of {bar:.1%} lies within the error bar: {job.ratio_low:.1%} to {job.ratio_high:.1%} of what could "
+        "overlap did, as surely as the ranks' clocks, and so the waits in collectives, are known"
+    )
 
 
 def _moved(pairing: Pairing) -> str:

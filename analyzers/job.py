@@ -8,8 +8,10 @@ rank's other side. For every other pair the lowest rank on which both sides were
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from analyzers.communication import is_communication
 from analyzers.intervals import intersect, measure, union
@@ -25,6 +27,7 @@ class Job:
     critical_rank : the rank it is read from; for communication, the one that arrived last for most transfer time.
     rule : "last-arrival" or "lowest-rank".
     achievable_ns : the ratio's denominator.
+    ratio_low, ratio_high : between these the ratio lies, as surely as clocks are known (`analyzers.certainty`).
     """
 
     critical_rank: int | None = None
@@ -32,18 +35,35 @@ class Job:
     achievable_ns: int = 0
     real_overlap_ratio: float | None = None
     rule: str = "lowest-rank"
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+    def meets(self, bar: float) -> bool | None:
+        """Whether the ratio reaches a bar; None where there is none, or clocks are too unsure to tell."""
+        if self.real_overlap_ratio is None:
+            return None
+        low = self.real_overlap_ratio if self.ratio_low is None else self.ratio_low
+        high = self.real_overlap_ratio if self.ratio_high is None else self.ratio_high
+        return True if low >= bar else False if high < bar else None
 
 
 def job_of(trace: Trace, a: Mask, b: Mask, ranks: list[RankOverlap]) -> Job:
     """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
-    last = last_ranks(trace)
-    comm = is_communication(trace)
+    sides = communicating(trace, a, b)
+    if sides is None:
+        return _by_lowest_rank(ranks)
+    # Of two devices of one rank only the one that came last waited for nobody.
+    mine = (last_ranks(trace) == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
+    return _by_last_arrival(trace, np.flatnonzero(sides[0] & mine), sides[1])
+
+
+def communicating(trace: Trace, a: Mask, b: Mask) -> tuple[Mask, Mask] | None:
+    """The side that is all communication, some of it matched over ranks, and the other one; None where neither is."""
+    last, comm = last_ranks(trace), is_communication(trace)
     for side, other in ((a, b), (b, a)):
         if side.any() and not np.any(side & ~comm) and np.any(side & (last >= 0)):
-            # Of two devices of one rank only the one that came last waited for nobody.
-            mine = (last == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
-            return _by_last_arrival(trace, np.flatnonzero(side & mine), other)
-    return _by_lowest_rank(ranks)
+            return side, other
+    return None
 
 
 def last_ranks(trace: Trace) -> Ints:
@@ -96,25 +116,53 @@ def _by_lowest_rank(ranks: list[RankOverlap]) -> Job:
     return Job()
 
 
+def wait_errors(trace: Trace) -> tuple[Ints, Mask]:
+    """How far off each op's wait may be, ns, at most all of the op; and where that is known, as clocks are.
+
+    A wait lasts until the last arrival, on another clock: it is as sure as those two clocks are. The op that arrived
+    last waited for nobody, unless another rank's clock may be so far off that it came later.
+    """
+    whole = trace.whole or trace
+    error, known = np.zeros(len(whole.ops), np.int64), np.ones(len(whole.ops), bool)
+    calls = None if trace.clocks is None or trace.matches is None else trace.matches.calls
+    if calls is not None and len(calls):
+        op, collective, rank = (ints(calls, column) for column in ("op", "collective", "rank"))
+        last = last_ranks(whole)[op]
+        several = last >= 0
+        op, collective, rank, last = op[several], collective[several], rank[several], last[several]
+        start = ints(whole.ops, "start_ns")[op]
+        length = ints(whole.ops, "end_ns")[op] - start
+        own, others = _residuals(trace, rank), _residuals(trace, last)
+        latest = _of_each(np.maximum, collective, start, np.iinfo(np.int64).min)
+        reach = np.where(rank == last, 0.0, own + others)
+        later = np.where(rank == last, 0.0, np.maximum(reach - (latest - start), 0.0))
+        unsure = np.where(rank == last, _of_each(np.maximum, collective, later, 0.0), reach)
+        error[op] = np.minimum(unsure, length)
+        known[op] = np.isfinite(unsure)
+    return (error, known) if trace.rows is None else (error[trace.rows], known[trace.rows])
+
+
 def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
-    """How far off the real overlap of some ops may be, ns: each collective's wait is as sure as two clocks are.
+    """How far off the real overlap of some ops may be, ns: the sum of what their waits may be off by.
 
     None where a clock that matters has no known error.
     """
-    if trace.clocks is None:
-        return 0
-    residuals: dict[int, int | None] = {}
-    for clock in trace.clocks.clocks:  # a rank with several devices is as sure as its least sure clock
-        before = residuals.get(clock.rank, 0)
-        known = before is not None and clock.residual_ns is not None
-        residuals[clock.rank] = max(before or 0, clock.residual_ns or 0) if known else None
-    last, rank = last_ranks(trace)[ops], ints(trace.ops, "rank")[ops]
-    matched = np.flatnonzero((last >= 0) & (last != rank))
-    error = 0
-    for (own, other), rows in lanes(rank[matched], last[matched]).items():
-        pair = residuals.get(own), residuals.get(other)
-        if pair[0] is None or pair[1] is None:
-            return None
-        length = (ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns"))[ops[matched[rows]]]
-        error += int(np.minimum(length, pair[0] + pair[1]).sum())
-    return error
+    error, known = wait_errors(trace)
+    return int(error[ops].sum()) if known[ops].all() else None
+
+
+def _of_each(what: np.ufunc, group: Ints, values: npt.NDArray[Any], least: float) -> npt.NDArray[Any]:
+    """A reduction over each group's values, repeated for each of its members."""
+    found = np.full(int(group.max(initial=-1)) + 1, least, values.dtype)
+    what.at(found, group, values)
+    return found[group]
+
+
+def _residuals(trace: Trace, rank: Ints) -> npt.NDArray[np.float64]:
+    """Error of each rank's clock, that of its least sure device; infinite where it is not known."""
+    worst: dict[int, float] = {}
+    for clock in trace.clocks.clocks if trace.clocks else ():
+        error = np.inf if clock.residual_ns is None else float(clock.residual_ns)
+        worst[clock.rank] = max(worst.get(clock.rank, 0.0), error)
+    numbers, place = np.unique(rank, return_inverse=True)
+    return np.array([worst.get(int(number), 0.0) for number in numbers] or [0.0])[place]

@@ -37,7 +37,7 @@ def blocks(result: OverlapResult) -> list[Block]:
 
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
-    if result.job.real_overlap_ratio is None:
+    if result.passed is None:
         return result.reason if result.reason.endswith("?") else f"{result.reason}."
     return (
         f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
