@@ -24,6 +24,7 @@ from analyzers.sides import without_shared
 from analyzers.trace import Trace, ints
 
 DEFAULT_BAR = 0.6
+FEW_INSTANCES = 3  # below that a median is not one
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 EXIT_CODES = {True: 0, False: 1, None: 3}
 
@@ -157,6 +158,8 @@ def check_overlap(
         if gain is None:
             why = alone.reason or "no instance has both sides on the same rank in both runs"
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
+        elif min(gain.instances, gain.baseline_instances) < FEW_INSTANCES:
+            notes.append(TraceWarning("few-instances", _few(gain)))
     return OverlapResult(
         verdict=verdict(None if passed is None else job.real_overlap_ratio, min_overlap),
         passed=passed,
@@ -170,6 +173,13 @@ def check_overlap(
         reason=reason,
         gain=gain,
         warnings=tuple(all_warnings(trace, (side_a, side_b), ranks, job, notes)),
+    )
+
+
+def _few(gain: Gain) -> str:
+    return (
+        f"The gain rests on {gain.instances} instance(s), and {gain.baseline_instances} of the baseline: too few for a "
+        "median, so it may be chance."
     )
 
 

@@ -132,7 +132,8 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         streams=table("streams"),
         warnings=tuple(warnings),
     )
-    return checks.odd_links(_described(trace, path, header, zero, pids))
+    trace = _described(trace, path, header, zero, pids)
+    return checks.odd_links(checks.overhead(trace, rows["span"], heads.all, zero))
 
 
 def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids: list[int]) -> Trace:

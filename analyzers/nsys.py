@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TracevizError, TraceWarning
-from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, warnings
+from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, read_overhead, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_launch import launches
@@ -22,6 +22,7 @@ from analyzers.nsys_ops import read_api, read_ops
 from analyzers.nsys_payload import read_payload
 from analyzers.nsys_process import Processes, adopt
 from analyzers.nsys_target import contexts, read_devices, read_streams
+from analyzers.overhead import about_overhead
 from analyzers.progress import Progress, silent
 from analyzers.trace import Capture, Trace, ints
 
@@ -61,6 +62,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         for index, key in enumerate(keys)
     ]
     first_ns, last_ns = _span(ops, tables["api"])
+    unanswered, slowed = about_overhead(*read_overhead(file, about.shift_ns), ops)
     capture = Capture(
         path=str(path),
         format="nsys",
@@ -71,7 +73,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         first_ns=first_ns,
         last_ns=last_ns,
         world_size=about.world_size if only is not None else None,
-        lacks=missing(file, tables),
+        lacks=(*missing(file, tables), *unanswered),
         metadata=about.metadata,
     )
     return Trace(
@@ -81,7 +83,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         devices=devices,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=(*said, *warnings(file, tables, processes, contexts(file))),
+        warnings=(*said, *warnings(file, tables, processes, contexts(file)), *slowed),
         **tables,
     )
 
