@@ -15,6 +15,7 @@ from analyzers.cache_tables import Unusable, read_trace
 from analyzers.claims import claimed
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.files import UNREADABLE, Input, kind_of
+from analyzers.lost import count_lost_work
 from analyzers.progress import Overall, Progress, silent
 from analyzers.ranks import rank_in_name
 from analyzers.reading import Reading
@@ -42,11 +43,20 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
             return _at(trace, str(path), one.url)
     if one.kind == UNREADABLE:
         kind_of(one.path)
-    if reading.keeps:
-        trace = through_cache(one.path, one.kind, lambda: _read(one, reading, progress))
-    else:
-        trace = _read(one, reading, progress)
-    return claimed(trace, one)
+    try:
+        if reading.keeps:
+            trace = through_cache(one.path, one.kind, lambda: _read(one, reading, progress))
+        else:
+            trace = _read(one, reading, progress)
+    except TracevizError as error:
+        error.path = error.path or str(one.path)
+        raise
+    return finished(trace, one)
+
+
+def finished(trace: Trace, one: Input) -> Trace:
+    """Add to a capture as it was read what the manifest claims, and what was lost."""
+    return count_lost_work(claimed(trace, one))
 
 
 def read_many(
@@ -121,7 +131,7 @@ def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
         trace = read_trace(folder)
     except Unusable:  # removed from the cache since
         return read_one(one, reading)
-    return claimed(trace, one)
+    return finished(trace, one)
 
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
@@ -141,7 +151,7 @@ def _at(trace: Trace, path: str, url: str) -> Trace:
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
     may_be_there = reading.keeps and one.kind != UNREADABLE and not one.url
     trace = cached(one.path, one.kind) if may_be_there else None
-    return None if trace is None else claimed(trace, one)
+    return None if trace is None else finished(trace, one)
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
+from analyzers.certainty import with_bounds
 from analyzers.check_part import Part, agree, examine
 from analyzers.check_result import OverlapResult
 from analyzers.check_warnings import OF_CLOCKS, about_missing_waits, about_outside, about_ranks, about_waits
 from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
-from analyzers.gain import gain_over
+from analyzers.gain import Gain, gain_over
 from analyzers.graphs import about_graphs, hidden_work
 from analyzers.job import Arrivals, Job, job_of
 from analyzers.overlap import RankOverlap
@@ -27,6 +28,7 @@ from analyzers.trace import Trace
 __all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
 
 DEFAULT_BAR = 0.6
+FEW_INSTANCES = 3  # below that a median is not one
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
 
@@ -108,8 +110,14 @@ def answer(
     unseen = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
     job = Job() if unseen else job_of(first, second, ranks)
-    reason = unseen or _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    ratio = job.real_overlap_ratio
+    job = with_bounds(
+        job,
+        next((side for side in (first, second) if side.speak), None),
+        reduce(add, (Counter(part.unsure) for part in parts), Counter[Place]()),
+    )
+    passed = job.meets(min_overlap)
+    why_not = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
+    reason = unseen or why_not or _unsure(job, passed, min_overlap)
     for side, selector in enumerate(selectors):
         graphs = about_graphs(sum(part.sides[side].graphs for part in parts), selector)
         notes += [TraceWarning("graph-as-one-row", text) for text in graphs]
@@ -119,9 +127,11 @@ def answer(
         if gain is None:
             why = baseline.reason or "no instance has both sides on the same rank in both runs"
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
+        elif min(gain.instances, gain.baseline_instances) < FEW_INSTANCES:
+            notes.append(TraceWarning("few-instances", _few(gain)))
     return OverlapResult(
-        verdict=verdict(ratio, min_overlap),
-        passed=None if ratio is None else ratio >= min_overlap,
+        verdict=verdict(None if passed is None else job.real_overlap_ratio, min_overlap),
+        passed=passed,
         a=names[0],
         b=names[1],
         bar=min_overlap,
@@ -196,6 +206,22 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
     side, text = ("a", sides[0][0]) if not any(rank.a.real_busy_ns for rank in both) else ("b", sides[1][0])
     waited = any(getattr(rank, side).wait_ns for rank in both)
     return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
+
+
+def _few(gain: Gain) -> str:
+    return (
+        f"The gain rests on {gain.instances} instance(s), and {gain.baseline_instances} of the baseline: too few for a "
+        "median, so it may be chance."
+    )
+
+
+def _unsure(job: Job, passed: bool | None, bar: float) -> str:
+    if passed is not None or job.ratio_low is None or job.ratio_high is None:
+        return ""
+    return (
+        f"the bar of {bar:.1%} lies within the error bar: {job.ratio_low:.1%} to {job.ratio_high:.1%} of what could "
+        "overlap did, as surely as the ranks' clocks, and so the waits in collectives, are known"
+    )
 
 
 def _moved(shift: int) -> str:

@@ -15,11 +15,13 @@ from operator import add
 import numpy as np
 
 from analyzers.causes import Explainer
+from analyzers.certainty import matched_calls, real_overlap_error, wait_errors
 from analyzers.check_warnings import missing_waits, outside_steps, waited_for
 from analyzers.graphs import claimed, unclaimed
-from analyzers.job import Arrivals, Last, arrivals, last_arrivals, real_overlap_error
+from analyzers.job import Arrivals, Last, arrivals, last_arrivals
 from analyzers.missed import explain_missed
 from analyzers.narrow import in_whole, whole_with_cuts
+from analyzers.nesting import lanes
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import (
     Moves,
@@ -36,7 +38,7 @@ from analyzers.places import Place, places_of
 from analyzers.selection import Selection, Threads, select
 from analyzers.sides import Shared, about_shared, count_shared, share_out
 from analyzers.steps import find_steps
-from analyzers.trace import Trace, ints
+from analyzers.trace import Mask, Trace, ints
 
 NOT_TO_TELL = ("same", "odd")  # of `Shared.way`
 
@@ -76,6 +78,7 @@ class Part:
     places : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
+    unsure : how far off the waits of both sides may be in all, ns.
     """
 
     agreed: Agreed
@@ -93,6 +96,7 @@ class Part:
     waited: Mapping[Place, int] = field(default_factory=dict)
     outside: Mapping[Place, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
+    unsure: Mapping[Place, int] = field(default_factory=dict)
 
 
 def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agreed | None = None) -> Part:
@@ -139,9 +143,10 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         moves=tried,
         ranks=tuple(ranks),
         arrivals=(
-            arrivals(trace, sides[0].picked, sides[1].picked),
-            arrivals(trace, sides[1].picked, sides[0].picked),
+            _arrivals(trace, sides[0].picked, sides[1].picked),
+            _arrivals(trace, sides[1].picked, sides[0].picked),
         ),
+        unsure=_unsure(trace, sides[0].picked | sides[1].picked),
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
         missing=tuple(missing),
@@ -207,6 +212,17 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     last = Last(*(in_whole(trace, column) for column in last_arrivals(trace)))
     return Explainer(whole, picked[0], picked[1], spread, last)
+
+
+def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
+    found = arrivals(trace, side, other)
+    return replace(found, calls=matched_calls(trace, side, other)) if found.speak else found
+
+
+def _unsure(trace: Trace, either: Mask) -> dict[Place, int]:
+    error, rows = wait_errors(trace)[0], np.flatnonzero(either)
+    places = lanes(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
+    return {(rank, device): int(error[rows[mine]].sum()) for (rank, device), mine in places.items()}
 
 
 def _error(trace: Trace, sides: tuple[Selection, Selection], rank: RankOverlap) -> int | None:

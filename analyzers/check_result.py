@@ -24,7 +24,7 @@ class OverlapResult:
     """What `check_overlap` found.
 
     `passed` is None when the verdict is inconclusive, and `reason` then says why. `job.real_overlap_ratio` is held
-    against `bar`.
+    against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
     """
 
     verdict: str
@@ -117,7 +117,7 @@ class OverlapResult:
     def sentence(self) -> str:
         """The verdict in one sentence, with the ratio's numerator and denominator."""
         job = self.job
-        if job.real_overlap_ratio is None:
+        if self.passed is None:
             return self.reason if self.reason.endswith("?") else f"{self.reason}."
         where = self.places.name(*job.critical) if job.critical else "no rank"
         whose = f"on {where}"

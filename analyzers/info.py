@@ -18,6 +18,7 @@ from analyzers.steps import find_steps
 from analyzers.trace import Capture, Ints, Mask, Trace, codes, ints, is_one_of
 
 MOST_RANGES = 40
+FEW = 3  # steps below which a median is not one
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def cannot_answer(trace: Trace) -> tuple[str, ...]:
     graphs = np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)))
     unknown = np.count_nonzero(launch < 0)
     known = trace.captures[0].world_size
+    steps = len(find_steps(trace).present)
     said = [
         (graphs, f"what ran inside {graphs} CUDA graph launches: each is one row (nsys: --cuda-graph-trace=node)"),
         (len(trace.rank_ids) == 1, "how long collectives waited for other ranks: only one rank was captured"),
@@ -133,7 +135,8 @@ def cannot_answer(trace: Trace) -> tuple[str, ...]:
             "which operator launched an op (nsys has no operator events)",
         ),
         (not len(trace.syncs), "which stream waited for what: there are no synchronization events"),
-        (not find_steps(trace).rows.size, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
+        (0 < steps < FEW, f"how much steps vary: {steps} are too few for a median"),
+        (not steps, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
     ]
     own = [text for applies, text in said if applies]
     return tuple(dict.fromkeys([*own, *(text for capture in trace.captures for text in capture.lacks)]))

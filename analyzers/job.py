@@ -30,6 +30,7 @@ class Job:
     critical_rank, critical_device : where it is read from; for communication, what arrived last for most transfer time.
     rule : "last-arrival" or "lowest-rank".
     achievable_ns : the ratio's denominator.
+    ratio_low, ratio_high : between these the ratio lies, as surely as clocks are known (`analyzers.certainty`).
     """
 
     critical_rank: int | None = None
@@ -38,6 +39,16 @@ class Job:
     real_overlap_ratio: float | None = None
     rule: str = "lowest-rank"
     critical_device: int | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+    def meets(self, bar: float) -> bool | None:
+        """Whether the ratio reaches a bar; None where there is none, or clocks are too unsure to tell."""
+        if self.real_overlap_ratio is None:
+            return None
+        low = self.real_overlap_ratio if self.ratio_low is None else self.ratio_low
+        high = self.real_overlap_ratio if self.ratio_high is None else self.ratio_high
+        return True if low >= bar else False if high < bar else None
 
     @property
     def critical(self) -> Place | None:
@@ -47,12 +58,30 @@ class Job:
         return self.critical_rank, self.critical_device
 
 
+class Calls(NamedTuple):
+    """Calls in collectives, n each: what they are a call of, which came last or may have, and their overlap, ns.
+
+    hidden_ns : how much of the call, its wait included, runs beside the other side. error_ns : of its wait.
+    """
+
+    collective: Ints
+    came_last: Mask
+    may_be_last: Mask
+    error_ns: Ints
+    hidden_ns: Ints
+    length_ns: Ints
+
+
+NO_CALLS = Calls(*(np.empty(0, kind) for kind in (np.int64, bool, bool, np.int64, np.int64, np.int64)))
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """What a side that is communication does on the ranks that arrived last; parts of a run add up.
 
     ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
+    calls : what bounds the answer.
     """
 
     ops: int = 0
@@ -60,7 +89,8 @@ class Arrivals:
     matched: int = 0
     overlap_ns: int = 0
     achievable_ns: int = 0
-    transfer_ns: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    transfer_ns: Mapping[Place, int] = field(default_factory=dict)
+    calls: Calls = field(default=NO_CALLS, compare=False)
 
     def __add__(self, more: Arrivals) -> Arrivals:
         return Arrivals(
@@ -70,6 +100,7 @@ class Arrivals:
             self.overlap_ns + more.overlap_ns,
             self.achievable_ns + more.achievable_ns,
             Counter(self.transfer_ns) + Counter(more.transfer_ns),
+            Calls(*(np.concatenate(both) for both in zip(self.calls, more.calls, strict=True))),
         )
 
     @property
@@ -171,24 +202,3 @@ def _by_lowest_rank(ranks: Sequence[RankOverlap]) -> Job:
             ratio = rank.real_overlap_ratio
             return Job(rank.rank, rank.real_overlap_ns, achievable, ratio, critical_device=rank.device)
     return Job()
-
-
-def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
-    """How far off the real overlap of some ops may be, ns: each collective's wait is as sure as two clocks are.
-
-    None where a clock that matters has no known error.
-    """
-    if trace.clocks is None:
-        return 0
-    residual = {(clock.rank, clock.device): clock.residual_ns for clock in trace.clocks.clocks}
-    last, frame = last_arrivals(trace).at(ops), trace.ops.iloc[ops]
-    matched = np.flatnonzero(last.known & ~last.is_at(frame))
-    own = [ints(frame, column)[matched] for column in ("rank", "device")]
-    error = 0
-    for (rank, device, *other), rows in lanes(*own, *last.at(matched)).items():
-        pair = residual.get((rank, device)), residual.get((other[0], other[1]))
-        if pair[0] is None or pair[1] is None:
-            return None
-        length = (ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns"))[ops[matched[rows]]]
-        error += int(np.minimum(length, pair[0] + pair[1]).sum())
-    return error

@@ -40,12 +40,15 @@ def read(path: Path, progress: Progress = silent) -> Trace:
 
     Raises
     ------
-    TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, or no trace.
+    TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, nested too deeply, or no trace.
     """
     try:
-        return _read(path, progress, exact=False)
-    except (NotAsWritten, BadTime, msgspec.DecodeError):
-        return _read(path, progress, exact=True)
+        try:
+            return _read(path, progress, exact=False)
+        except (NotAsWritten, BadTime, msgspec.DecodeError):
+            return _read(path, progress, exact=True)
+    except RecursionError:
+        raise TracevizError("nests brackets too deeply for a trace.", path=path, hint=HINT_AGAIN) from None
 
 
 def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
@@ -130,7 +133,8 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         memory=tables.memory(rows["memory"], links.process_of_heads(rows["memory"], heads.all, pids), zero),
         warnings=tuple(warnings),
     )
-    return checks.odd_links(_described(trace, path, header, zero, pids))
+    trace = _described(trace, path, header, zero, pids)
+    return checks.odd_links(checks.overhead(trace, rows["span"], heads.all, zero))
 
 
 def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids: list[int]) -> Trace:

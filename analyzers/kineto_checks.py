@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from analyzers.errors import TraceWarning
-from analyzers.kineto_events import Batch, Head
+from analyzers.kineto_events import Batch, Head, Rows
 from analyzers.kineto_tables import SYNC_KINDS_OF
+from analyzers.overhead import KINETO, about_overhead
 from analyzers.trace import Trace, ints, is_one_of
 
 DAY = 24 * 3600 * 10**9
@@ -74,6 +76,16 @@ def odd_links(trace: Trace) -> Trace:
             "launched them: the clocks of host and device are apart by at least that much.",
         )
     return trace
+
+
+def overhead(trace: Trace, spans: Rows, heads: Sequence[Head], zero: int) -> Trace:
+    """Say what the profiler itself took; `trace` has one capture."""
+    ours = np.flatnonzero(np.array([head.name in KINETO for head in heads] or [False])[spans.head])
+    start = spans.start[ours] - zero
+    unanswered, warnings = about_overhead(start, start + spans.duration[ours], trace.ops)
+    (capture,) = trace.captures
+    told = replace(capture, lacks=(*capture.lacks, *unanswered))
+    return replace(trace, captures=(told,), warnings=(*trace.warnings, *warnings))
 
 
 def lacks(trace: Trace, header_has_shapes: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from analyzers.captures import read_many
 from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.files import EXPORTS, Input, find_inputs
+from analyzers.lost import about_lost_work
 from analyzers.merge import merge
 from analyzers.progress import Progress, silent
 from analyzers.ranks import assign_ranks
@@ -77,6 +78,7 @@ def joined(
             path=inputs[0].path,
             hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
         )
+    trace = about_lost_work(trace)
     aligned = align_clocks(trace, enabled=align)
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
 

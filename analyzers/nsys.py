@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.errors import TraceWarning
-from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, warnings
+from analyzers.errors import TracevizError, TraceWarning
+from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, read_overhead, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_launch import launches
 from analyzers.nsys_memory import read_memory
 from analyzers.nsys_names import Names
 from analyzers.nsys_nccl import read_comms
+from analyzers.nsys_open import AGAIN
 from analyzers.nsys_ops import read_api, read_ops
 from analyzers.nsys_payload import read_payload
 from analyzers.nsys_process import Processes, adopt
 from analyzers.nsys_target import contexts, read_devices, read_streams
+from analyzers.overhead import about_overhead
 from analyzers.progress import Progress, silent
 from analyzers.trace import Capture, Trace, ints
 
@@ -41,7 +43,11 @@ def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = N
     TracevizError : it is no nsys export, incomplete, damaged, or being written.
     """
     with NsysFile(path) as file:
-        return _read(file, progress, report or path)
+        try:
+            return _read(file, progress, report or path)
+        except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
 
 
 def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
@@ -57,6 +63,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         for index, key in enumerate(keys)
     ]
     first_ns, last_ns = _span(ops, tables["api"])
+    unanswered, slowed = about_overhead(*read_overhead(file, about.shift_ns), ops)
     capture = Capture(
         path=str(path),
         format="nsys",
@@ -67,7 +74,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         first_ns=first_ns,
         last_ns=last_ns,
         world_size=about.world_size if only is not None else None,
-        lacks=missing(file, tables),
+        lacks=(*missing(file, tables), *unanswered),
         metadata=about.metadata,
     )
     return Trace(
@@ -77,7 +84,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         devices=devices,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=(*said, *warnings(file, tables, processes, contexts(file))),
+        warnings=(*said, *warnings(file, tables, processes, contexts(file)), *slowed),
         **tables,
     )
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TraceWarning
-from analyzers.nsys_file import NsysFile
+from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_process import LOW_24, pid
 from analyzers.ranks import rank_in_name
-from analyzers.trace import Process, ints, is_one_of
+from analyzers.trace import Ints, Process, ints, is_one_of
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZE_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
@@ -93,6 +93,16 @@ def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, al
     if len(gpus) == 1 and gpus[0] >= 0:
         claims["gpu"] = gpus[0]
     return Process(capture=0, pid=pid(key), name=_process_name(file, pid(key)), host=about.host, claims=claims)
+
+
+def read_overhead(file: NsysFile, shift_ns: int) -> tuple[Ints, Ints]:
+    """Starts and ends of what nsys itself did, ns on the session's clock."""
+    source = "PROFILER_OVERHEAD"
+    if not file.has(source, "start", "end"):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    spans = file.ints(source, {name: file.time(source, name) for name in ("start", "end")})
+    known = (spans["start"] != NO_TIME) & (spans["end"] != NO_TIME)
+    return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns
 
 
 def missing(file: NsysFile, tables: dict[str, pd.DataFrame]) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ READERS = max(1, min(4, os.cpu_count() or 1))
 EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
 # Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
 LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_OF_NSYS = r"CUPTI_|NVTX_|TARGET_INFO|META_DATA|EXPORT_META|ENUM_|DIAGNOSTIC|StringIds$|PROCESSES$"
 _COALESCE = re.compile(r'coalesce\("(?P<column>\w+)", (?P<missing>-?\d+)\)')
 
 
@@ -193,6 +194,11 @@ class NsysFile:
         return {name: {row[1]: row[2] for row in self.rows(f'PRAGMA table_info("{name}")')} for name in names}
 
     def _refuse_foreign(self) -> None:
+        """Only plain tables are read: a view or virtual table may be endless, and nsys writes none."""
+        views = self.rows("SELECT name FROM sqlite_master WHERE type = 'view' OR sql LIKE 'CREATE VIRTUAL%'")
+        posing = [name for (name,) in views if re.match(_OF_NSYS, name)]
+        if posing:
+            raise TracevizError(f"no nsys export: {posing[0]} is a view, not a table.", path=self.path)
         ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
         if not self.has("StringIds", "id", "value"):
             raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)

@@ -10,7 +10,7 @@ import numpy as np
 
 from analyzers.nsys_file import NsysFile
 from analyzers.schemas import TABLES
-from analyzers.trace import Ints
+from analyzers.trace import Ints, narrowed
 
 Batch = dict[str, Ints]
 Filled = dict[str, Any]
@@ -40,7 +40,10 @@ def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
             end = at + next(iter(batch.values())).size
             made = source.make(batch)
             for column, (_, default) in types.items():
-                filled[column][at:end] = made.get(column, default)
+                values = made.get(column, default)
+                filled[column][at:end] = (
+                    values if np.isscalar(values) else narrowed(np.asarray(values), types[column][0])
+                )
             at = end
     few = at < size // 2
     return {column: values[:at].copy() if few else values[:at] for column, values in filled.items()}

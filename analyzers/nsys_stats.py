@@ -42,6 +42,7 @@ _BYTES = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000, "kib": 1 <<
 _COPIES = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP",
            "HtoD": "HtoD", "DtoH": "DtoH", "DtoD": "DtoD", "PtoP": "PtoP", "P2P": "PtoP", "HtoH": "HtoH"}  # fmt: skip
 _MEMORY = {"Pageable": "pageable", "Pinned": "pinned", "Device": "device", "Array": "array", "Managed": "managed"}
+_LARGEST = 2**62  # leaves room to add and subtract
 _LAUNCH = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem", "DymSMem")
 
 
@@ -176,12 +177,13 @@ def _row(
     lane: tuple[str, str],
     name: str,
     units: _Units,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
+    """A row of `ops`; None where a number in it is larger than any profiler prints."""
     start = _scaled(times[0], units.start)
     sizes = [_scaled(value, 1) for value in launch[:7]]
     copy = re.search(r"\[CUDA mem(?P<kind>cpy|set)\s*(?P<way>[^\]]*)\]", name)
     places = [_MEMORY.get(value, "") for value in memory if value in _MEMORY]
-    return {
+    row: dict[str, Any] = {
         "device": int(device[1]),
         "device_name": device[0].strip(),
         "context": _scaled(lane[0], 1),
@@ -200,6 +202,8 @@ def _row(
         "registers": sizes[6] if len(sizes) == 7 else -1,
         "shared_bytes": sum(_scaled(value, units.shared) for value in launch[7:9]) if len(sizes) == 7 else -1,
     }
+    too_large = any(isinstance(value, int) and abs(value) > _LARGEST for value in row.values())
+    return None if too_large or row["end_ns"] < start else row
 
 
 def _scaled(text: str, scale: int) -> int:

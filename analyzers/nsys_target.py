@@ -43,7 +43,8 @@ def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -
     rows = []
     for process, device in used:
         gpu = physical.get((pid(keys[process]), device), device)
-        rows.append({**gpus.get(gpu, {}), "process": process, "device": device, "gpu": gpu})
+        known = gpus.get(gpu, {"name": "", **dict.fromkeys(DEVICE_COLUMNS, -1), "threads_per_sm": -1})
+        rows.append({**known, "process": process, "device": device, "gpu": gpu})
     return _table("devices", rows)
 
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.certainty import wait_errors
 from analyzers.clocks import Clocks
 from analyzers.clocks_apply import move
 from analyzers.collectives_match import Matches
 from analyzers.communication import is_communication
-from analyzers.job import Last, last_arrivals
+from analyzers.job import last_arrivals
 from analyzers.merge import at_origin
 from analyzers.nesting import lanes
 from analyzers.places import Places
@@ -42,8 +43,9 @@ class Place:
     """What a run makes of one capture.
 
     origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
-    processes, numbered as in the capture. ops, wait_ns, last : its ops in collectives, how long each waits, and
-    for whom. names : what the run calls its devices.
+    processes, numbered as in the capture. ops, calls : its ops in collectives, and of each how long it waits,
+    for whom (`last_rank`, `last_device`), how sure that is (`wait_error_ns`, `wait_known`), and in which `collective`.
+    names : what the run calls its devices.
     """
 
     origin_utc_ns: int | None
@@ -51,8 +53,7 @@ class Place:
     clocks: Clocks | None
     own: Clocks | None
     ops: Ints
-    wait_ns: Ints
-    last: Last
+    calls: pd.DataFrame
     names: Places
 
 
@@ -71,7 +72,7 @@ def outline_of(trace: Trace) -> Outline:
 def places(outlines: Sequence[Outline], run: Trace) -> list[Place]:
     """What the run, loaded from these captures' outlines, makes of each of them."""
     found: list[Place] = []
-    last, wait, names = last_arrivals(run), ints(run.ops, "wait_ns"), Places.of_trace(run)
+    known, names = _known(run), Places.of_trace(run)
     matched = np.zeros(len(run.ops), dtype=bool)
     if run.matches is not None:
         matched[ints(run.matches.calls, "op")] = True
@@ -86,13 +87,30 @@ def places(outlines: Sequence[Outline], run: Trace) -> list[Place]:
                 run.clocks,
                 _own(run.clocks, mine),
                 outline.rows[here - ops],
-                wait[here],
-                last.at(here),
+                known.take(here),
                 names,
             )
         )
         processes, ops = mine.stop, ops + outline.rows.size
     return found
+
+
+def _known(run: Trace) -> pd.DataFrame:
+    """What is known of each op of a run as a call in a collective."""
+    last, (error, known) = last_arrivals(run), wait_errors(run)
+    collective = np.full(len(run.ops), -1, np.int64)
+    if run.matches is not None and len(run.matches.calls):
+        collective[ints(run.matches.calls, "op")] = ints(run.matches.calls, "collective")
+    return pd.DataFrame(
+        {
+            "wait_ns": ints(run.ops, "wait_ns"),
+            "last_rank": last.rank,
+            "last_device": last.device,
+            "wait_error_ns": error,
+            "wait_known": known,
+            "collective": collective,
+        }
+    )
 
 
 def put(trace: Trace, place: Place) -> Trace:
@@ -110,8 +128,8 @@ def put(trace: Trace, place: Place) -> Trace:
     if place.own is not None and place.own.method == "collectives":
         trace = move(trace, place.own)
     waits = np.zeros(len(trace.ops), np.int64)
-    waits[place.ops] = place.wait_ns
-    calls = pd.DataFrame({"op": place.ops, "last_rank": place.last.rank, "last_device": place.last.device})
+    waits[place.ops] = ints(place.calls, "wait_ns")
+    calls = place.calls.assign(op=place.ops)
     nothing = pd.DataFrame()
     return replace(
         trace,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.errors import TraceWarning
+from analyzers.errors import TracevizError, TraceWarning
 from analyzers.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Process:
     claims: Mapping[str, int] = field(default_factory=dict)
     rank: int = -1
     rule: str = ""
+    launches: int = 0  # of kernels, and
+    lost: int = 0  # those whose kernel the capture lacks
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,24 @@ def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
         return values if isinstance(values, pd.Categorical) else pd.Categorical(values)
     if np.isscalar(values):
         return np.full(length, values, kind)
-    return np.asarray(values, kind)
+    return narrowed(np.asarray(values), kind)
+
+
+def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+    """Integers as a narrower type; refused where one does not fit, which would make it another's id."""
+    if (
+        kind != "int64"
+        and values.size
+        and values.dtype.kind in "iu"
+        and values.dtype.itemsize > np.dtype(kind).itemsize
+    ):
+        limits = np.iinfo(kind)
+        odd = values.max() if values.max() > limits.max else values.min()
+        if not limits.min <= odd <= limits.max:
+            raise TracevizError(
+                f"holds {odd} where a number below {limits.max + 1:,} belongs.", hint="Capture it again."
+            )
+    return values.astype(kind, copy=False)
 
 
 def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:

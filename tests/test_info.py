@@ -80,7 +80,8 @@ def full() -> Builder:
     run = Builder()
     for number in (0, 1):
         rank = run.rank(number)
-        rank.range("step 1", 0, 10)
+        for step in (1, 2, 3):
+            rank.range(f"step {step}", 10 * (step - 1), 10 * step)
         rank.range("aten::mm", 1, 9, kind="op")
         rank.kernel("k", 7, 20, 30, launch=(2, 3))
         run.add("syncs", process=number, start_ns=0, end_ns=1)
@@ -117,7 +118,7 @@ def test_the_frame_has_a_row_for_every_rank() -> None:
     frame = info(full().trace()).to_frame()
     assert frame.index.tolist() == [0, 1]
     assert frame["kernels"].tolist() == [1, 1]
-    assert repr(info(full().trace())) == "<info: 1 capture(s), 2 rank(s), 1 step(s)>"
+    assert repr(info(full().trace())) == "<info: 1 capture(s), 2 rank(s), 3 step(s)>"
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -140,3 +141,14 @@ def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
         ("again", 2, 1),
         ("outer", 1, 1),
     ]
+
+
+def test_steps_too_few_for_a_median_are_said() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 1", 0, 10)
+    rank.kernel("k", 7, 10, 20, launch=(1, 2))
+    assert "how much steps vary: 1 are too few for a median" in cannot_answer(run.trace())
+    rank.range("step 2", 10, 20)
+    rank.range("step 3", 20, 30)
+    assert not [said for said in cannot_answer(run.trace()) if "median" in said]

@@ -11,6 +11,7 @@ import pytest
 
 from analyzers.errors import TracevizError
 from analyzers.kineto import read
+from analyzers.load import load
 
 REAL = Path(__file__).parent / "data" / "torch" / "full_gpu.rank0.json.gz"
 EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
@@ -170,3 +171,20 @@ def test_ops_before_their_launch_and_without_one_are_said(path: Path) -> None:
     trace = read(path)
     assert trace.ops["launch"].tolist() == [0, -1]
     assert [warning.code for warning in trace.warnings] == ["missing-launch", "op-before-launch"]
+
+
+@pytest.mark.parametrize("place", ["args", "header"])
+def test_nesting_without_end_is_refused(path: Path, place: str) -> None:
+    deep = "[" * 200_000 + "]" * 200_000
+    event = json.dumps(EVENT)
+    odd = event[:-1] + f', "args": {{"x": {deep}}}}}' if place == "args" else event
+    header = f', "more": {deep}' if place == "header" else ""
+    assert refused(path, f'{{"traceEvents": [{event}, {odd}]{header}}}').startswith("nests brackets too deeply")
+
+
+@pytest.mark.parametrize("key", ["device", "context"])
+def test_an_id_that_would_become_another_one_is_refused(path: Path, key: str) -> None:
+    odd = {**EVENT, "args": {"correlation": 2, key: 2**32}}
+    path.write_text(json.dumps({"traceEvents": [EVENT, odd]}))
+    with pytest.raises(TracevizError, match=f"holds {2**32}"):
+        load([path])

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from analyzers.certainty import real_overlap_error
 from analyzers.check import check_overlap
 from analyzers.clocks import align
 from analyzers.clocks_solve import Clock, Clocks
 from analyzers.collectives import collectives_of
-from analyzers.job import last_arrivals, real_overlap_error
+from analyzers.job import last_arrivals
 from analyzers.trace import Trace, ints
 from tests.builder import Builder, Rank
 from traceviz.document import markdown

@@ -1,5 +1,34 @@
-"""`python -m traceviz`."""
+"""`python -m traceviz`, and the `traceviz` command: ends quietly at a signal, from its first moment on."""
 
-from traceviz.cli import main
+from __future__ import annotations
 
-main()
+import signal
+import sys
+from types import FrameType
+
+
+class Ended(BaseException):
+    """The command was told to end; all that stands in a `finally` still runs."""
+
+
+def main() -> None:
+    """Run the command line; SIGINT ends it with 130 and SIGTERM with 143, whatever it is doing."""
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, _end)
+        from traceviz.cli import main as run
+
+        run()
+    except Ended as ended:
+        sys.exit(128 + ended.args[0])
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # a second one must not cut off the cleaning up
+    raise Ended(number)
+
+
+if __name__ == "__main__":
+    main()

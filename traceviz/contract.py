@@ -38,6 +38,8 @@ def overlap(result: OverlapResult) -> Json:
             "real_overlap_ns": result.job.real_overlap_ns,
             "achievable_ns": result.job.achievable_ns,
             "real_overlap_ratio": result.job.real_overlap_ratio,
+            "real_overlap_ratio_low": result.job.ratio_low,
+            "real_overlap_ratio_high": result.job.ratio_high,
             "rule": result.job.rule,
         },
         "gain": _gain(result.gain),

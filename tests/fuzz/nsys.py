@@ -1,0 +1,251 @@
+"""Mutations of nsys SQLite exports, by SQL and on their bytes."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Mutation, Seed, damage
+
+DATA = Path(__file__).parents[1] / "data" / "nsys"
+Edit = Callable[[Random, sqlite3.Connection], "str | None"]
+READ = (
+    "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET", "NVTX_EVENTS",
+    "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "StringIds", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_CUDA_CONTEXT_INFO",
+    "TARGET_INFO_CUDA_STREAM", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "META_DATA_CAPTURE",
+    "DIAGNOSTIC_EVENT", "PROCESSES", "TARGET_INFO_GPU", "TARGET_INFO_SYSTEM_ENV",
+)  # fmt: skip
+OPS = READ[:3]
+WRONG = ("'x'", "''", "NULL", "1.5", "x'ff00'", "CAST(x'ff' AS TEXT)", "9e999", "-9e999", "'12'")
+
+
+def seeds() -> list[Seed]:
+    """Small real exports."""
+
+    def run(name: str, *pairs: tuple[str, str]) -> Seed:
+        return Seed(tuple(sorted(DATA.glob(name))), (*pairs, ("comm", "compute")))
+
+    return [
+        run("dpmp_overlap.2gpu.sqlite", ("nvtx:DP Embedding", "nvtx:MP Embedding")),
+        run("dpmp_hidden_sync.2gpu.nsys2023.sqlite", ("nvtx:DP Embedding", "nvtx:MP Embedding")),
+        run("rowpar_s1.rank[02].nsys2025.sqlite", ("collective:all_reduce", "compute")),
+        run("graph_overlap.4gpu.sqlite"),
+        run("peer_copies.1process.sqlite"),
+    ]
+
+
+def _tables(database: sqlite3.Connection) -> list[str]:
+    there = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [name for name in READ if name in there]
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
+
+
+def _some(rng: Random) -> str:
+    return f"(rowid * {rng.randrange(1, 10**6) * 2 + 1} + {rng.randrange(10**6)}) % {rng.choice((1, 3, 50))} = 0"
+
+
+def drop_table(rng: Random, database: sqlite3.Connection) -> str:
+    """A table is absent."""
+    table = rng.choice(_tables(database))
+    database.execute(f'DROP TABLE "{table}"')
+    return f"no {table}"
+
+
+def drop_column(rng: Random, database: sqlite3.Connection) -> str | None:
+    """A column is absent."""
+    table = rng.choice(_tables(database))
+    column = rng.choice(_columns(database, table))
+    try:
+        database.execute(f'ALTER TABLE "{table}" DROP COLUMN "{column}"')
+    except sqlite3.OperationalError:
+        return None
+    return f"no {table}.{column}"
+
+
+def rename(rng: Random, database: sqlite3.Connection) -> str:
+    """A column or table has a name nobody knows."""
+    table = rng.choice(_tables(database))
+    if rng.random() < 0.5:
+        database.execute(f'ALTER TABLE "{table}" RENAME TO "{table}_V2"')
+        return f"{table} renamed"
+    column = rng.choice(_columns(database, table))
+    database.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO "{column}2"')
+    return f"{table}.{column} renamed"
+
+
+def delete(rng: Random, database: sqlite3.Connection) -> str:
+    """Rows are gone."""
+    table, where = rng.choice(_tables(database)), _some(rng)
+    count = database.execute(f'DELETE FROM "{table}" WHERE {where}').rowcount
+    return f"{count} rows of {table} deleted"
+
+
+def drop_ops(rng: Random, database: sqlite3.Connection) -> str:
+    """A tenth of the kernels is gone; the calls that launched them are still there."""
+    shift = rng.randrange(10)
+    count = database.execute(f"DELETE FROM {OPS[0]} WHERE (rowid + {shift}) % 10 = 0").rowcount
+    return f"{count} kernels deleted"
+
+
+def drop_launches(rng: Random, database: sqlite3.Connection) -> str:
+    """A third of the CUDA calls is gone; what they launched is still there."""
+    shift = rng.randrange(3)
+    count = database.execute(f"DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE (rowid + {shift}) % 3 = 0").rowcount
+    return f"{count} calls deleted"
+
+
+def duplicate(rng: Random, database: sqlite3.Connection) -> str:
+    """Rows are there twice."""
+    table = rng.choice(_tables(database))
+    names = ", ".join(f'"{name}"' for name in _columns(database, table) if name != "id")
+    try:
+        count = database.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM "{table}" LIMIT 500').rowcount
+    except sqlite3.IntegrityError:
+        return None  # type: ignore[return-value]
+    return f"{count} rows of {table} twice"
+
+
+def reorder(rng: Random, database: sqlite3.Connection) -> str:
+    """Rows in another order."""
+    table = rng.choice(_tables(database))
+    names = ", ".join(f'"{name}"' for name in _columns(database, table))
+    schema = database.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    order = rng.choice(("rowid DESC", f"(rowid * {rng.randrange(10**6) * 2 + 1}) % 10007"))
+    database.execute(f'ALTER TABLE "{table}" RENAME TO "mixed"')
+    database.execute(schema)
+    database.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM mixed ORDER BY {order}')
+    database.execute("DROP TABLE mixed")
+    return f"{table} reordered"
+
+
+def bad_times(rng: Random, database: sqlite3.Connection) -> str | None:
+    """Negative, enormous and missing times."""
+    table = rng.choice([name for name in _tables(database) if "start" in _columns(database, name)])
+    column = rng.choice([name for name in ("start", "end") if name in _columns(database, table)])
+    value = rng.choice((*map(str, HOSTILE_INTS), "NULL", "-start", "start + 1000000000000", '"end" * 1000'))
+    try:
+        count = database.execute(f'UPDATE "{table}" SET "{column}" = {value} WHERE {_some(rng)}').rowcount
+    except sqlite3.IntegrityError:
+        return None
+    return f"{table}.{column} = {value} in {count} rows"
+
+
+def values(rng: Random, database: sqlite3.Connection) -> str | None:
+    """Values of another type, or hostile ones of the right one."""
+    table = rng.choice(_tables(database))
+    column = rng.choice(_columns(database, table))
+    texts = [f"'{text.replace(chr(39), chr(39) * 2)}'" for text in HOSTILE_TEXTS if "\0" not in text]
+    value = rng.choice((*WRONG, *map(str, HOSTILE_INTS), *texts, "rowid", f'"{column}" + 9007199254740993'))
+    where = _some(rng)
+    try:
+        count = database.execute(f'UPDATE "{table}" SET "{column}" = {value} WHERE {where}').rowcount
+    except (sqlite3.IntegrityError, sqlite3.OperationalError):
+        return None
+    return f"{table}.{column} = {value[:40]} in {count} rows"
+
+
+def retype(rng: Random, database: sqlite3.Connection) -> str:
+    """A column is declared as something else, and holds that."""
+    table = rng.choice(_tables(database))
+    columns = _columns(database, table)
+    column, kind = rng.choice(columns), rng.choice(("TEXT", "REAL", "BLOB", "", "BOOLEAN"))
+    declared = ", ".join(f'"{name}" {kind if name == column else "INTEGER"}' for name in columns)
+    rows = database.execute(f'SELECT * FROM "{table}"').fetchall()
+    database.execute(f'DROP TABLE "{table}"')
+    database.execute(f'CREATE TABLE "{table}" ({declared})')
+    database.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', rows)
+    return f"{table}.{column} is {kind or 'untyped'}"
+
+
+def ids(rng: Random, database: sqlite3.Connection) -> str | None:
+    """Correlation, stream and process ids that repeat, or are thousands."""
+    table = rng.choice([name for name in _tables(database) if name.startswith("CUPTI")] or [OPS[0]])
+    wanted = ("correlationId", "streamId", "contextId", "deviceId", "globalPid", "globalTid", "eventSyncId")
+    column = rng.choice([name for name in wanted if name in _columns(database, table)])
+    value = rng.choice(("1", "rowid", "rowid % 3", f'"{column}" + 9007199254740993', "rowid << 24", "NULL"))
+    try:
+        count = database.execute(f'UPDATE "{table}" SET "{column}" = {value}').rowcount
+    except sqlite3.IntegrityError:
+        return None
+    return f"{table}.{column} = {value} in {count} rows"
+
+
+def open_ranges(rng: Random, database: sqlite3.Connection) -> str | None:
+    """Ranges that never close, or have no name."""
+    if "NVTX_EVENTS" not in _tables(database):
+        return None
+    column = rng.choice(('"end" = NULL', "text = NULL, textId = NULL", "text = ''", "textId = 99999999"))
+    count = database.execute(f"UPDATE NVTX_EVENTS SET {column} WHERE {_some(rng)}").rowcount
+    return f"{count} ranges: {column}"
+
+
+def view(rng: Random, database: sqlite3.Connection) -> str:
+    """A view poses as a table, endless or harmless; a trigger waits."""
+    table = rng.choice(_tables(database))
+    database.execute(f'ALTER TABLE "{table}" RENAME TO hidden')
+    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS start, x AS id FROM r"
+    database.execute(f'CREATE VIEW "{table}" AS {rng.choice(("SELECT * FROM hidden", endless))}')
+    database.execute("CREATE TRIGGER late AFTER INSERT ON hidden BEGIN DELETE FROM hidden; END")
+    return f"{table} is a view"
+
+
+def row_ids(rng: Random, database: sqlite3.Connection) -> str | None:
+    """Row ids far apart, negative, or none."""
+    table = rng.choice(_tables(database))
+    try:
+        if rng.random() < 0.3:
+            schema = database.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+            database.execute(f'DROP TABLE "{table}"')
+            database.execute(schema.replace("(", "(rowid_ INTEGER PRIMARY KEY, ", 1) + " WITHOUT ROWID")
+            return f"{table} has no row ids"
+        value = rng.choice(("-rowid", "rowid * 1000000000", "9223372036854775807"))
+        where = "rowid = (SELECT max(rowid) FROM t)".replace("FROM t", f'FROM "{table}"') if value[0] == "9" else "1"
+        database.execute(f'UPDATE "{table}" SET rowid = {value} WHERE {where}')
+    except (sqlite3.IntegrityError, sqlite3.OperationalError):
+        return None
+    return f"{table} row ids {value}"
+
+
+EDITS: dict[str, tuple[Edit, bool]] = {
+    "absent table": (drop_table, True),
+    "missing column": (drop_column, False),
+    "foreign schema": (rename, True),
+    "delete": (delete, False),
+    "drop GPU ops": (drop_ops, True),
+    "drop calls": (drop_launches, True),
+    "duplicate": (duplicate, False),
+    "reorder": (reorder, True),
+    "times": (bad_times, False),
+    "values": (values, False),
+    "retype": (retype, False),
+    "ids": (ids, False),
+    "open ranges": (open_ranges, False),
+    "view and trigger": (view, True),
+    "row ids": (row_ids, False),
+}
+
+
+def _mutation(name: str, edit: Edit, tells: bool) -> Mutation:
+    def change(rng: Random, source: Path, target: Path) -> str | None:
+        shutil.copyfile(source, target)
+        with closing(sqlite3.connect(target, isolation_level=None)) as database:
+            database.execute("PRAGMA journal_mode = off")
+            database.execute("PRAGMA synchronous = off")
+            database.execute("PRAGMA legacy_alter_table = on")
+            database.execute("BEGIN")
+            what = edit(rng, database)
+            database.execute("COMMIT")
+        return what
+
+    return Mutation(name, change, tells)
+
+
+MUTATIONS = [*(_mutation(name, edit, tells) for name, (edit, tells) in EDITS.items()), Mutation("bytes", damage)]

@@ -1,0 +1,80 @@
+"""SQLite lets any column hold anything: what nsys does not write is refused in one line, or read as absent."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from analyzers.errors import TracevizError
+from analyzers.load import load
+from analyzers.nsys import read_sqlite
+from analyzers.trace import Trace
+
+EXPORT = Path(__file__).parent / "data" / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite"
+
+
+def changed(folder: Path, *edits: str) -> Path:
+    target = folder / "changed.sqlite"
+    shutil.copyfile(EXPORT, target)
+    with closing(sqlite3.connect(target)) as database:
+        for edit in edits:
+            database.execute(edit)
+        database.commit()
+    return target
+
+
+def read(folder: Path, *edits: str) -> Trace:
+    return read_sqlite(changed(folder, *edits))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE StringIds SET id = 'x' WHERE rowid = 1",
+        "UPDATE TARGET_INFO_CUDA_DEVICE SET gpuId = 'x'",
+        "UPDATE TARGET_INFO_CUDA_CONTEXT_INFO SET processId = 'x'",
+        "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = 'soon'",
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'x'",
+    ],
+)
+def test_texts_for_numbers_are_one_clear_error(tmp_path: Path, edit: str) -> None:
+    with closing(sqlite3.connect(changed(tmp_path))) as database:
+        rebuilt = edit.split()[1]
+        columns = ", ".join(f'"{row[1]}"' for row in database.execute(f'PRAGMA table_info("{rebuilt}")'))
+    untyped = [f"ALTER TABLE {rebuilt} RENAME TO typed", f"CREATE TABLE {rebuilt} ({columns})"]
+    with pytest.raises(TracevizError) as refusal:
+        read(tmp_path, *untyped, f"INSERT INTO {rebuilt} SELECT * FROM typed", edit)
+    assert refusal.value.path == str(tmp_path / "changed.sqlite")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_gpu_that_is_not_listed_has_no_name(tmp_path: Path) -> None:
+    trace = read(tmp_path, "DELETE FROM TARGET_INFO_GPU")
+    assert trace.devices["name"].tolist() == [""]
+    assert trace.devices["sms"].tolist() == [-1]
+
+
+def test_row_ids_beyond_the_files_size_are_refused_before_any_memory_is_asked_for(tmp_path: Path) -> None:
+    last = "(SELECT max(rowid) FROM CUPTI_ACTIVITY_KIND_KERNEL)"
+    with pytest.raises(TracevizError, match="more than the file can hold"):
+        read(tmp_path, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET rowid = {2**62} WHERE rowid = {last}")
+
+
+@pytest.mark.parametrize("column", ["deviceId", "contextId"])
+def test_an_id_that_would_become_another_one_is_refused(tmp_path: Path, column: str) -> None:
+    path = changed(tmp_path, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET {column} = {2**32}")
+    with pytest.raises(TracevizError, match=f"holds {2**32}") as refusal:
+        load([path])
+    assert refusal.value.path == str(path)
+
+
+@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "NVTX_EVENTS"])
+def test_an_endless_view_is_never_asked(tmp_path: Path, table: str) -> None:
+    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS start, x AS id FROM r"
+    path = changed(tmp_path, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {endless}")
+    with pytest.raises(TracevizError, match=f"{table} is a view"):
+        load([path])
