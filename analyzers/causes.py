@@ -14,6 +14,7 @@ import numpy as np
 
 from analyzers.gaps import Gaps, find_gaps
 from analyzers.intervals import Union, union
+from analyzers.job import Last
 from analyzers.nesting import lanes
 from analyzers.occupancy import Pieces, limits_of, room
 from analyzers.ordering import Ordering
@@ -52,17 +53,17 @@ class Explained:
 class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
-    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last_rank: Ints) -> None:
+    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last: Last) -> None:
         """Prepare.
 
         Parameters
         ----------
         a, b : masks over `trace.ops`.
-        last_rank : for each op, the rank that came last to its collective, -1 where there is none.
+        last : rank and device that came last to each op's collective.
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = Ordering(trace)
-        self.last_rank = last_rank
+        self.last = last
         self.queues = Queues(self.ordering, (a, b))
         self.blocking = blocking_calls(trace, self.ordering)
         self.blocked = _unions_by_thread(trace, self.blocking)
@@ -78,8 +79,8 @@ class Explainer:
         found = find_gaps(self.trace, a, b, self.pairing)
         return [self._explain(gaps, np.flatnonzero(here)) for gaps in found if gaps.size]
 
-    def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int] | None:
-        """(op, rank it waited for or -1) of the longest collective wait in a gap; None where there is none."""
+    def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
+        """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
         ops = self.trace.ops
         op = int(gaps.op[gap])
         start, wait = ints(ops, "start_ns"), ints(ops, "wait_ns")
@@ -89,7 +90,7 @@ class Explainer:
         if not rows.size:
             return None
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
-        return longest, int(self.last_rank[longest])
+        return longest, int(self.last.rank[longest]), int(self.last.device[longest])
 
     def one_queue(self, process: int) -> bool:
         """Whether a process has a single hardware queue for all of its streams."""

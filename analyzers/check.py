@@ -8,107 +8,26 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-import pandas as pd
-
 from analyzers.check_part import Part, agree, examine
+from analyzers.check_result import OverlapResult
 from analyzers.check_warnings import OF_CLOCKS, about_missing_waits, about_outside, about_ranks, about_waits
 from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
-from analyzers.gain import Gain, gain_over
+from analyzers.gain import gain_over
 from analyzers.graphs import about_graphs, hidden_work
 from analyzers.job import Arrivals, Job, job_of
 from analyzers.overlap import RankOverlap
 from analyzers.pairing import RULE_OF, RULES
+from analyzers.places import Place, Places
 from analyzers.selection import about_threads
 from analyzers.selectors import parse
 from analyzers.sides import ALL_SHARED, Shared, about_shared
 from analyzers.trace import Trace
 
+__all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
+
 DEFAULT_BAR = 0.6
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
-EXIT_CODES = {True: 0, False: 1, None: 3}
-
-
-@dataclass(frozen=True)
-class OverlapResult:
-    """What `check_overlap` found.
-
-    `passed` is None when the verdict is inconclusive, and `reason` then says why. `job.real_overlap_ratio` is held
-    against `bar`.
-    """
-
-    verdict: str
-    passed: bool | None
-    a: str
-    b: str
-    bar: float
-    ranks: tuple[RankOverlap, ...]
-    job: Job
-    clocks: Clocks | None
-    paired_by: str
-    reason: str
-    warnings: tuple[TraceWarning, ...]
-    gain: Gain | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive."""
-        return EXIT_CODES[self.passed]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
-        rows = [
-            {
-                "rank": rank.rank,
-                "device": rank.device,
-                "a_busy_ns": rank.a.busy_ns,
-                "a_wait_ns": rank.a.wait_ns,
-                "a_ops": rank.a.ops,
-                "b_busy_ns": rank.b.busy_ns,
-                "b_wait_ns": rank.b.wait_ns,
-                "b_ops": rank.b.ops,
-                "overlap_ns": rank.overlap_ns,
-                "overlap_ratio": rank.overlap_ratio,
-                "real_overlap_ns": rank.real_overlap_ns,
-                "real_overlap_ratio": rank.real_overlap_ratio,
-                "achievable_ns": rank.achievable_ns,
-                "missed_ns": rank.missed_ns,
-            }
-            for rank in self.ranks
-        ]
-        return pd.DataFrame(rows).set_index(["rank", "device"]) if rows else pd.DataFrame(rows)
-
-    def instances(self) -> pd.DataFrame:
-        """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
-        columns = [
-            "label",
-            "start_ns",
-            "end_ns",
-            "a_busy_ns",
-            "b_busy_ns",
-            "real_overlap_ns",
-            "achievable_ns",
-            "missed_ns",
-        ]
-        return pd.DataFrame(
-            [
-                {
-                    "rank": rank.rank,
-                    "device": rank.device,
-                    **{column: getattr(instance, column) for column in columns},
-                }
-                for rank in self.ranks
-                for instance in rank.instances
-            ],
-            columns=["rank", "device", *columns],
-        )
-
-    def __repr__(self) -> str:
-        ratio = self.job.real_overlap_ratio
-        figure = f"{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
-        return (
-            f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {self.bar:.0%}; {len(self.ranks)} rank(s)>"
-        )
 
 
 def check_overlap(
@@ -230,15 +149,17 @@ def _warnings(
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
             said += about_threads(reduce(add, threads))
-    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[int]())
-    outside = {rank: both for part in parts for rank, both in part.outside.items()}.get(job.critical_rank or 0)
+    places = Places.of(place for part in parts for place in part.places)
+    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[Place]())
+    by_place = {place: both for part in parts for place, both in part.outside.items()}
+    outside = by_place.get(job.critical) if job.critical else None
     steps = sorted({step for part in parts for step in part.steps})
     return [
         *said,
         *notes,
-        *about_ranks([rank for part in parts for rank in part.rank_ids], ranks, job),
-        *about_waits(names, ranks, waited),
-        *(about_outside(names, outside, job.critical_rank, steps) if outside and job.critical_rank is not None else []),
+        *about_ranks([rank for part in parts for rank in part.rank_ids], places, ranks, job),
+        *about_waits(names, places, ranks, waited),
+        *(about_outside(names, outside, places.name(*job.critical), steps) if outside and job.critical else []),
     ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from analyzers.causes import Explainer
 from analyzers.check_warnings import missing_waits, outside_steps, waited_for
 from analyzers.graphs import claimed, unclaimed
-from analyzers.job import Arrivals, arrivals, last_ranks, real_overlap_error
+from analyzers.job import Arrivals, Last, arrivals, last_arrivals, real_overlap_error
 from analyzers.missed import explain_missed
 from analyzers.narrow import in_whole, whole_with_cuts
 from analyzers.overlap import RankOverlap, measure_ranks
@@ -32,6 +32,7 @@ from analyzers.pairing import (
     shifted,
     way_of_pairing,
 )
+from analyzers.places import Place, places_of
 from analyzers.selection import Selection, Threads, select
 from analyzers.sides import Shared, about_shared, count_shared, share_out
 from analyzers.steps import find_steps
@@ -72,6 +73,7 @@ class PartSide:
 class Part:
     """What a part of a run says.
 
+    places : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
     """
@@ -80,6 +82,7 @@ class Part:
     shared: Shared
     sides: tuple[PartSide, PartSide]
     rank_ids: tuple[int, ...]
+    places: tuple[Place, ...]
     possible: Possible = field(default_factory=Possible)
     moves: Moves = field(default_factory=Moves)
     ranks: tuple[RankOverlap, ...] = ()
@@ -87,8 +90,8 @@ class Part:
     unclaimed_graphs: int = 0
     compared: bool = False
     missing: tuple[tuple[int, int, str], ...] = ()
-    waited: Mapping[int, int] = field(default_factory=dict)
-    outside: Mapping[int, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
+    waited: Mapping[Place, int] = field(default_factory=dict)
+    outside: Mapping[Place, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
 
 
@@ -111,7 +114,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
     sides = share_out(trace, *picked, sharing)
     said = _side(trace, picked[0], sides[0]), _side(trace, picked[1], sides[1])
     if sharing in NOT_TO_TELL:
-        return Part(Agreed(sharing), shared, said, tuple(trace.rank_ids))
+        return Part(Agreed(sharing), shared, said, tuple(trace.rank_ids), places_of(trace))
     possible = possible_pairing(trace, *sides)
     way = agreed.pairing if agreed and agreed.pairing is not None else way_of_pairing([possible])
     pairing = pair_by(trace, *sides, way)
@@ -131,6 +134,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         shared=shared,
         sides=said,
         rank_ids=tuple(trace.rank_ids),
+        places=places_of(trace),
         possible=possible,
         moves=tried,
         ranks=tuple(ranks),
@@ -139,7 +143,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
             arrivals(trace, sides[1].picked, sides[0].picked),
         ),
         unclaimed_graphs=unclaimed(trace, *sides),
-        compared=any(bool(np.any(side.picked & (last_ranks(trace) >= 0))) for side in sides),
+        compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),
@@ -201,7 +205,8 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         every = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
         picked = [mine | (every[side] & ~every[1 - side]) for side, mine in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
-    return Explainer(whole, picked[0], picked[1], spread, in_whole(trace, last_ranks(trace)))
+    last = Last(*(in_whole(trace, column) for column in last_arrivals(trace)))
+    return Explainer(whole, picked[0], picked[1], spread, last)
 
 
 def _error(trace: Trace, sides: tuple[Selection, Selection], rank: RankOverlap) -> int | None:

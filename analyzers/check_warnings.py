@@ -11,9 +11,10 @@ from analyzers.causes import Explainer
 from analyzers.errors import TraceWarning
 from analyzers.forks import crossings
 from analyzers.intervals import measure, union
-from analyzers.job import Job, last_ranks
+from analyzers.job import Job, last_arrivals
 from analyzers.nesting import lanes
 from analyzers.overlap import RankOverlap
+from analyzers.places import Place, Places
 from analyzers.selection import Selection
 from analyzers.steps import Steps, step_of_ops
 from analyzers.trace import Ints, Trace, ints
@@ -42,16 +43,11 @@ def about_missing_waits(found: Iterable[tuple[int, int, str]]) -> list[TraceWarn
     ]
 
 
-def about_ranks(rank_ids: Sequence[int], ranks: Sequence[RankOverlap], job: Job) -> list[TraceWarning]:
+def about_ranks(rank_ids: Sequence[int], places: Places, ranks: Sequence[RankOverlap], job: Job) -> list[TraceWarning]:
     """Ranks on which a side is empty, or both are."""
     if job.critical_rank is None:
         return []
-    several = len({rank.rank for rank in ranks}) < len(ranks)
-    lacking = [
-        f"{rank.rank} (device {rank.device})" if several else f"{rank.rank}"
-        for rank in ranks
-        if rank.real_overlap_ratio is None
-    ]
+    lacking = [places.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
     said = []
     if lacking:
         where = ", ".join(lacking)
@@ -71,20 +67,23 @@ def waiting_side(rank: RankOverlap) -> int | None:
     return 0 if rank.a.wait_ns >= rank.b.wait_ns else 1
 
 
-def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[int]:
-    """For which rank how long, ns, the ops waited whose waiting looks like overlap."""
+def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[Place]:
+    """For which (rank, device) how long, ns, the ops waited whose waiting looks like overlap."""
     late = np.zeros(len(trace.ops), dtype=bool)
     for rank in ranks:
         which = waiting_side(rank)
         if which is not None:
-            late |= sides[which].picked & (ints(trace.ops, "rank") == rank.rank)
-    waits, last = ints(trace.ops, "wait_ns"), last_ranks(trace)
-    return Counter(
-        {rank: int(waits[late & (last == rank)].sum()) for rank in np.unique(last[late & (last >= 0)]).tolist()}
-    )
+            here = (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
+            late |= sides[which].picked & here
+    last = last_arrivals(trace)
+    rows = np.flatnonzero(late & last.known)
+    waits = ints(trace.ops, "wait_ns")[rows]
+    return Counter({(one[0], one[1]): int(waits[mine].sum()) for one, mine in lanes(*last.at(rows)).items()})
 
 
-def about_waits(names: tuple[str, str], ranks: Sequence[RankOverlap], waited: Mapping[int, int]) -> list[TraceWarning]:
+def about_waits(
+    names: tuple[str, str], places: Places, ranks: Sequence[RankOverlap], waited: Mapping[Place, int]
+) -> list[TraceWarning]:
     """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
     said = []
     for rank in ranks:
@@ -92,27 +91,29 @@ def about_waits(names: tuple[str, str], ranks: Sequence[RankOverlap], waited: Ma
         if which is not None:
             side = (rank.a, rank.b)[which]
             said.append(
-                f"rank {rank.rank} ({rank.overlap_ratio:.0%} looks hidden, {rank.real_overlap_ratio:.0%} is: "
-                f"{side.wait_ns / side.busy_ns:.0%} of its '{names[which]}' is waiting)"
+                f"{places.name(rank.rank, rank.device)} ({rank.overlap_ratio:.0%} looks hidden, "
+                f"{rank.real_overlap_ratio:.0%} is: {side.wait_ns / side.busy_ns:.0%} of its "
+                f"'{names[which]}' is waiting)"
             )
     if not said:
         return []
-    text = f"On {', '.join(said)}{_mostly_for(waited)}. A collective that only waits for a late rank hides nothing."
+    whom = _mostly_for(waited, places)
+    text = f"On {', '.join(said)}{whom}. A collective that only waits for a late rank hides nothing."
     return [TraceWarning("waiting-is-not-overlap", text)]
 
 
-def _mostly_for(waited: Mapping[int, int]) -> str:
+def _mostly_for(waited: Mapping[Place, int], places: Places) -> str:
     total = sum(waited.values())
     if not total:
         return ""
-    rank = min(waited, key=lambda one: (-waited[one], one))
-    return f", {waited[rank] / total:.0%} of it for rank {rank}"
+    rank, device = min(waited, key=lambda one: (-waited[one], one))
+    return f", {waited[rank, device] / total:.0%} of it for {places.name(rank, device)}"
 
 
 def outside_steps(
     trace: Trace, sides: tuple[Selection, Selection], steps: Steps
-) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
-    """By rank, for each side: busy time, and busy time of what was launched in no step, ns."""
+) -> dict[Place, tuple[tuple[int, int], tuple[int, int]]]:
+    """By (rank, device), for each side: busy time, and busy time of what was launched in no step, ns."""
     if not steps.rows.size:
         return {}
     outside = step_of_ops(trace, steps) < 0
@@ -122,21 +123,21 @@ def outside_steps(
         return measure(union(starts[rows], ends[rows]))
 
     found = {}
-    for (rank,), rows in lanes(ints(trace.ops, "rank")).items():
+    for (rank, device), rows in lanes(ints(trace.ops, "rank"), ints(trace.ops, "device")).items():
         mine = [rows[side.picked[rows]] for side in sides]
         both = [(busy(part), busy(part[outside[part]])) for part in mine]
-        found[rank] = both[0], both[1]
+        found[rank, device] = both[0], both[1]
     return found
 
 
 def about_outside(
-    names: tuple[str, str], outside: tuple[tuple[int, int], tuple[int, int]], rank: int, steps: Sequence[int]
+    names: tuple[str, str], outside: tuple[tuple[int, int], tuple[int, int]], where: str, steps: Sequence[int]
 ) -> list[TraceWarning]:
     """Work outside the step marks counts in busy times; where it is much, say how to leave it out."""
     for name, (whole, part) in zip(names, outside, strict=True):
         if whole and part / whole > OUTSIDE_MATTERS:
             text = (
-                f"{part / whole:.0%} of the busy time of '{name}' on rank {rank} lies "
+                f"{part / whole:.0%} of the busy time of '{name}' on {where} lies "
                 f"outside the step marks; --steps {steps[0]}:{steps[-1] + 1} leaves it out."
             )
             return [TraceWarning("outside-steps", text)]

@@ -11,6 +11,7 @@ from analyzers.clocks_solve import FEW, METHODS, Clock, Clocks, solve, unaligned
 from analyzers.collectives_match import Matches, match
 from analyzers.errors import TraceWarning
 from analyzers.nesting import lanes
+from analyzers.places import Places
 from analyzers.trace import Ints, Trace, ints
 
 __all__ = ["METHODS", "Aligned", "Clock", "Clocks", "align", "waits"]
@@ -77,16 +78,17 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
     if clocks.method != "collectives":
         return []
     warnings: list[TraceWarning] = []
-    lost = [clock.rank for clock in clocks.clocks if clock.residual_ns is None]
+    places = Places.of((clock.rank, clock.device) for clock in clocks.clocks)
+    lost = [places.short(clock.rank, clock.device) for clock in clocks.clocks if clock.residual_ns is None]
     if lost:
-        ranks = ", ".join(map(str, lost))
+        ranks = ", ".join(lost)
         text = f"No collective that is surely matched says how far off the clock of rank {ranks} is."
         warnings.append(TraceWarning("clocks-not-aligned", text))
     few = [clock for clock in clocks.clocks if 0 < clock.collectives < FEW and clock.upper_ns is not None]
     if few:
         widest = max(few, key=_width)
         text = (
-            f"Only {widest.collectives} matched collectives align rank {widest.rank}'s clock; "
+            f"Only {widest.collectives} matched collectives align {places.name(widest.rank, widest.device)}'s clock; "
             f"they bound its offset to a span of {_width(widest) / 1000:.1f} µs."
         )
         warnings.append(TraceWarning("few-collectives", text))

@@ -1,10 +1,11 @@
 """Move a trace's rows onto the reference's clock.
 
 Every (process, device) has a GPU clock and every capture a host clock. GPU ops move by their device's offset. All host
-rows of a capture (CUDA calls, ranges, synchronizations, communication calls) move together, because one host clock
-stamped them: a report over several ranks keeps its ranks' host times as they are to each other. Collectives say nothing
-about host times, so the host moves with its GPUs (their median) and from there only as far as evidence asks: no op can
-start before the call that launched it. In a report whose device 0 reads 42 µs before its launches, the host moves.
+rows of a capture (CUDA calls, ranges, synchronizations, communication calls, memory) move together, because one host
+clock stamped them: a report over several ranks keeps its ranks' host times as they are to each other. Collectives say
+nothing about host times, so the host moves with its GPUs (their median) and from there only as far as evidence asks:
+no op can start before the call that launched it. In a report whose device 0 reads 42 µs before its launches, the host
+moves.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     frames: dict[str, Any] = {
         "ops": trace.ops.assign(**{column: _gpu_times(trace, clocks, column) for column in TIME_COLUMNS})
     }
-    for name in ("api", "ranges", "syncs", "comms"):
+    for name in ("api", "ranges", "syncs", "comms", "memory"):
         frame: pd.DataFrame = getattr(trace, name)
         where = capture[ints(frame, "process")]
-        times = {column: ints(frame, column).copy() for column in TIME_COLUMNS}
+        times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
         for (one,), rows in lanes(where).items():
             for values in times.values():
                 values[rows] = _shifted(values[rows], hosts[one], clocks.at_ns)

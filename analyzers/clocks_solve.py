@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -63,6 +63,11 @@ class Clocks:
     at_ns: int = 0
     contradictions: tuple[tuple[int, ...], ...] = ()
     doubtful: tuple[int, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per clock, indexed by (rank, device): the fields of `Clock`; offsets and errors in ns."""
+        frame = pd.DataFrame([vars(one) for one in self.clocks], columns=[one.name for one in fields(Clock)])
+        return frame.set_index(["rank", "device"])
 
     @property
     def residual_ns(self) -> int | None:

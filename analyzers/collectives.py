@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from analyzers.cards import card
 from analyzers.clocks import Aligned, Clocks
 from analyzers.collectives_checks import capture_warnings
 from analyzers.collectives_summary import Summary, summarize
+from analyzers.durations import duration, percent, size
 from analyzers.errors import TraceWarning
 from analyzers.trace import Ints, Trace, codes, ints
 
@@ -47,7 +49,7 @@ class Collective:
         reduce-scatter, one rank's whole all-to-all buffer); None where the trace does not say.
     group, group_ranks, group_size : the process group as the trace prints it; "" and None where it does not.
     fastest_ns : least duration over the ranks, the best estimate of what it takes without waiting.
-    last_arrival_rank : who started last; None where only one rank was seen.
+    last_arrival_rank, last_arrival_device : who started last; None where only one device was seen.
     last_arrival_lead_ns : how much later than the next to last.
     end_skew_ns : from the first end to the last.
     algorithm_gb_s, bus_gb_s : 10⁹ bytes a second over `fastest_ns`, by nccl-tests' factors; None without a size.
@@ -64,7 +66,9 @@ class Collective:
     group_size: int | None
     fastest_ns: int
     fastest_rank: int
+    fastest_device: int
     last_arrival_rank: int | None
+    last_arrival_device: int | None
     last_arrival_lead_ns: int
     end_skew_ns: int
     algorithm_gb_s: float | None
@@ -106,8 +110,35 @@ class Collectives:
             )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per collective and rank: the collective's columns beside that rank's own."""
-        return self.calls.merge(self.table, left_on="collective", right_on="index").drop(columns="index")
+        """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
+
+        Times in ns, `bytes` in bytes, `algorithm_gb_s` and `bus_gb_s` in 10⁹ bytes a second.
+        """
+        joined = self.calls.merge(self.table, left_on="collective", right_on="index").drop(columns="index")
+        return joined.set_index(["collective", "rank"])
+
+    def __repr__(self) -> str:
+        residual = self.clocks.residual_ns
+        known = "unknown" if residual is None else duration(residual)
+        return f"<{len(self)} collectives of {len(self.summary)} kinds; clocks by {self.clocks.method}, error {known}>"
+
+    def _repr_html_(self) -> str:
+        headers = ("operation", "size", "count", "median", "P90", "waiting / all ranks' time", "bus", "last, mostly")
+        rows = [
+            (
+                kind.operation,
+                "–" if kind.bytes is None else size(kind.bytes),
+                kind.count,
+                duration(kind.median_ns),
+                duration(kind.p90_ns),
+                percent(kind.wait_share),
+                "–" if kind.median_bus_gb_s is None else f"{kind.median_bus_gb_s:.1f} GB/s",
+                max(kind.last_by_rank, key=lambda rank: kind.last_by_rank[rank]) if kind.last_by_rank else "–",
+            )
+            for kind in self.summary
+        ]
+        text = f"{len(self)} collectives; durations are the fastest rank's."
+        return card("collectives", text, headers, rows, texts=("operation",), warnings=self.warnings)
 
 
 def collectives(aligned: Aligned) -> Collectives:
@@ -172,31 +203,33 @@ def _calls(aligned: Aligned) -> pd.DataFrame:
 def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     matched = aligned.matches.collectives
     head, count = _heads(ints(calls, "collective"))
-    start, duration, rank = ints(calls, "start_ns"), ints(calls, "duration_ns"), ints(calls, "rank")
+    start, duration, rank, device = (ints(calls, name) for name in ("start_ns", "duration_ns", "rank", "device"))
     fastest = _first_of(ints(calls, "collective"), duration)
     last = _first_of(ints(calls, "collective"), -start)
     earlier = start.copy()
     earlier[last] = np.iinfo(np.int64).min
     before = _reduce(np.maximum, earlier, head)
     end = start + duration
-    size, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
+    sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
     operation_code, names = codes(matched, "operation")
     factor = np.array([[bus_factor(name, int(n)) for n in np.unique(ranks)] for name in names]).reshape(len(names), -1)
     seconds = duration[fastest] / 1e9
-    known = (size >= 0) & (seconds > 0)
-    bandwidth = np.where(known, size / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
+    known = (sizes >= 0) & (seconds > 0)
+    bandwidth = np.where(known, sizes / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
     bus = bandwidth * factor[operation_code, np.searchsorted(np.unique(ranks), ranks)] if len(matched) else bandwidth
     unknown = (count == 1) & (ints(matched, "group_size") <= 0)  # one rank of who knows how many
     return pd.DataFrame(
         {
             "index": np.arange(len(matched)),
             "operation": matched["operation"].array,
-            "bytes": size,
+            "bytes": sizes,
             **{column: _filled(matched[column].array) for column in ("dtype", "group", "group_ranks")},
             "group_size": ints(matched, "group_size"),
             "fastest_ns": duration[fastest],
             "fastest_rank": rank[fastest],
+            "fastest_device": device[fastest],
             "last_arrival_rank": np.where(count > 1, rank[last], -1),
+            "last_arrival_device": np.where(count > 1, device[last], -1),
             "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, before, 0), 0),
             "end_skew_ns": _reduce(np.maximum, end, head) - _reduce(np.minimum, end, head),
             "algorithm_gb_s": bandwidth,
@@ -228,6 +261,6 @@ def _first_of(collective: Ints, value: Ints) -> Ints:
 
 def _plain(key: str, value: object) -> object:
     """A table's value as the dataclass has it."""
-    if key in ("bytes", "group_size", "last_arrival_rank"):
+    if key in ("bytes", "group_size", "last_arrival_rank", "last_arrival_device"):
         return None if value == -1 else value
     return None if isinstance(value, float) and np.isnan(value) else value

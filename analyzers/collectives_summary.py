@@ -19,7 +19,8 @@ class Kind:
     bytes : message size; None where the trace does not say.
     count : collectives; those seen on one rank only are left out where any was seen on more.
     median_ns, p90_ns : of the fastest rank's duration (P90: the least that 90 % do not exceed).
-    worst_straggler_rank : who arrived last by the most, in which collective and by how much; None on one rank.
+    worst_straggler_rank, worst_straggler_device : who arrived last by the most; None on one rank.
+    worst_straggler_index, worst_straggler_ns : in which collective, and by how much.
     wait_share : Σ wait / Σ duration over all ranks; None where only one rank was seen.
     last_by_rank : how often each rank was the last to arrive.
     median_bus_gb_s : None without a size.
@@ -32,6 +33,7 @@ class Kind:
     median_ns: int
     p90_ns: int
     worst_straggler_rank: int | None
+    worst_straggler_device: int | None
     worst_straggler_index: int | None
     worst_straggler_ns: int
     wait_share: float | None
@@ -84,6 +86,7 @@ def _kind(operation: str, size: int, table: pd.DataFrame, rows: Ints, wait: np.n
         median_ns=round(float(np.median(fastest))),
         p90_ns=int(np.quantile(fastest, 0.9, method="inverted_cdf")),
         worst_straggler_rank=int(last[worst]) if several else None,
+        worst_straggler_device=int(ints(table, "last_arrival_device")[rows[worst]]) if several else None,
         worst_straggler_index=int(rows[worst]) if several else None,
         worst_straggler_ns=int(lead[worst]),
         wait_share=float(wait[rows].sum()) / total if several and total else None,

@@ -25,6 +25,7 @@ from analyzers.compare_steps import (
     step_figures,
 )
 from analyzers.errors import TracevizError, TraceWarning
+from analyzers.memory import memory_peaks
 from analyzers.narrow import only_ranks, these_steps
 from analyzers.selection import select
 from analyzers.sides import without_shared
@@ -66,10 +67,7 @@ def compare(
     """
     labels = _labels(traces, labels)
     pair = ("comm" if a is None else a, "compute" if b is None else b)
-    runs = [
-        Run(label, tuple(one.path for one in trace.captures), memory_of(trace))
-        for label, trace in zip(labels, traces, strict=True)
-    ]
+    runs = [Run(label, tuple(one.path for one in trace.captures)) for label, trace in zip(labels, traces, strict=True)]
     groups = [group_steps(trace) for trace in traces]
     common = common_of(labels, groups)
     if common.reason:
@@ -96,14 +94,6 @@ def compare(
         reason=reason,
         warnings=tuple(_warnings(done, groups, common)),
     )
-
-
-def memory_of(trace: Trace) -> str:
-    """Whether the captures tell the peak of memory, in words."""
-    said = [capture.metadata.get("profile_memory", "0") for capture in trace.captures]
-    if any(text not in ("0", "", "False", "false") for text in said):
-        return "recorded, but not read yet"
-    return "not recorded"
 
 
 def _labels(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[str, ...]:
@@ -143,7 +133,12 @@ def _compared(
 ) -> Run:
     """A run with its figures; the first has no changes."""
     own_mean, first_mean = ({name: _mean(one, common, name) for name in FIGURES} for one in (own, first))
-    run = replace(run, overlap=overlaps[0], figures={name: spread(values) for name, values in own_mean.items()})
+    run = replace(
+        run,
+        overlap=overlaps[0],
+        figures={name: spread(values) for name, values in own_mean.items()},
+        memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
+    )
     if own is first:
         return replace(run, lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))))
     changes = {

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from analyzers.check import OverlapResult
+from analyzers.cards import card
+from analyzers.check_result import OverlapResult
 from analyzers.compare_claim import Claim
 from analyzers.compare_gain import PairGain
 from analyzers.compare_noise import DIFFERS, LESS, MORE, Change, Spread
+from analyzers.durations import duration, percent
 from analyzers.errors import TraceWarning
+from analyzers.memory import MemoryPeak
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,23 @@ class Run:
 
     `figures` are per step, mean over the devices (`compare_steps.FIGURES`); `changes` hold them against the first run.
     `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first run;
-    `memory` whether the captures tell its peak.
+    `memory_peaks` are those of the compared steps, none where the profiler did not record memory.
     """
 
     label: str
     captures: tuple[str, ...]
-    memory: str
     figures: Mapping[str, Spread] = field(default_factory=dict)
     changes: Mapping[str, Change] = field(default_factory=dict)
     lanes: tuple[LaneFigures, ...] = ()
     regions: tuple[Region, ...] = ()
     overlap: OverlapResult | None = None
     gain: PairGain | None = None
+    memory_peaks: tuple[MemoryPeak, ...] = ()
+
+    @property
+    def highest_memory(self) -> MemoryPeak | None:
+        """The highest of its devices' peaks; None where none was recorded."""
+        return max(self.memory_peaks, key=lambda one: one.peak_bytes, default=None)
 
     @property
     def speedup(self) -> float | None:
@@ -86,6 +94,13 @@ class Run:
         return "too-few-steps" if any(call in DIFFERS for call in calls) else "no-difference"
 
 
+_CHANGE = ("before_ns", "after_ns", "delta_ns", "low_ns", "high_ns", "call")
+
+
+def _told(change: Change) -> tuple[object, ...]:
+    return tuple(getattr(change, column) for column in _CHANGE)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Runs side by side; the first is what the others are held against.
@@ -111,7 +126,7 @@ class Comparison:
         return 0 if self.claim is None or self.claim.possible else 1
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per run: medians of the figures in ns, the step time's P90 and interval, real overlap ratio, gain."""
+        """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""
         rows = []
         for run in self.runs:
             step = run.figures.get("step_ns")
@@ -119,9 +134,53 @@ class Comparison:
             if step is not None:
                 row |= {"step_p90_ns": step.p90_ns, "step_low_ns": step.low_ns, "step_high_ns": step.high_ns}
             row["real_overlap_ratio"] = run.overlap.job.real_overlap_ratio if run.overlap else None
+            row["memory_peak_bytes"] = run.highest_memory.peak_bytes if run.highest_memory else None
             row["effective_gain"] = run.gain.effective_gain if run.gain else None
             rows.append(row)
         return pd.DataFrame(rows).set_index("label")
+
+    def changes_frame(self) -> pd.DataFrame:
+        """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
+
+        Rank and device are −1 for the mean over the devices. Columns as in `Change`, with `delta_ns`.
+        """
+        rows = []
+        for run in self.runs[1:]:
+            places = [(-1, -1, run.changes), *((one.rank, one.device, one.changes) for one in run.lanes)]
+            for rank, device, changes in places:
+                rows += [(run.label, rank, device, name, *_told(one)) for name, one in changes.items()]
+        names = ["label", "rank", "device", "figure"]
+        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+
+    def regions_frame(self) -> pd.DataFrame:
+        """Regions that changed beyond noise, indexed by (label, name, rank, device); ns, columns as in `Change`."""
+        rows = []
+        for run in self.runs[1:]:
+            for one in run.regions_that_differ:
+                medians = [None if some is None else some.median_ns for some in (one.before, one.after)]
+                told = _told(one.change) if one.change else (*medians, one.delta_ns, None, None, "missing")
+                rows.append((run.label, one.name, one.rank, one.device, *told))
+        names = ["label", "name", "rank", "device"]
+        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+
+    def _repr_html_(self) -> str:
+        headers = ("run", "verdict", "step, median", "P90", "speedup", "real overlap")
+        rows = []
+        for number, run in enumerate(self.runs):
+            step = run.figures.get("step_ns")
+            rows.append(
+                (
+                    run.label,
+                    "–" if not number or self.reason else run.verdict,
+                    "–" if step is None else duration(step.median_ns),
+                    "–" if step is None else duration(step.p90_ns),
+                    "–" if not number or run.speedup is None else f"{run.speedup:.3f}x",
+                    percent(run.overlap.job.real_overlap_ratio if run.overlap else None),
+                )
+            )
+        said = self.reason or (self.claim.words if self.claim else f"A = {self.a}, B = {self.b}.")
+        mood = "middle" if self.reason else "bad" if self.exit_code else ""
+        return card("comparison", said, headers, rows, mood=mood, texts=headers[:2], warnings=self.warnings)
 
     def __repr__(self) -> str:
         if self.reason:

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.cards import card
+from analyzers.durations import duration, percent
 from analyzers.errors import TraceWarning
 from analyzers.intervals import Union, depth, measure, union
 from analyzers.nesting import lanes
@@ -91,6 +93,23 @@ class StreamsResult:
             for i, j in zip(*np.nonzero(np.triu(rank.overlap_ns, 1)), strict=True):
                 rows.append((rank.rank, rank.device, names[i], names[j], int(rank.overlap_ns[i, j])))
         return pd.DataFrame(rows, columns=["rank", "device", "stream_a", "stream_b", "overlap_ns"])
+
+    def _repr_html_(self) -> str:
+        headers = ("rank", "device", "span", "no stream", "one", "two or more", "two or more / span", "streams")
+        rows = [
+            (
+                rank.rank,
+                rank.device,
+                duration(rank.span_ns),
+                duration(rank.busy_streams_ns[0]),
+                duration(sum(rank.busy_streams_ns[1:2])),
+                duration(rank.concurrent_ns),
+                percent(rank.concurrent_ns / rank.span_ns if rank.span_ns else None),
+                len(rank.streams),
+            )
+            for rank in self.ranks
+        ]
+        return card("streams", "Time with so many streams busy.", headers, rows, warnings=self.warnings)
 
     def __repr__(self) -> str:
         parts = [

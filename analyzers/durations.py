@@ -1,4 +1,4 @@
-"""Durations in sentences; figures keep whole nanoseconds."""
+"""Durations, ratios and sizes in sentences; figures keep whole nanoseconds."""
 
 from __future__ import annotations
 
@@ -18,3 +18,31 @@ def duration(ns: int) -> str:
     value = ns / size
     decimals = 3 if abs(value) < 9.9995 else 2 if abs(value) < 99.995 else 1
     return f"{value:.{decimals}f} {unit}"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as a percentage with one decimal; a dash where there is none. A part is never shown as all or nothing.
+
+    >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0), percent(0.0001)
+    ('16.1%', '–', '99.9%', '100.0%', '<0.1%')
+    """
+    if ratio is None:
+        return "–"
+    if 0 < ratio < 0.0005:
+        return "<0.1%"
+    shown = f"{ratio:.1%}"
+    return "99.9%" if shown == "100.0%" and ratio < 1 else shown
+
+
+def size(count: int) -> str:
+    """A number of bytes, in powers of 1024.
+
+    >>> size(8_388_608), size(100), size(1536)
+    ('8.0 MiB', '100 B', '1.5 KiB')
+    """
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -11,6 +11,7 @@ from analyzers.durations import duration
 from analyzers.intervals import measure, union
 from analyzers.names import function
 from analyzers.occupancy import blocks_per_sm, limits_of, room, running_at
+from analyzers.places import Places
 from analyzers.releases import LAUNCH, NEVER, STREAM
 from analyzers.syncs import HostSyncs, host_syncs
 from analyzers.syncs_context import around
@@ -28,6 +29,7 @@ class Storyteller:
         self.trace, self.ordering, self.pairing = explainer.trace, explainer.ordering, explainer.pairing
         self._op_code, self._op_names = codes(self.trace.ops, "name")
         self._api_code, self._api_names = codes(self.trace.api, "name")
+        self.places = Places.of_trace(self.trace)
         self._calls_of: dict[tuple[int, int], Ints] = {}
 
     def evidence(self, one: Explained, gap: int, cause: str) -> str:
@@ -265,10 +267,10 @@ class Storyteller:
 
     def _peer_wait(self, one: Explained, gap: int, cause: str) -> str:
         waiting = self.explainer.waiting_for(one.gaps, gap)
-        who = f" for rank {waiting[1]}" if waiting and waiting[1] >= 0 else " for a late rank"
+        who = self.places.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
         what = self.op_name(waiting[0]) if waiting else "a collective"
         longest = duration(int(one.gaps.peer_ns[gap]))
-        return f"{what} only waited{who}, up to {longest} at a time: a kernel that spins hides nothing"
+        return f"{what} only waited for {who}, up to {longest} at a time: a kernel that spins hides nothing"
 
     def _unknown(self, one: Explained, gap: int, cause: str) -> str:
         op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])

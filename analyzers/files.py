@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import stat
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from analyzers.ranks import RANKS
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
 REPORTS = (".nsys-rep", ".qdrep")
+EXPORTS = {b"traceviz.perfetto/1": "perfetto-export", b"traceviz.parquet/1": "parquet-export"}  # what `export` wrote
+EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
 SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
 PACKED = 12  # bytes of JSON in one of .gz
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
@@ -97,7 +100,7 @@ def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats.
+    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats, or one of `EXPORTS`.
 
     Raises
     ------
@@ -121,13 +124,24 @@ def _kind_of_head(head: bytes, path: Path) -> str:
     if path.name.endswith(REPORTS) or head.startswith(b"NVIDIA Tegra Profiler Report"):
         return "nsys-report"
     if head.startswith(b"\x1f\x8b"):
-        return "kineto"
+        return _kind_of_json(_unzipped(head))
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
-        return "manifest" if MANIFEST_SCHEMA.encode() in head else "kineto"
+        return "manifest" if MANIFEST_SCHEMA.encode() in head else _kind_of_json(head)
     if path.suffix.lower() in (".txt", ".csv") or b"ncclDev" in head or b"Start (ns)" in head:
         return "nsys-stats"
     raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
+
+
+def _kind_of_json(head: bytes) -> str:
+    return next((kind for schema, kind in EXPORTS.items() if b'"' + schema + b'"' in head[:256]), "kineto")
+
+
+def _unzipped(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, 256)
+    except zlib.error:
+        return b""  # for the reader to say what is wrong
 
 
 def _expand(text: str) -> list[Path]:
@@ -162,6 +176,9 @@ def _in_folder(folder: Path, keep_bad: bool) -> tuple[list[Input], list[Path]]:
     try:
         if manifest.exists() and kind_of(manifest) == "manifest":
             return _in_manifest(manifest, keep_bad), []
+        export = folder / EXPORT_ABOUT
+        if export.is_file() and kind_of(export) == "parquet-export":
+            return [Input(export, "parquet-export")], []
         named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
     except OSError as error:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analyzers.cards import card
 from analyzers.communication import is_communication
+from analyzers.durations import duration
 from analyzers.errors import TraceWarning
 from analyzers.nesting import lanes
 from analyzers.ranks import RULES
@@ -62,6 +64,32 @@ class TraceInfo:
     def to_frame(self) -> pd.DataFrame:
         """One row per rank: the fields of `RankInfo`."""
         return pd.DataFrame([vars(rank) for rank in self.ranks]).set_index("rank")
+
+    def ranges_frame(self) -> pd.DataFrame:
+        """One row per range name that can be selected, most launches first: occurrences, launches."""
+        return pd.DataFrame([vars(one) for one in self.ranges], columns=["name", "occurrences", "launches"]).set_index(
+            "name"
+        )
+
+    def _repr_html_(self) -> str:
+        headers = ("rank", "known by", "GPU", "kernels", "comm", "copies", "streams", "span")
+        rows = [
+            (
+                one.rank,
+                one.rule,
+                one.gpu or "–",
+                f"{one.kernels:,}",
+                f"{one.communication:,}",
+                f"{one.copies:,}",
+                one.streams,
+                duration(one.last_ns - one.first_ns),
+            )
+            for one in self.ranks
+        ]
+        steps = f" Steps {self.steps[0]} to {self.steps[-1]}." if self.steps else " No step marks."
+        told = [TraceWarning("cannot-tell", f"it can't tell {text}") for text in self.cannot]
+        text = f"{len(self.captures)} capture(s) of {len(self.ranks)} rank(s), {len(self.ranges)} range names.{steps}"
+        return card("trace", text, headers, rows, texts=("known by", "GPU"), warnings=(*told, *self.warnings))
 
     def __repr__(self) -> str:
         return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {len(self.steps)} step(s)>"

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from analyzers.communication import is_communication
 from analyzers.intervals import intersect, measure, union
 from analyzers.nesting import lanes
 from analyzers.overlap import RankOverlap
+from analyzers.places import Place
 from analyzers.trace import Ints, Mask, Trace, ints
 
 
@@ -24,7 +27,7 @@ from analyzers.trace import Ints, Mask, Trace, ints
 class Job:
     """The whole job's answer, ns.
 
-    critical_rank : the rank it is read from; for communication, the one that arrived last for most transfer time.
+    critical_rank, critical_device : where it is read from; for communication, what arrived last for most transfer time.
     rule : "last-arrival" or "lowest-rank".
     achievable_ns : the ratio's denominator.
     """
@@ -34,6 +37,14 @@ class Job:
     achievable_ns: int = 0
     real_overlap_ratio: float | None = None
     rule: str = "lowest-rank"
+    critical_device: int | None = None
+
+    @property
+    def critical(self) -> Place | None:
+        """Rank and device it is read from."""
+        if self.critical_rank is None or self.critical_device is None:
+            return None
+        return self.critical_rank, self.critical_device
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ class Arrivals:
     """What a side that is communication does on the ranks that arrived last; parts of a run add up.
 
     ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
-    overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by rank.
+    overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
     """
 
     ops: int = 0
@@ -49,7 +60,7 @@ class Arrivals:
     matched: int = 0
     overlap_ns: int = 0
     achievable_ns: int = 0
-    transfer_ns: Mapping[int, int] = field(default_factory=dict)
+    transfer_ns: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     def __add__(self, more: Arrivals) -> Arrivals:
         return Arrivals(
@@ -69,15 +80,14 @@ class Arrivals:
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """Measure one side of a pair, where it may speak for the job."""
-    last = last_ranks(trace)
+    last = last_arrivals(trace)
     ops, others, matched = (
-        int(np.count_nonzero(mask)) for mask in (side, side & ~is_communication(trace), side & (last >= 0))
+        int(np.count_nonzero(mask)) for mask in (side, side & ~is_communication(trace), side & last.known)
     )
     if others or not matched:
         return Arrivals(ops, others, matched)
-    # Of two devices of one rank only the one that came last waited for nobody.
-    mine = (last == ints(trace.ops, "rank")) & (ints(trace.ops, "wait_ns") == 0)
-    return Arrivals(ops, others, matched, *_by_last_arrival(trace, np.flatnonzero(side & mine), other))
+    came_last = np.flatnonzero(side & last.is_at(trace.ops))
+    return Arrivals(ops, others, matched, *_by_last_arrival(trace, came_last, other))
 
 
 def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
@@ -86,50 +96,71 @@ def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
         if side.speak:
             if not side.achievable_ns:
                 return Job(rule="last-arrival")
-            return Job(
-                max(side.transfer_ns, key=lambda rank: (side.transfer_ns[rank], -rank)),
-                side.overlap_ns,
-                side.achievable_ns,
-                side.overlap_ns / side.achievable_ns,
-                "last-arrival",
-            )
+            most = max(side.transfer_ns.values())
+            rank, device = min(place for place, length in side.transfer_ns.items() if length == most)
+            ratio = side.overlap_ns / side.achievable_ns
+            return Job(rank, side.overlap_ns, side.achievable_ns, ratio, "last-arrival", device)
     return _by_lowest_rank(ranks)
 
 
-def last_ranks(trace: Trace) -> Ints:
-    """For each op the rank that arrived last at its collective; -1 where it is none, or only one rank was seen."""
+class Last(NamedTuple):
+    """Rank and device that arrived last at each op's collective; -1 where an op is of no collective seen twice."""
+
+    rank: Ints
+    device: Ints
+
+    @property
+    def known(self) -> Mask:
+        """Where it is known."""
+        found: Mask = self.rank >= 0
+        return found
+
+    def at(self, rows: Ints | Mask) -> Last:
+        """Of some ops."""
+        return Last(self.rank[rows], self.device[rows])
+
+    def is_at(self, ops: pd.DataFrame) -> Mask:
+        """Which of these ops, one row each, are what came last."""
+        own: Mask = (self.rank == ints(ops, "rank")) & (self.device == ints(ops, "device"))
+        return own
+
+
+def last_arrivals(trace: Trace) -> Last:
+    """Find where each op's collective was joined last, the lowest rank and device of several."""
     whole = trace.whole or trace
-    last = np.full(len(whole.ops), -1, np.int64)
-    if trace.matches is not None and "last_rank" in trace.matches.calls:  # one capture's, without the others at hand
-        last[ints(trace.matches.calls, "op")] = ints(trace.matches.calls, "last_rank")
-    elif trace.matches is not None and len(trace.matches.calls):
-        calls = trace.matches.calls
-        op, collective, rank = (ints(calls, column) for column in ("op", "collective", "rank"))
-        start = ints(whole.ops, "start_ns")[op]
-        order = np.lexsort((-rank, start, collective))
-        tail = np.flatnonzero(np.diff(collective[order], append=-1))  # the last of each collective's calls
+    last = Last(np.full(len(whole.ops), -1, np.int64), np.full(len(whole.ops), -1, np.int64))
+    calls = trace.matches.calls if trace.matches is not None else None
+    if calls is not None and "last_rank" in calls:  # one capture's, without the others at hand
+        last.rank[ints(calls, "op")] = ints(calls, "last_rank")
+        last.device[ints(calls, "op")] = ints(calls, "last_device")
+    elif calls is not None and len(calls):
+        op, collective = ints(calls, "op"), ints(calls, "collective")
+        start, rank, device = (ints(whole.ops, column)[op] for column in ("start_ns", "rank", "device"))
+        order = np.lexsort((-device, -rank, start, collective))
+        tail = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
         several = np.bincount(collective, minlength=int(collective.max()) + 1) > 1
-        who = np.full(several.size, -1, np.int64)
-        who[collective[order[tail]]] = rank[order[tail]]
-        last[op] = np.where(several[collective], who[collective], -1)
-    return last if trace.rows is None else last[trace.rows]
+        for found, values in zip(last, (rank, device), strict=True):
+            who = np.full(several.size, -1, np.int64)
+            who[collective[tail]] = values[tail]
+            found[op] = np.where(several[collective], who[collective], -1)
+    return last if trace.rows is None else last.at(trace.rows)
 
 
-def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[int, int]]:
-    """Overlap, achievable overlap, and transfer by rank, ns."""
+def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[tuple[int, int], int]]:
+    """Overlap, achievable overlap, and transfer by (rank, device), ns."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
     theirs = lanes(*(key[other] for key in keys))
     others = np.flatnonzero(other)
     overlap, achievable = 0, 0
-    transfer: dict[int, int] = {}
+    transfer: dict[tuple[int, int], int] = {}
     for place, rows in lanes(*(key[critical] for key in keys)).items():
         mine, beside = critical[rows], others[theirs.get(place, np.empty(0, np.int64))]
         busy = union(starts[mine] + waits[mine], ends[mine])
         hidden = union(starts[beside] + waits[beside], ends[beside])
         overlap += measure(intersect(busy, hidden))
         achievable += min(measure(busy), measure(hidden))
-        transfer[place[0]] = transfer.get(place[0], 0) + measure(busy)
+        transfer[place[0], place[1]] = transfer.get((place[0], place[1]), 0) + measure(busy)
     return overlap, achievable, transfer
 
 
@@ -137,7 +168,8 @@ def _by_lowest_rank(ranks: Sequence[RankOverlap]) -> Job:
     for rank in ranks:
         if rank.real_overlap_ratio is not None:
             achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
-            return Job(rank.rank, rank.real_overlap_ns, achievable, rank.real_overlap_ratio)
+            ratio = rank.real_overlap_ratio
+            return Job(rank.rank, rank.real_overlap_ns, achievable, ratio, critical_device=rank.device)
     return Job()
 
 
@@ -148,16 +180,13 @@ def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
     """
     if trace.clocks is None:
         return 0
-    residuals: dict[int, int | None] = {}
-    for clock in trace.clocks.clocks:  # a rank with several devices is as sure as its least sure clock
-        before = residuals.get(clock.rank, 0)
-        known = before is not None and clock.residual_ns is not None
-        residuals[clock.rank] = max(before or 0, clock.residual_ns or 0) if known else None
-    last, rank = last_ranks(trace)[ops], ints(trace.ops, "rank")[ops]
-    matched = np.flatnonzero((last >= 0) & (last != rank))
+    residual = {(clock.rank, clock.device): clock.residual_ns for clock in trace.clocks.clocks}
+    last, frame = last_arrivals(trace).at(ops), trace.ops.iloc[ops]
+    matched = np.flatnonzero(last.known & ~last.is_at(frame))
+    own = [ints(frame, column)[matched] for column in ("rank", "device")]
     error = 0
-    for (own, other), rows in lanes(rank[matched], last[matched]).items():
-        pair = residuals.get(own), residuals.get(other)
+    for (rank, device, *other), rows in lanes(*own, *last.at(matched)).items():
+        pair = residual.get((rank, device)), residual.get((other[0], other[1]))
         if pair[0] is None or pair[1] is None:
             return None
         length = (ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns"))[ops[matched[rows]]]

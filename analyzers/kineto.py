@@ -102,7 +102,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         )
     warnings = checks.sound(batch, heads.all)
     rows = batch.rows
-    zero = min((int(each.start.min()) for each in rows.values() if len(each)), default=0)
+    zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
     pids = links.cpu_pids(rows, heads.all)
     api_process = links.process_of_heads(rows["api"], heads.all, pids)
     gpu_process = {
@@ -127,6 +127,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         comms=comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
         devices=headers.devices(header),
         streams=table("streams"),
+        memory=tables.memory(rows["memory"], links.process_of_heads(rows["memory"], heads.all, pids), zero),
         warnings=tuple(warnings),
     )
     return checks.odd_links(_described(trace, path, header, zero, pids))

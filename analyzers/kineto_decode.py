@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from analyzers.kineto_events import FIELDS, GROUPS, TELLING, Args, Batch, Heads, Rows, whole
+from analyzers.kineto_events import FIELDS, GROUPS, MEMORY_CHANGED, TELLING, Args, Batch, Heads, Rows, whole
 from analyzers.kineto_times import nanoseconds
 from analyzers.trace import Ints
 
@@ -34,6 +34,11 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = _NO_TEXT
     dur: msgspec.Raw = _NO_TEXT
     args: Args = NO_ARGS
+
+
+def is_kept(event: Event) -> bool:
+    """Whether an event is one with a length, or an instant at which memory in use changed."""
+    return event.ph == "X" or (event.ph == "i" and (event.cat, event.name) == MEMORY_CHANGED)
 
 
 _EVENTS = msgspec.json.Decoder(list[Event])
@@ -84,7 +89,7 @@ def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
     batch = Batch(events=readable + unreadable, unreadable=unreadable)
     places: dict[str, list[int]] = {group: [] for group in FIELDS}
     for place, event in enumerate(events):
-        if event.ph == "X":
+        if is_kept(event):
             places[GROUPS.get(event.cat, "span")].append(place)
     for group, at in places.items():
         if at:

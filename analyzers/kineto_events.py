@@ -30,6 +30,7 @@ GROUPS = {
     "user_annotation": "range",
     "python_function": "range",
     "cuda_sync": "sync",
+    "cpu_instant_event": "memory",
 }
 # Integer fields of each group: attributes of Args; grid and block are numbers of blocks and threads.
 FIELDS = {
@@ -38,9 +39,12 @@ FIELDS = {
     "range": ("external", "sequence", "forward"),
     "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
     "span": (),
+    "memory": ("device_type", "memory_device", "allocated", "reserved"),
 }
 TELLING = ("op", "range")  # groups whose args may tell about communication
 
+
+MEMORY_CHANGED = ("cpu_instant_event", "[memory]")  # category and name of the only instants that are kept
 
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 
@@ -69,6 +73,10 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     wait_stream: Any = msgspec.field(name="wait_on_stream", default=-1)
     wait_record: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=-1)
     wait_event: Any = msgspec.field(name="wait_on_cuda_event_id", default=-1)
+    device_type: Any = msgspec.field(name="Device Type", default=-1)
+    memory_device: Any = msgspec.field(name="Device Id", default=-1)
+    allocated: Any = msgspec.field(name="Total Allocated", default=-1)
+    reserved: Any = msgspec.field(name="Total Reserved", default=-1)
     collective: Any = msgspec.field(name="Collective name", default="")
     in_elements: Any = msgspec.field(name="In msg nelems", default=-1)
     out_elements: Any = msgspec.field(name="Out msg nelems", default=-1)

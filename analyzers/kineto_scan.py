@@ -11,12 +11,13 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from analyzers.kineto_decode import NO_ARGS, Event, count, decode
-from analyzers.kineto_events import FIELDS, TELLING, Batch, Heads, Rows, interleave
+from analyzers.kineto_decode import NO_ARGS, Event, count, decode, is_kept
+from analyzers.kineto_events import FIELDS, MEMORY_CHANGED, TELLING, Batch, Heads, Rows, interleave
 from analyzers.kineto_shapes import Plan, Reader, Texts, plan
 from analyzers.kineto_times import Bytes
 from analyzers.trace import Ints, Mask
 
+_MEMORY = b"".join((b'"', MEMORY_CHANGED[1].encode(), b'"'))
 _BLANK = b" \t\r\n"
 _IS_BLANK = np.zeros(256, bool)
 _IS_BLANK[list(_BLANK)] = True
@@ -55,7 +56,7 @@ class Known:
             event = msgspec.json.decode(b"{" + members[:-1] + b"}", type=Event)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return -1
-        if event.ph != "X" or event.ts or event.dur or event.args != NO_ARGS:
+        if not is_kept(event) or event.ts or event.dur or event.args != NO_ARGS:
             return -1
         return self.heads.number(event.cat, event.name, event.pid, event.tid)
 
@@ -76,7 +77,8 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     ends = np.append(starts[1:], text.size)
     alone = np.searchsorted(phases, ends) - np.searchsorted(phases, starts) == 1
     time = np.append(times, text.size)[np.searchsorted(times, starts)]
-    candidates = np.flatnonzero((letter == ord("X")) & (time < ends))
+    instant = letter == ord("i")
+    candidates = np.flatnonzero(((letter == ord("X")) | instant) & (time < ends))
     batch = Batch()
     fit = _decode_fitting(piece, np.stack([starts + 1, time, ends])[:, candidates], known, batch)
     if fit is None:
@@ -84,6 +86,9 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     batch.at = {group: candidates[at] for group, at in batch.at.items()}
     is_other = (letter == 0) | (letter == ord("X")) | ~alone  # only what is surely one event is left out unread
     is_other[candidates[fit]] = False
+    odd = candidates[~fit & instant[candidates]]
+    if odd.size and _MEMORY in piece:  # an instant of memory in an odd shape may be among them
+        is_other[odd] = True
     others = np.flatnonzero(is_other)
     if _is_much(others.size, starts.size):
         return None

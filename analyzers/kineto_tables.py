@@ -30,6 +30,7 @@ SYNC_KINDS_OF = {
     "Stream Sync": "stream",
     "Context Sync": "device",
 }
+HOST_MEMORY = 0  # c10::DeviceType: CPU 0, CUDA (and HIP) 1, …
 _SUFFIX = re.compile(r"_(v\d{4,}|ptsz|ptds)$")
 _COPY = re.compile(r"([HDAP])to([HDAP])\b(?:.*\((.+?) -> (.+?)\))?")
 _ROCM_COPY = re.compile(r"(Host|Device)To(Host|Device)")
@@ -144,6 +145,22 @@ def records(rows: Rows, heads: Sequence[Head], process: Ints) -> pd.DataFrame:
     """Calls that recorded an event; Kineto says neither the stream nor the event."""
     recording = np.array([_RECORD.match(head.name) is not None for head in heads] or [False])[rows.head]
     return table("records", {"process": process[recording], "correlation": rows.fields["correlation"][recording]})
+
+
+def memory(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
+    """What torch's allocator has handed out of each GPU's memory, and holds of it, after each change."""
+    gpu = np.flatnonzero((rows.fields["device_type"] > HOST_MEMORY) & (rows.fields["allocated"] >= 0))
+    gpu = gpu[np.argsort(rows.start[gpu], kind="stable")]
+    return table(
+        "memory",
+        {
+            "process": process[gpu],
+            "device": rows.fields["memory_device"][gpu],
+            "start_ns": rows.start[gpu] - zero,
+            "bytes": rows.fields["allocated"][gpu],
+            "reserved": rows.fields["reserved"][gpu],
+        },
+    )
 
 
 def forward_threads(thread: Ints, sequence: Ints, forward: Ints) -> Ints:

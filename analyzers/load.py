@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from analyzers import export_parquet, perfetto_read
 from analyzers.captures import read_many
 from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError, TraceWarning
-from analyzers.files import Input, find_inputs
+from analyzers.files import EXPORTS, Input, find_inputs
 from analyzers.merge import merge
 from analyzers.progress import Progress, silent
 from analyzers.ranks import assign_ranks
@@ -40,6 +41,8 @@ def load(
     TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work at all.
     """
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
+    if any(one.kind in EXPORTS.values() for one in inputs):
+        return _exported(inputs, align, progress)
     reading = replace(reading, nsys=nsys_command or reading.nsys)
     traces, bad = read_many(inputs, reading, progress)
     return joined(traces, inputs, skipped, bad, align=align)
@@ -76,3 +79,17 @@ def joined(
         )
     aligned = align_clocks(trace, enabled=align)
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
+
+
+def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
+    """Read back a trace that was exported: whole, with its ranks and on one clock."""
+    if len(inputs) > 1:
+        path = next(one.path for one in inputs if one.kind in EXPORTS.values())
+        raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=path, hint="Give it alone.")
+    one = inputs[0]
+    trace = (perfetto_read if one.kind == "perfetto-export" else export_parquet).read(one.path, progress)
+    aligned = trace.clocks is not None and trace.clocks.method == "collectives"
+    if not align and aligned:
+        text = f"{one.path} was exported with its clocks aligned; they stay so."
+        trace = trace.warn("clocks-stay-aligned", text)
+    return trace

@@ -29,7 +29,7 @@ class RangeIndex:
         starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
         self._lanes: dict[tuple[int, ...], list[tuple[Ints, Ints, Ints]]] = {}
         for lane, rows in lanes(ints(ranges, "process"), ints(ranges, "thread")).items():
-            self._lanes[lane] = _levels(rows, starts[rows], ends[rows])
+            self._lanes[lane] = levels(rows, starts[rows], ends[rows])
 
     def innermost(self, process: Ints, thread: Ints, instant: Ints) -> Ints:
         """Position of the innermost range around each instant, -1 where there is none."""
@@ -70,19 +70,19 @@ def lanes(*keys: Ints) -> dict[tuple[int, ...], Ints]:
     return {tuple(int(key[rows[0]]) for key in keys): rows for rows in np.split(order, heads)}
 
 
-def _levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:
+def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:
     """Split one lane's ranges into levels of (position, start, end) whose ranges are disjoint, outermost first."""
     order = np.lexsort((-ends, starts))  # of two that start together the longer one is outside
     rows, starts, ends = rows[order], starts[order], ends[order]
-    levels: list[tuple[Ints, Ints, Ints]] = []
-    while rows.size and len(levels) < MANY_LEVELS:
+    found: list[tuple[Ints, Ints, Ints]] = []
+    while rows.size and len(found) < MANY_LEVELS:
         outer = np.concatenate([[True], starts[1:] >= np.maximum.accumulate(ends)[:-1]])
-        levels.append((rows[outer], starts[outer], ends[outer]))
+        found.append((rows[outer], starts[outer], ends[outer]))
         rows, starts, ends = rows[~outer], starts[~outer], ends[~outer]
     if rows.size:
         color = _colors(starts, ends)
-        levels += [(rows[color == c], starts[color == c], ends[color == c]) for c in range(int(color.max()) + 1)]
-    return levels
+        found += [(rows[color == c], starts[color == c], ends[color == c]) for c in range(int(color.max()) + 1)]
+    return found
 
 
 def _colors(starts: Ints, ends: Ints) -> Ints:

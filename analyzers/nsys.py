@@ -15,6 +15,7 @@ from analyzers.nsys_about import About, describe_process, gpus_of, missing, read
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_launch import launches
+from analyzers.nsys_memory import read_memory
 from analyzers.nsys_names import Names
 from analyzers.nsys_nccl import read_comms
 from analyzers.nsys_ops import read_api, read_ops
@@ -103,9 +104,10 @@ def _tables(
         syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost)
         records = adopt(reading_records.result(), api, numbering, file.path)
     progress("joining calls to GPU work", 3, STEPS)
+    memory = read_memory(file, numbering, about.shift_ns)
     order = numbering.order()
     if (order[1:] < order[:-1]).any():
-        for frame in (api, ops, ranges, syncs, records):
+        for frame in (api, ops, ranges, syncs, records, memory):
             frame["process"] = order[ints(frame, "process")].astype(np.int32)
     ops["launch"] = launches(ops, api)
     syncs = name_syncs(syncs, launches(syncs, api), api)
@@ -119,6 +121,7 @@ def _tables(
         said.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
     progress("joining calls to GPU work", STEPS, STEPS)
     tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
+    tables["memory"] = memory
     return tables, comms, numbering.keys, said
 
 

@@ -125,7 +125,7 @@ def _copy_columns(file: NsysFile) -> dict[str, str]:
 
 def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
     directions = {number: _direction(label) for number, label in _copy_labels(file).items()}
-    memories = _memories(file)
+    labels = memories(file)
 
     def make(batch: Batch) -> Filled:
         source, target = batch.pop("source"), batch.pop("target")
@@ -137,8 +137,8 @@ def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
             "kind": OP_KINDS.index("memcpy"),
             "name": FIRST_COPY_NAME - copy.astype(np.int32),
             "copy": copy,
-            "source_memory": _choose(batch["source_memory"], memories, MEMORY_KINDS),
-            "target_memory": _choose(batch["target_memory"], memories, MEMORY_KINDS),
+            "source_memory": _choose(batch["source_memory"], labels, MEMORY_KINDS),
+            "target_memory": _choose(batch["target_memory"], labels, MEMORY_KINDS),
         }
 
     return make
@@ -149,10 +149,10 @@ def _memset_columns(file: NsysFile) -> dict[str, str]:
 
 
 def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
-    memories = _memories(file)
+    labels = memories(file)
 
     def make(batch: Batch) -> Filled:
-        target = _choose(batch["target_memory"], memories, MEMORY_KINDS)
+        target = _choose(batch["target_memory"], labels, MEMORY_KINDS)
         return {**batch, "kind": OP_KINDS.index("memset"), "name": MEMSET_NAME, "target_memory": target}
 
     return make
@@ -174,7 +174,8 @@ def _direction(label: str) -> str:
     return next((kind for kind in COPY_KINDS if kind.upper() == plain), "unknown")
 
 
-def _memories(file: NsysFile) -> dict[int, str]:
+def memories(file: NsysFile) -> dict[int, str]:
+    """Kind of memory of each number an export uses for it."""
     labels = _enum(file, "ENUM_CUDA_MEM_KIND", MEMORY_NUMBERS)
     return {
         number: next((kind for kind in MEMORY_KINDS if kind and label.startswith(kind.upper())), "unknown")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analyzers.cards import card
+from analyzers.durations import duration
 from analyzers.errors import TraceWarning
 from analyzers.forks import Crossings, crossings
 from analyzers.ordering import Ordering
@@ -28,6 +30,29 @@ class OrderReport:
     def to_frame(self) -> pd.DataFrame:
         """One row per host sync point; columns as in `SyncPoint`."""
         return self.syncs.to_frame()
+
+    def _repr_html_(self) -> str:
+        table, missing = self.syncs.table, self.crossings.missing
+        hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
+        text = f"{len(table)} host sync points ({hidden} hidden) left GPUs idle for {duration(idle)}; "
+        text += f"{len(self.copies)} copies nobody waits for, {len(missing)} missing waits."
+        headers = ("rank", "at", "blocked", "GPU idle", "kind", "call", "from", "in")
+        rows = [
+            (
+                one.rank,
+                duration(one.start_ns),
+                duration(one.duration_ns),
+                duration(one.gpu_idle_ns),
+                one.kind,
+                one.api,
+                one.chain or one.pattern or "–",
+                one.range or "–",
+            )
+            for one in self.syncs
+        ]
+        found = [TraceWarning("missing-wait", one.message) for one in missing]
+        mood = "bad" if missing or len(self.copies) or idle else "good"
+        return card("order", text, headers, rows, mood=mood, texts=headers[4:], warnings=(*found, *self.warnings))
 
     def __repr__(self) -> str:
         return (

@@ -2,7 +2,7 @@
 
 An *outline* is a capture's Trace with its communication kernels alone (and one op of every other device), without host
 rows. Outlines of all captures are merged, named and aligned as whole captures are; what comes of it for one capture,
-its *place*, turns that capture's own Trace into just the rows it would have within the merged one.
+its *standing*, turns that capture's own Trace into just the rows it would have within the merged one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from analyzers.clocks import Clocks
 from analyzers.clocks_apply import move
 from analyzers.collectives_match import Matches
 from analyzers.communication import is_communication
-from analyzers.job import last_ranks
+from analyzers.job import Last, last_arrivals
 from analyzers.merge import at_origin
 from analyzers.nesting import lanes
+from analyzers.places import Places
 from analyzers.trace import Ints, Trace, codes, ints, is_one_of, table
 
 _KEYS = ["process", "correlation"]
-_WITHOUT = ("api", "ranges", "syncs", "records")
+_WITHOUT = ("api", "ranges", "syncs", "records", "memory")
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Place:
+class Standing:
     """What a run makes of one capture.
 
     origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
-    processes, numbered as in the capture. ops, wait_ns, last_rank : its ops in collectives, how long each waits, and
-    for whom (-1 where nobody knows).
+    processes, numbered as in the capture. ops, wait_ns, last : its ops in collectives, how long each waits, and for
+    whom. places : what the run calls its devices.
     """
 
     origin_utc_ns: int | None
@@ -51,7 +52,8 @@ class Place:
     own: Clocks | None
     ops: Ints
     wait_ns: Ints
-    last_rank: Ints
+    last: Last
+    places: Places
 
 
 def outline_of(trace: Trace) -> Outline:
@@ -66,55 +68,58 @@ def outline_of(trace: Trace) -> Outline:
     return Outline(replace(trace, ops=ops, comms=comms, **without), rows, len(trace.ops))
 
 
-def places(outlines: Sequence[Outline], run: Trace) -> list[Place]:
+def standings(outlines: Sequence[Outline], run: Trace) -> list[Standing]:
     """What the run, loaded from these captures' outlines, makes of each of them."""
-    found: list[Place] = []
-    last, wait = last_ranks(run), ints(run.ops, "wait_ns")
+    found: list[Standing] = []
+    last, wait = last_arrivals(run), ints(run.ops, "wait_ns")
     matched = np.zeros(len(run.ops), dtype=bool)
     if run.matches is not None:
         matched[ints(run.matches.calls, "op")] = True
+    called = Places.of_trace(run)
     processes = ops = 0
     for outline in outlines:
         mine = slice(processes, processes + len(outline.trace.processes))
         here = ops + np.flatnonzero(matched[ops : ops + outline.rows.size])
         found.append(
-            Place(
+            Standing(
                 run.origin_utc_ns,
                 tuple((process.rank, process.rule) for process in run.processes[mine]),
                 run.clocks,
                 _own(run.clocks, mine),
                 outline.rows[here - ops],
                 wait[here],
-                last[here],
+                last.at(here),
+                called,
             )
         )
         processes, ops = mine.stop, ops + outline.rows.size
     return found
 
 
-def put(trace: Trace, place: Place) -> Trace:
+def put(trace: Trace, standing: Standing) -> Trace:
     """A loader's Trace as the run has it: its ranks, on the run's clock, with waits of collectives.
 
     Warnings stay with the run.
     """
-    trace = at_origin(replace(trace, warnings=()), place.origin_utc_ns)
+    trace = at_origin(replace(trace, warnings=()), standing.origin_utc_ns)
     processes = tuple(
         replace(process, rank=rank, rule=rule)
-        for process, (rank, rule) in zip(trace.processes, place.ranks, strict=True)
+        for process, (rank, rule) in zip(trace.processes, standing.ranks, strict=True)
     )
     rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
     trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
-    if place.own is not None and place.own.method == "collectives":
-        trace = move(trace, place.own)
+    if standing.own is not None and standing.own.method == "collectives":
+        trace = move(trace, standing.own)
     waits = np.zeros(len(trace.ops), np.int64)
-    waits[place.ops] = place.wait_ns
-    calls = pd.DataFrame({"op": place.ops, "last_rank": place.last_rank})
+    waits[standing.ops] = standing.wait_ns
+    calls = pd.DataFrame({"op": standing.ops, "last_rank": standing.last.rank, "last_device": standing.last.device})
     nothing = pd.DataFrame()
     return replace(
         trace,
         ops=trace.ops.assign(wait_ns=waits),
-        clocks=place.clocks,
+        clocks=standing.clocks,
         matches=Matches(nothing, calls, nothing),
+        places=standing.places,
     )
 
 

@@ -121,6 +121,17 @@ class RankOverlap:
         return _ratio(self.real_overlap_ns, min(self.a.real_busy_ns, self.b.real_busy_ns))
 
     @property
+    def real_overlap_bounds_ns(self) -> tuple[int, int]:
+        """Within what the real overlap lies as surely as the clocks are known, ns: never below 0 or above `overlap_ns`.
+
+        Where nothing tells how sure they are, those are all that is known.
+        """
+        if self.real_overlap_error_ns is None:
+            return 0, self.overlap_ns
+        low, high = self.real_overlap_ns - self.real_overlap_error_ns, self.real_overlap_ns + self.real_overlap_error_ns
+        return max(low, 0), min(high, self.overlap_ns)
+
+    @property
     def achievable_ns(self) -> int:
         """Achievable overlap of all instances, ns."""
         return sum(instance.achievable_ns for instance in self.instances)

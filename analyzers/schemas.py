@@ -9,6 +9,7 @@ OP_KINDS = ("kernel", "memcpy", "memset", "graph")
 COPY_KINDS = ("", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unknown")
 MEMORY_KINDS = ("", "pageable", "pinned", "device", "array", "managed", "unknown")
 RANGE_KINDS = ("nvtx", "annotation", "op", "python")
+MEMORY_SOURCES = ("allocator", "driver")
 SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
 # Column -> type and default. "text" is a categorical of strings; a tuple is a categorical of those values.
@@ -117,6 +118,16 @@ STREAMS: Schema = {
     "blocking": ("int8", -1),  # 1 = synchronizes with the legacy default stream, 0 = does not, -1 = unknown
     "default": ("int8", -1),  # 1 = the context's default stream
 }
+MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler recorded it
+    "process": ("int32", 0),
+    "device": ("int32", -1),
+    "start_ns": ("int64", 0),
+    # "allocator": what the framework's allocator has handed out, in all; "driver": what has been taken from the driver
+    # since the capture began, which may be less than nothing.
+    "source": (MEMORY_SOURCES, "allocator"),
+    "bytes": ("int64", 0),
+    "reserved": ("int64", -1),  # what the allocator holds of the driver's; of "allocator" only
+}
 TABLES: Mapping[str, Schema] = {
     "ops": OPS,
     "api": API,
@@ -126,4 +137,5 @@ TABLES: Mapping[str, Schema] = {
     "comms": COMMS,
     "devices": DEVICES,
     "streams": STREAMS,
+    "memory": MEMORY,
 }

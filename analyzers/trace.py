@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from analyzers.schemas import TABLES
 if TYPE_CHECKING:
     from analyzers.clocks import Clocks
     from analyzers.collectives_match import Matches
+    from analyzers.places import Places
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -79,12 +81,14 @@ class Trace:
     comms: pd.DataFrame
     devices: pd.DataFrame
     streams: pd.DataFrame
+    memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, and
     matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
     whole: Trace | None = None  # of a part of a trace: what it is a part of, and
     rows: Ints | None = None  # which of that trace's ops it keeps
+    places: Places | None = None  # how the run names its devices, where the others' captures are not at hand
 
     def warn(self, code: str, message: str) -> Trace:
         """Return the same trace with one more warning; a repeated one is kept once."""
@@ -113,6 +117,29 @@ class Trace:
         from analyzers import narrow
 
         return narrow.clip(self, low_ns, high_ns)
+
+    def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
+        """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.perfetto_write`."""
+        from analyzers import perfetto_write
+
+        return perfetto_write.to_perfetto(self, path, a, b, overwrite=overwrite)
+
+    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a folder of Parquet files, one a table; see `analyzers.export_parquet`."""
+        from analyzers import export_parquet
+
+        return export_parquet.to_parquet(self, folder, overwrite=overwrite)
+
+    def to_sqlite(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
+        """Write a SQLite file of tables and findings; see `analyzers.export_sqlite`."""
+        from analyzers import export_sqlite
+
+        return export_sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        from analyzers.info import info
+
+        return info(self)._repr_html_()
 
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")

@@ -10,7 +10,6 @@ from pathlib import PurePath
 TORCHRUN = ("RANK",)
 MPI = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 SLURM = ("SLURM_PROCID",)
-WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic")
 _PROGRAMS = {  # those that start ranks in Python by RANK come first: `srun torchrun` is torchrun's run
     "torchrun": TORCHRUN,
@@ -52,6 +51,16 @@ def launcher_of(command: Sequence[str]) -> Launcher | None:
     if first not in _PROGRAMS and first not in _SHELLS:
         return None
     return _known(words) or Launcher(first, (*TORCHRUN, *MPI))
+
+
+def starts_elsewhere(command: Sequence[str]) -> bool:
+    """Whether ranks are started by a daemon, not by the command.
+
+    >>> starts_elsewhere(["srun", "-n", "8", "torchrun", "train.py"]), starts_elsewhere(["python", "train.py", "srun"])
+    (True, False)
+    """
+    words = [PurePath(word).name for word in command]
+    return "srun" in (words if words[0] in _SHELLS else words[:1])
 
 
 def rank_in(environment: Mapping[str, str], variables: Sequence[str] = (*TORCHRUN, *MPI, *SLURM)) -> int | None:

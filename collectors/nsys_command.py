@@ -2,20 +2,60 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from collectors.errors import CollectError
-from collectors.nsys_find import Nsys
 
 # What is wanted of every capture: no CPU samples, which cost much and answer nothing here, and each event record
 # and wait, without which an order between streams can't be proven.
 WANTED = (("--sample", "none"), ("--cpuctxsw", "none"), ("--cuda-event-trace", "true"), ("--force-overwrite", "true"))
+HELP_SECONDS = 60
+_OPTION = re.compile(r"^\t(?:\([^)]*\) )?(?:-\w, )?(--[a-z][a-z-]*)", re.MULTILINE)
 LOST = {
     "--cuda-event-trace": "waits between streams won't be linked to their records, so an order can't always be proven",
     "--cuda-graph-trace": "graphs are traced as this nsys does it by default",
     "--capture-range-end": "nsys may end the command when the captured steps are over",
 }
+
+
+@dataclass(frozen=True)
+class Nsys:
+    """The nsys that captures; `options` are those `nsys profile` takes, each with what its help says."""
+
+    path: Path
+    version: tuple[int, ...]
+    options: dict[str, str]
+
+    @property
+    def release(self) -> str:
+        """Its version as people write it."""
+        return ".".join(map(str, self.version[:3]))
+
+
+def options_of(path: Path) -> dict[str, str]:
+    """Options that `nsys profile` takes, with their help; none where it does not say."""
+    words = [str(path), "profile", "--help"]
+    try:
+        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=HELP_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return parse_options(ran.stdout.decode(errors="replace")) if ran.returncode == 0 else {}
+
+
+def parse_options(said: str) -> dict[str, str]:
+    r"""Options in the help of `nsys profile`.
+
+    >>> parse_options("\t-t, --trace=\n\n\t   Possible values are 'cuda'\n\n\t--kill=\n\t   x\n")["--trace"]
+    "Possible values are 'cuda'"
+    """
+    heads = list(_OPTION.finditer(said))
+    ends = [head.start() for head in heads[1:]] + [len(said)]
+    options = zip(heads, ends, strict=False)
+    return {head[1]: " ".join(said[head.end() : end].lstrip("=").split()) for head, end in options}
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,16 @@ def said_by_ranks(folder: Path) -> list[dict[str, Any]]:
     return [found[rank] for rank in sorted(found)]
 
 
+def keep(folder: Path, manifest: manifests.Manifest) -> None:
+    """Write the manifest of what was captured; where that can't be, the captures stand without."""
+    if not manifest.captures:
+        return
+    try:
+        manifests.write(folder, manifest)
+    except OSError as error:
+        manifest.notes.append(f"{manifests.NAME} can't be written: {error.strerror}.")
+
+
 def clean(folder: Path) -> None:
     """Remove what the ranks left for us."""
     for path in _leftovers(folder):

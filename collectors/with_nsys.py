@@ -12,10 +12,9 @@ from typing import Any
 
 from collectors import manifest as manifests
 from collectors import session
-from collectors.launchers import Launcher, launcher_of, own_rank
+from collectors.launchers import Launcher, launcher_of, own_rank, starts_elsewhere
 from collectors.manifest import Capture, Manifest
-from collectors.nsys_command import Request, build
-from collectors.nsys_find import find_nsys
+from collectors.nsys_command import Nsys, Request, build
 from collectors.processes import run
 
 MODES = ("one-report", "per-rank", "rank0")
@@ -25,14 +24,14 @@ _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
 
 @dataclass(frozen=True)
 class NsysOptions:
-    """What to capture, how the ranks are spread over reports, and where to."""
+    """What to capture with which nsys, how the ranks are spread over reports, and where to."""
 
     folder: Path
+    nsys: Nsys
     mode: str = "one-report"
     steps: session.Steps | None = None
     trace: Sequence[str] = ("cuda", "nvtx")
     graphs: str = "graph"
-    nsys: str | None = None
     overwrite: bool = False
     timeout: float | None = None
 
@@ -53,9 +52,9 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
 
     Raises
     ------
-    CollectError : no nsys is here, or the folder or the command can't be used.
+    CollectError : the folder or the command can't be used.
     """
-    nsys = find_nsys(options.nsys)
+    nsys = options.nsys
     launcher = launcher_of(command)
     rank = own_rank() if launcher is None else None
     folder = session.prepare(options.folder, overwrite=options.overwrite, shared=rank is not None)
@@ -71,8 +70,7 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
     manifest.exit_code = outcome.exit_code
     session.describe(manifest, ranks, os.environ, nsys=nsys.release)
-    if manifest.captures:
-        manifests.write(folder, manifest)
+    session.keep(folder, manifest)
     if rank is None:
         session.clean(folder)
     return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
@@ -89,6 +87,9 @@ def plan_run(
     """What to run: nsys around the whole command, or, by the hook in their Python, around single ranks."""
     notes = []
     mode = options.mode
+    if mode == "one-report" and launcher is not None and starts_elsewhere(command):
+        mode = "per-rank"
+        notes.append("Slurm starts srun's ranks, not the command, so one nsys can't see them; a report a rank instead.")
     if rank is not None:  # a launcher started us once a rank
         name = f"rank{rank}"
         mode = "own-rank"

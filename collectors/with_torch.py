@@ -67,8 +67,7 @@ def collect(command: Sequence[str], options: TorchOptions) -> session.Collected:
     manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range}
     manifest.exit_code = outcome.exit_code
     session.describe(manifest, ranks, os.environ)
-    if manifest.captures:
-        manifests.write(folder, manifest)
+    session.keep(folder, manifest)
     if alone is None:
         session.clean(folder)
     return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
@@ -86,11 +85,11 @@ def _notes(
     have = {one.rank for one in captures}
     lost = [one["rank"] for one in ranks if one["rank"] not in have and one["state"] == "capturing"]
     notes += [f"Rank {rank} was ended while it captured, before its trace was written." for rank in lost]
-    if not ranks:
+    full = session.full_disks([folder])
+    if not ranks and not full:
         how = f"a range named {steps.step_range!r}" if steps.step_range else "an optimizer step"
         notes.append(
             f"No process of the command came to {how} in Python with torch; "
             "name a range that is a step with --step-range, or collect nsys. (python -I, -E, -S keep the hook out.)"
         )
-    notes += [f"The disk of {full} is full." for full in session.full_disks([folder])]
-    return notes
+    return notes + [f"The disk of {one} is full." for one in full]

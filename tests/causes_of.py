@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from analyzers.causes import CAUSES, Explainer
-from analyzers.job import last_ranks
+from analyzers.job import last_arrivals
 from analyzers.pairing import Pairing, pair
 from analyzers.selection import select
 from analyzers.sides import without_shared
@@ -23,7 +23,7 @@ def paired(trace: Trace, a: str, b: str) -> Pairing:
 def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: int = 0) -> dict[int, Counter[str]]:
     """Instance -> cause -> ns alone."""
     pairing = paired(trace, a, b)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_ranks(trace))
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
     found: dict[int, Counter[str]] = {}
     for one in explainer.explain(rank, device):
         for gap, instance in enumerate(one.gaps.instance.tolist()):

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import fcntl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -10,8 +15,19 @@ settings.load_profile("usual")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test may find, or leave, anything in the cache of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRACEVIZ_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests with a real nsys take turns, also with other test runs: beside another, its agent loses its connection."""
+    if not request.node.get_closest_marker("nsys"):
+        yield
+        return
+    with (Path(tempfile.gettempdir()) / "traceviz-tests-nsys.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
         yield

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectError
-from collectors.nsys_find import find_nsys
 from tests.collecting import TRAIN, environment, manifest, running, torchrun, traceviz
+from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.nsys
 TRACE = ("--trace", "nvtx,osrt")
@@ -143,6 +143,7 @@ def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, n
     assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("mode", "captures"),
     [
@@ -166,6 +167,7 @@ def test_the_three_modes_on_real_ranks(
     assert (made["world_size"], [one["rank"] for one in made["ranks"]]) == (2, [0, 1])
 
 
+@pytest.mark.torch
 def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_process(
     folder: Path, nsys: Path, tmp_path: Path
 ) -> None:

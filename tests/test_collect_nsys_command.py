@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from analyzers import nsys_find
+from analyzers.errors import TracevizError
 from collectors.errors import CollectError
 from collectors.launchers import launcher_of, rank_in
-from collectors.nsys_command import Request, build
-from collectors.nsys_find import Nsys, find_nsys, parse_options
+from collectors.nsys_command import Nsys, Request, build, options_of, parse_options
 from collectors.with_nsys import NsysOptions, plan_run
+from traceviz.commands.collect import find_nsys
 
 OPTIONS = {
     "--trace": "Possible values are 'cuda', 'nvtx', 'osrt' or 'none'.",
@@ -122,7 +123,7 @@ def test_nsys_runs_around_the_command_or_around_its_ranks(
 ) -> None:
     import json
 
-    options = NsysOptions(Path("/out"), mode)
+    options = NsysOptions(Path("/out"), nsys(), mode)
     plan = plan_run(command, options, ["/opt/nsys", "profile"], Path("/out"), launcher_of(command), None)
     assert (plan.command[0] == "/opt/nsys") == wrapped_outside
     settings = json.loads(plan.environment["TRACEVIZ_HOOK"])
@@ -131,7 +132,7 @@ def test_nsys_runs_around_the_command_or_around_its_ranks(
 
 
 def test_behind_a_launcher_each_rank_writes_its_own_report() -> None:
-    plan = plan_run(["./program"], NsysOptions(Path("/out")), ["/opt/nsys", "profile"], Path("/out"), None, 3)
+    plan = plan_run(["./program"], NsysOptions(Path("/out"), nsys()), ["/opt/nsys", "profile"], Path("/out"), None, 3)
     assert plan.command == ["/opt/nsys", "profile", "--output=/out/rank3", "./program"]
     assert plan.mode == "own-rank"
 
@@ -144,17 +145,21 @@ def fake_nsys(folder: Path, version: str) -> Path:
     return path
 
 
-def test_the_chosen_nsys_comes_before_the_path_and_a_relative_entry_is_never_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_path, chosen = fake_nsys(tmp_path / "a", "2024.1.1"), fake_nsys(tmp_path / "b", "2022.2.2")
-    fake_nsys(tmp_path / "here", "2025.9.9")
-    monkeypatch.chdir(tmp_path)
+def test_without_an_nsys_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nsys is looked for is proven with the analyzers, which export with what is found."""
+    monkeypatch.setattr(nsys_find, "FOLDERS", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("TRACEVIZ_NSYS", raising=False)
-    monkeypatch.setenv("PATH", os.pathsep.join(["here", str(on_path.parent), "/bin"]))
-    assert find_nsys().path == on_path
-    assert find_nsys(str(chosen)).version == (2022, 2, 2, 1)
-    monkeypatch.setenv("TRACEVIZ_NSYS", str(chosen))
-    assert find_nsys().path == chosen
-    with pytest.raises(CollectError, match="no nsys runs at"):
+    with pytest.raises(CollectError, match=r"nsys is not here\. Install .* or collect torch\."):
+        find_nsys()
+    with pytest.raises(TracevizError, match="no nsys runs at"):
         find_nsys(str(tmp_path / "none"))
+    there = fake_nsys(tmp_path / "b", "2022.2.2")
+    assert (find_nsys(str(there)).path, find_nsys(str(there)).release) == (there, "2022.2.2")
+
+
+def test_an_nsys_that_does_not_say_what_it_can_has_no_options(tmp_path: Path) -> None:
+    assert options_of(tmp_path / "none") == {}
+    (tmp_path / "nsys").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "nsys").chmod(0o755)
+    assert options_of(tmp_path / "nsys") == {}

@@ -17,6 +17,7 @@ import pytest
 from tests.collecting import HOME, TRAIN, environment, manifest, running, torchrun, traceviz
 
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
+pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
@@ -204,6 +205,20 @@ def test_interrupted_it_keeps_what_was_captured_and_leaves_nothing_running(
     assert len(list((folder / "out").glob("rank*.json.gz"))) == 2
     time.sleep(0.1)
     assert running(str(folder)) == []
+
+
+def test_told_to_end_while_it_writes_it_ends_when_the_trace_is_there(folder: Path) -> None:
+    """As launchers do to ranks whose peer has died, and which are already writing because of that."""
+    slow = (
+        "write = torch.profiler.profile.export_chrome_trace\n"
+        "def slow(self, path):\n    os.kill(os.getpid(), 15)\n    time.sleep(0.2)\n    write(self, path)\n"
+        "torch.profiler.profile.export_chrome_trace = slow\nfor index in range"
+    )
+    (folder / "train.py").write_text(TRAIN.replace("for index in range", slow))
+    ran = traceviz("collect", "torch", "--steps", "3:5", "-o", "out", "--", sys.executable, "train.py", cwd=folder)
+    assert ran.returncode == -signal.SIGTERM
+    assert steps(folder / "out" / "rank0.json.gz") == ["step 3", "step 4"]
+    assert "STEP 5" not in ran.stdout
 
 
 def test_a_full_disk_is_said_and_the_program_goes_on(folder: Path) -> None:

@@ -123,7 +123,8 @@ def test_frames_have_a_row_for_each_rank_and_each_kind() -> None:
     frame = result.to_frame()
     assert len(frame) == 9
     assert ints(frame, "wait_ns").sum() == 60_000 + 30_000 + 50_000 + 40_000 + 2 * 20_000
-    assert {"collective", "operation", "bytes", "rank", "start_ns", "transfer_ns", "bus_gb_s"} <= set(frame)
+    assert frame.index.names == ["collective", "rank"]
+    assert {"operation", "bytes", "start_ns", "transfer_ns", "bus_gb_s"} <= set(frame)
     summary = result.summary.to_frame()
     assert len(summary) == 2
     assert summary["count"].tolist() == [2, 1]

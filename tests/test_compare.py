@@ -253,4 +253,4 @@ def test_one_run_can_not_be_compared() -> None:
 
 def test_memory_is_said_not_to_be_recorded() -> None:
     result: Comparison = compare([loaded("opt_serial"), loaded("opt_overlap")])
-    assert [run.memory for run in result.runs] == ["not recorded", "not recorded"]
+    assert [run.memory_peaks for run in result.runs] == [(), ()]

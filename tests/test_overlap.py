@@ -4,11 +4,12 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.check import OverlapResult, check_overlap
-from analyzers.overlap import RankOverlap
+from analyzers.overlap import RankOverlap, Side
 from analyzers.trace import Trace
 from tests import oracle, traces
 from tests.builder import Builder
@@ -188,3 +189,21 @@ def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, leng
         )
         assert (a_busy, b_busy, overlap) == (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b))
     assert set(found) == {(row.rank, row.device) for row in inside if row.side != "neither"}
+
+
+@pytest.mark.parametrize(
+    ("real", "error", "bounds"),
+    [
+        (60, 10, (50, 70)),  # as far as the error goes
+        (60, 90, (0, 100)),  # no less than nothing, no more than all that overlaps, waits included
+        (60, 50, (10, 100)),
+        (60, 0, (60, 60)),
+        (60, None, (0, 100)),  # nothing is known of the clocks
+    ],
+)
+def test_real_overlap_lies_between_nothing_and_the_plain_overlap(
+    real: int, error: int | None, bounds: tuple[int, int]
+) -> None:
+    side = Side(100, 100, 1, (7,))
+    rank = RankOverlap(0, 0, side, side, 100, real, (), real_overlap_error_ns=error)
+    assert rank.real_overlap_bounds_ns == bounds

@@ -9,16 +9,17 @@ import pytest
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
+import traceviz as tv
 from analyzers.errors import TracevizError
 from analyzers.load import load
 from analyzers.trace import Trace
 from tests.builder import Builder
 from tests.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
-from traceviz import report as reports
 from traceviz.cli import app
-from traceviz.report_html import html
-from traceviz.report_markdown import summary
-from traceviz.report_mermaid import gantt
+from traceviz.reports import files as reports
+from traceviz.reports.gantt import gantt
+from traceviz.reports.page import html
+from traceviz.reports.summary import summary
 from traceviz.timelines import images
 
 FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
@@ -181,3 +182,19 @@ def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
     CliRunner().invoke(app, [*again, str(tmp_path / "two")])
     other = json.loads((tmp_path / "two" / "results.json").read_text())
     assert other["overlap"] == data["overlap"]
+
+
+def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one")])
+    made = tv.report(tv.load(*FILES), tmp_path / "two", *DP_MP)
+    assert {path.name for path in made.files} == {"summary.md", "report.html", "results.json"}
+    for path in made.files:
+        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes()
+    assert made.overlap.verdict == "partial"
+
+
+def test_a_part_taken_in_python_names_no_command_that_would_show_something_else(tmp_path: Path) -> None:
+    tv.report(tv.load(*FILES).ranks(0), tmp_path, *DP_MP)
+    assert json.loads((tmp_path / "results.json").read_text())["command"] == ""
+    assert "traceviz report" not in (tmp_path / "summary.md").read_text()
+    assert "<h2>Command</h2>" not in (tmp_path / "report.html").read_text()

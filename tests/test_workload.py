@@ -72,6 +72,15 @@ def test_manifests_tell_whose_each_capture_is_and_nothing_of_the_machine_but_wha
     assert ranks in ([None], [0], list(range(world)))
 
 
+def test_ranks_pinned_to_other_gpus_keep_their_own_numbers() -> None:
+    """CUDA_VISIBLE_DEVICES was 2,3: the GPUs' numbers are not the ranks', which only the manifest tells."""
+    folder = DATA / "dpmp.overlapped.2gpu.nsys-one-report.gpus2-3"
+    trace = tv.load(folder)
+    assert [(one.rank, one.rule) for one in trace.processes if one.rank >= 0] == [(0, "manifest"), (1, "manifest")]
+    assert sorted(trace.devices["gpu"].tolist()) == [2, 3]
+    assert tv.load(folder / "all-ranks.sqlite").rank_ids == [2, 3]
+
+
 def test_every_workload_has_sizes_for_a_cpu_and_says_what_it_expects() -> None:
     for one in WORKLOADS.values():
         assert one.sizes.keys() == one.small.keys()
@@ -95,6 +104,7 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
     assert find("dpmp", None)[1] == "serial"
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("name", "variant"),
     [("dpmp", "hidden-sync"), ("pipelines", "both"), ("a2a", "garbage"), ("delta", "async"), ("fsdp", "step")],
@@ -122,6 +132,7 @@ def test_the_programs_run_on_gloo_ranks(tmp_path: Path, name: str, variant: str)
     assert "step time: median" in ran.stdout
 
 
+@pytest.mark.torch
 def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_path: Path) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     words = ("workload", "dpmp", "--device", "cpu", "--ranks", "2", "--collect", "torch", "--check")

@@ -109,7 +109,9 @@ class Matrix:
     def run_all(self) -> None:
         """Run all, in lanes of GPUs of their own, in each as many at a time as asked for."""
         options = self.options
-        waiting = deque(self.wanted())
+        wanted = self.wanted()
+        waiting = deque(run for run in wanted if not run.devices)
+        pinned = deque(run for run in wanted if run.devices)  # on GPUs that lanes use too: afterwards, one by one
         turns = [self.out / f".turn{index}" if options.jobs > 1 else None for index in range(len(options.lanes))]
         workers = [
             threading.Thread(target=self.work, args=(waiting, lane, turn))
@@ -120,7 +122,8 @@ class Matrix:
             worker.start()
         for worker in workers:
             worker.join()
-        for run in waiting:
+        self.work(pinned, "", None)
+        for run in (*waiting, *pinned):
             print(f"left for another call: {run.name}")
 
     def work(self, waiting: deque[Run], lane: str, turn: Path | None) -> None:
@@ -130,7 +133,7 @@ class Matrix:
                 if not waiting:
                     return
                 run = waiting.popleft()
-            result = self.execute(run, run.devices or lane, None if run.devices else turn)
+            result = self.execute(run, run.devices or lane, turn)
             with self.lock:
                 self.results[run.name] = result
                 self.file.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
@@ -200,10 +203,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def export(report: Path) -> None:
     """Export a report where traceviz has not; a failed one leaves nothing."""
-    from collectors.nsys_find import find_nsys
+    from analyzers.nsys_find import find_nsys
 
     made = report.with_suffix(".sqlite")
-    words = [str(find_nsys().path), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]
+    words = [str(next(find_nsys()).path), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]
     for more in (["--include-blobs=true"], []):  # NCCL's sizes; nsys from 2024 on
         if not subprocess.run([*words, *more, str(report)], capture_output=True, check=False).returncode:
             return

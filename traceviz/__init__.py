@@ -15,7 +15,6 @@ check_packages()
 
 from traceviz.api import (  # noqa: E402
     TracevizError,
-    capture,
     check_overlap,
     collectives,
     compare,
@@ -23,8 +22,9 @@ from traceviz.api import (  # noqa: E402
     load,
     streams,
     sync_points,
-    timeline,
+    trend,
 )
+from traceviz.api_making import capture, report, timeline  # noqa: E402
 
 if TYPE_CHECKING:
     from analyzers.trace import Trace
@@ -40,9 +40,11 @@ __all__ = [
     "compare",
     "info",
     "load",
+    "report",
     "streams",
     "sync_points",
     "timeline",
+    "trend",
 ]
 
 

@@ -1,6 +1,8 @@
-"""The Python API; everything here is re-exported by `traceviz` itself.
+"""The Python API for questions; everything here is re-exported by `traceviz` itself, as is `traceviz.api_making`.
 
-Results are dataclasses with `.to_frame()`; times are whole nanoseconds in columns ending in `_ns`.
+Results are frozen dataclasses with `.to_frame()`, a readable `repr` and, in a notebook, a small table. Times are whole
+nanoseconds in columns ending in `_ns`, ratios floats in columns ending in `_ratio`. What a command prints is in the
+result of the function of its name. Errors of the user's are `TracevizError`. The examples run in a clone.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from analyzers.errors import TracevizError
 from traceviz.terminal import progress
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
     from distributed import Client
 
     from analyzers.check import OverlapResult
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.order_report import OrderReport
     from analyzers.trace import Trace
-    from collectors.capture import Capture
+    from traceviz.trends import PairTrend
 
 __all__ = [
     "TracevizError",
-    "capture",
     "check_overlap",
     "check_ranks",
     "collectives",
@@ -36,7 +36,7 @@ __all__ = [
     "load",
     "streams",
     "sync_points",
-    "timeline",
+    "trend",
 ]
 
 
@@ -61,12 +61,21 @@ def load(
 
     Returns
     -------
-    Trace : tables `ops`, `api`, `ranges`, … (columns in `analyzers.schemas`); narrow it with `.ranks(0, 3)`,
-        `.steps(10, 13)` and `.window(low_ns, high_ns)`.
+    Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.schemas`); a part of it
+        with `.ranks(0, 3)`, `.steps(10, 13)` and `.window(low_ns, high_ns)`, which give a Trace again; written for
+        other tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
 
     Raises
     ------
     TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work.
+
+    Examples
+    --------
+    >>> trace = load("tests/data/torch/dpmp_overlap.rank*.json.gz")
+    >>> trace.rank_ids, len(trace.ops), len(trace.ranks(1).ops)
+    ([0, 1], 114, 57)
+    >>> sorted(trace.ops["stream"].unique().tolist())
+    [7, 17, 25]
     """
     from analyzers import load as loading
     from analyzers.reading import Reading
@@ -89,12 +98,23 @@ def check_overlap(
 
     Returns
     -------
-    OverlapResult : `.verdict`, `.passed`, `.ranks`, `.job`, `.warnings`; `.to_frame()` has a row per rank and device,
-        `.instances()` one per paired instance.
+    OverlapResult : `.verdict` ("overlapped", "partial", "serialized", "inconclusive"), `.passed` (None where
+        inconclusive; `.reason` says why), `.sentence`, `.ranks`, `.job`, `.gain`, `.clocks`, `.warnings`. `.to_frame()`
+        is indexed by (rank, device): busy, wait, overlap, achievable and missed in ns, ops, ratios; `.instances()` has
+        a row per paired instance; `.causes()` one per cause of missed overlap, with its evidence.
 
     Raises
     ------
     TracevizError : a selector can't be read, or the sides share ops that belong to neither alone.
+
+    Examples
+    --------
+    >>> trace = load("tests/data/torch/dpmp_overlap.rank*.json.gz")
+    >>> result = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding")
+    >>> result.verdict, result.job.real_overlap_ns, result.job.achievable_ns
+    ('partial', 161600, 1012379)
+    >>> result.to_frame()["overlap_ns"].to_dict()
+    {(0, 0): 162879, (1, 1): 212705}
     """
     from analyzers import check
 
@@ -157,7 +177,8 @@ def compare(
     Returns
     -------
     Comparison : `.runs` with figures, `.changes` against the first, `.lanes`, `.regions_that_differ` and `.gain`;
-        `.claim`, `.warnings`; `.to_frame()` has a row per run.
+        `.claim`, `.warnings`; `.to_frame()` has a row per run, `.changes_frame()` one per run, rank and figure,
+        `.regions_frame()` one per region that changed.
 
     Raises
     ------
@@ -173,7 +194,8 @@ def streams(trace: Trace) -> StreamsResult:
 
     Returns
     -------
-    StreamsResult : `.to_frame()` per stream, `.concurrency()` per number of busy streams, `.pairs()` per pair.
+    StreamsResult : `.to_frame()` is indexed by (rank, device, stream): ops, busy_ns, alone_ns; `.concurrency()` has the
+        ns at each number of busy streams, `.pairs()` the ns that each pair of streams overlaps.
     """
     from analyzers import concurrency
 
@@ -181,7 +203,13 @@ def streams(trace: Trace) -> StreamsResult:
 
 
 def info(trace: Trace) -> TraceInfo:
-    """What is in a trace, which ranges can be selected, and what can't be answered from it."""
+    """What is in a trace, which ranges can be selected, and what can't be answered from it.
+
+    Returns
+    -------
+    TraceInfo : `.to_frame()` is indexed by rank: op counts, streams, first_ns, last_ns; `.ranges_frame()` by range;
+        `.steps`, `.cannot` (in words), `.captures`, `.warnings`.
+    """
     from analyzers import info as look
 
     return look.info(trace)
@@ -192,8 +220,20 @@ def collectives(trace: Trace) -> Collectives:
 
     Returns
     -------
-    Collectives : iterate for one object each; `.to_frame()` has a row per collective and rank, `.summary.to_frame()`
-        one per operation and size; `.clocks` says how the clocks were aligned and how far off they may be.
+    Collectives : iterate for one object each; `.to_frame()` is indexed by (collective, rank): start_ns, duration_ns,
+        wait_ns, transfer_ns, then the collective's operation, bytes, fastest_ns, last_arrival_rank, bus_gb_s (by
+        nccl-tests' factors, over the fastest rank's duration); `.summary.to_frame()` has a row per operation and size;
+        `.clocks.to_frame()` one per device, with how far its clock ran ahead and how sure that is.
+
+    Raises
+    ------
+    ValueError : the trace was not loaded by `load`, so nothing is matched.
+
+    Examples
+    --------
+    >>> found = collectives(load("tests/data/nsys-stats/config1_one_report_8gpu.txt"))
+    >>> [(one.operation, one.fastest_ns) for one in found]
+    [('all_reduce', 266689), ('all_reduce', 261377)]
     """
     from analyzers import collectives as analysis
 
@@ -205,65 +245,35 @@ def sync_points(trace: Trace) -> OrderReport:
 
     Returns
     -------
-    OrderReport : `.to_frame()` has a row per host sync point, costliest first; `.crossings.missing` the missing waits.
+    OrderReport : `.to_frame()` has a row per host sync point, costliest first, columns as in
+        `analyzers.syncs.SyncPoint`: duration_ns, gpu_idle_ns, api, op, range, delayed …; `.crossings.missing` are the
+        missing waits, `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
+        `.plan.to_frame()` the chunks of stream-parallel loops.
     """
     from analyzers import order_report
 
     return order_report.order_report(trace)
 
 
-def timeline(
-    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6, dark: bool = False
-) -> go.Figure:
-    """Draw an aligned timeline of all ranks, opened on the typical instance.
+def trend(database: str | Path, a: str | None = None, b: str | None = None) -> list[PairTrend]:
+    """How did a pair's overlap and step time go from run to run? Of what `check-overlap --save` kept.
 
     Parameters
     ----------
-    a, b, min_overlap : as `check_overlap` takes them.
-    dark : on dark ground.
+    a, b : only pairs of these sides.
 
     Returns
     -------
-    plotly Figure : bars in ms on the trace's clock; `customdata` has whole ns. Where there are too many to draw, marks
-        too small to see are drawn as one that says how many they are; narrow the trace to see more. The page that
-        `traceviz timeline -o x.html` writes does so by itself as one zooms.
+    list of PairTrend : one per pair and set of GPUs: `.runs`, oldest first, `.overlap` and `.step` (the newest value
+        and where it was expected), `.call` ("regression", "improvement", "steady", "too-few").
 
     Raises
     ------
-    TracevizError : as `check_overlap`.
+    TracevizError : the file is no history, or a selector can't be read.
     """
-    from analyzers import check, order_report
-    from traceviz.timelines import draw, palette, picture
+    from analyzers import selectors
+    from traceviz.history import saved_runs
+    from traceviz.trends import trends
 
-    result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
-    drawn = picture.picture(trace, result, order_report.order_report(trace))
-    return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
-
-
-def capture(
-    folder: str | Path = "captures",
-    *,
-    tool: str | None = None,
-    name: str = "capture",
-    shapes: bool = False,
-    stacks: bool = False,
-) -> Capture:
-    """Capture a `with` block, or each call of a function that this decorates; nothing without torch or a GPU.
-
-    torch.profiler writes `rankN.json.gz` and `manifest.json`; under nsys (with --capture-range=cudaProfilerApi) the
-    block is what nsys captures. An exception passes through; the trace is written and NVTX ranges are closed.
-
-    Parameters
-    ----------
-    folder : where to write.
-    tool : "torch" or "nsys"; told by whether nsys runs this program, where not given.
-    name : the range around the block.
-    shapes, stacks : record ops' shapes, Python stacks.
-
-    Returns
-    -------
-    Capture : `.range(name)` is a range for both profilers, `.path` the trace once the block has ended.
-    """
-    from collectors import capture as capturing
-
-    return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
+    sides = [None if text is None else str(selectors.parse(text)) for text in (a, b)]
+    return trends(saved_runs(Path(database)), *sides)

@@ -16,6 +16,7 @@ from traceviz.commands import (
     collect,
     collectives,
     compare,
+    export,
     history,
     info,
     report,
@@ -39,6 +40,7 @@ app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
 app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("report", epilog=report.EPILOG)(report.report)
+app.command("export", epilog=export.EPILOG)(export.export)
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
 app.command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")

@@ -34,6 +34,7 @@ def overlap(result: OverlapResult) -> Json:
         "ranks": [_rank(rank) for rank in result.ranks],
         "job": {
             "critical_rank": result.job.critical_rank,
+            "critical_device": result.job.critical_device,
             "real_overlap_ns": result.job.real_overlap_ns,
             "achievable_ns": result.job.achievable_ns,
             "real_overlap_ratio": result.job.real_overlap_ratio,
@@ -84,6 +85,7 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_ns": rank.real_overlap_ns,
         "real_overlap_ratio": rank.real_overlap_ratio,
         "real_overlap_error_ns": rank.real_overlap_error_ns,
+        "real_overlap_bounds_ns": list(rank.real_overlap_bounds_ns),
         "achievable_ns": rank.achievable_ns,
         "missed_ns": rank.missed_ns,
         "missed": [

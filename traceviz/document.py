@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-# Names come from other people's traces: no control character of theirs may reach a terminal.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+from analyzers.cards import plain as plain
+
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 _LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
 STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
@@ -89,11 +89,6 @@ def markdown(blocks: Sequence[Block]) -> str:
         else:
             parts.append(_markdown_table(block))
     return "\n\n".join(parts) + "\n"
-
-
-def plain(text: str) -> str:
-    """A text without control characters, which could move the cursor or change what the reader sees."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def quoted(text: str) -> str:

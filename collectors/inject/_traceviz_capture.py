@@ -6,11 +6,13 @@ import contextlib
 import ctypes
 import os
 import sys
+import time
 
 import torch
-from _traceviz_steps import on_sigterm
+from _traceviz_steps import BeforeSigterm
 
 LIBC = ctypes.CDLL(None)
+FLUSH_SECONDS = 1.0
 
 
 class Window:
@@ -19,7 +21,7 @@ class Window:
     def __init__(self, settings, about):
         self.settings, self.about = settings, about
         self.first, self.last = settings["first"], settings["last"]
-        self.running, self.told = False, False
+        self.running, self.told, self.sigterm = False, False, None
         self.stop_counting, self.undo = lambda: None, []
 
     def reached(self, count):
@@ -53,6 +55,8 @@ class Window:
     def forget(self):
         """In a forked child."""
         self.running = False
+        if self.sigterm is not None:
+            self.sigterm.restore()
 
     def claim(self):
         """Whether this process is the first of its rank to capture."""
@@ -70,15 +74,16 @@ class TorchWindow(Window):
     def __init__(self, settings, about):
         super().__init__(settings, about)
         self.begin = max(self.first - settings["warmup"], 0 if settings["step_range"] else 1)
-        self.profile, self.ours, self.restore = None, False, lambda: None
+        self.profile, self.ours = None, False
         self.give_way()
 
     def at(self, count):
         """Begin, go on, or end."""
         if self.running:
-            self.profile.step()
-            if not self.running:  # saved; what is left is the mark of a step that nobody wants
-                self.profile.stop()
+            with self.sigterm.hold():
+                self.profile.step()
+                if not self.running:  # saved; what is left is the mark of a step that nobody wants
+                    self.profile.stop()
         elif count == self.begin:
             self.start(count)
 
@@ -97,7 +102,7 @@ class TorchWindow(Window):
         finally:
             self.ours = False
         self.running = True
-        self.restore = on_sigterm(lambda: self.save_now("SIGTERM ended it", waiting=False))
+        self.sigterm = BeforeSigterm(lambda: self.save_now("SIGTERM ended it", waiting=False))
         self.about.tell(state="capturing", steps=[self.first, self.last])
         return None
 
@@ -142,7 +147,7 @@ class TorchWindow(Window):
             self.about.tell(state="failed", note=f"the trace can't be written: {error}")
             print(f"traceviz: rank {self.about.rank}'s trace can't be written: {error}", file=sys.stderr)
         self.running = False
-        self.restore()
+        self.sigterm.restore()
         self.stop_counting()
 
     def save_now(self, why, waiting=True):
@@ -153,8 +158,9 @@ class TorchWindow(Window):
         if over > self.first or (over == self.first and self.settings["first"] == self.begin):
             if not waiting and getattr(self.profile, "profiler", None) is not None:
                 self.profile.profiler.use_device = None  # no synchronize, which would never return
-            self.profile.stop()
-            self.about.tell(note=f"{why} in step {over}; the window was to end before step {self.last}")
+            with self.sigterm.hold():
+                self.profile.stop()
+                self.about.tell(note=f"{why} in step {over}; the window was to end before step {self.last}")
         else:
             self.running = False
             self.about.tell(state="early", note=f"{why} in step {over}, before the window began")
@@ -206,6 +212,8 @@ class NsysWindow(Window):
     def at(self, count):
         """Begin or end the capture, and mark the step that begins."""
         self.end_mark()
+        if self.sigterm is None and (self.first is None or count == self.begin):
+            self.sigterm = BeforeSigterm(self.hand_over)
         if self.first is None:
             return self.begin_mark(count)
         if count == self.begin:
@@ -223,7 +231,14 @@ class NsysWindow(Window):
         self.about.tell(state="captured", steps=[self.first, self.last])
         if not self.settings["shared"] or self.is_last():
             torch.cuda.profiler.stop()
+        self.sigterm.restore()
         self.stop_counting()
+
+    def hand_over(self):
+        """Let nsys take the GPU's events out of this process, which ends and would take them along."""
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.profiler.stop()
+            time.sleep(FLUSH_SECONDS)
 
     def is_last(self):
         """Whether every other rank has ended its steps: each leaves a byte, and who writes the last one is last."""

@@ -38,8 +38,8 @@ def rank_of(variables):
 
 def leave_environment():
     """Give a rank the PYTHONPATH that the user's command would have given it."""
-    entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    kept = [entry for entry in entries if os.path.abspath(entry) != HERE]
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    kept = [entry for entry in entries if not entry or os.path.abspath(entry) != HERE]  # an empty one is the folder
     if kept:
         os.environ["PYTHONPATH"] = os.pathsep.join(kept)
     else:

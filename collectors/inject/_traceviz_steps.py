@@ -7,6 +7,7 @@ window begins and after it is over, this costs one Python call a step.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,8 @@ import sys
 import threading
 
 import torch
+
+WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
 
 def watch(settings, capture):
@@ -147,7 +150,7 @@ class About:
     """What this process tells the collector of itself, in a file beside the captures."""
 
     def __init__(self, settings):
-        self.settings, self.said = settings, {}
+        self.settings, self.said = settings, {"world_size": 1}
 
     @property
     def rank(self):
@@ -171,13 +174,20 @@ class About:
         except OSError as error:
             print(f"traceviz: {path} can't be written ({error.strerror}).", file=sys.stderr)
 
+    def stated(self):
+        """How many ranks there are, by the launcher's variables: srun's also stand around a single process."""
+        names = [
+            name for name in WORLD_SIZES if name != "SLURM_NTASKS" or "SLURM_PROCID" in self.settings["rank_variables"]
+        ]
+        return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 1)
+
     def itself(self):
         """Rank, versions and GPU of this process."""
         distributed, cuda = torch.distributed, torch.cuda
         started = distributed.is_available() and distributed.is_initialized()
         said = {"pid": os.getpid(), "host": socket.gethostname(), "python": sys.version.split()[0]}
         said.update(torch=str(torch.__version__), cuda=torch.version.cuda, rank=self.rank)
-        said["world_size"] = distributed.get_world_size() if started else int(os.environ.get("WORLD_SIZE", 1))
+        said["world_size"] = max(distributed.get_world_size() if started else self.stated(), self.said["world_size"])
         said["backend"] = str(distributed.get_backend()) if started else None
         if cuda.is_available() and cuda.is_initialized():
             said["gpu"] = cuda.get_device_name()
@@ -186,22 +196,48 @@ class About:
         return said
 
 
-def on_sigterm(then):
-    """Run a function before SIGTERM ends this process; only where the program leaves the signal to the system."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        return lambda: None
+class BeforeSigterm:
+    """Runs a function before SIGTERM ends this process; where something is being written, after that is done.
 
-    def handler(number, frame):
+    Only where the program leaves the signal to the system.
+    """
+
+    def __init__(self, then):
+        self.then, self.held, self.came = then, False, False
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self.handle)
+
+    def handle(self, number, frame):
+        """The signal is there."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # told twice, it would end while it writes
+        if self.held:
+            self.came = True
+        else:
+            self.end()
+
+    def end(self):
+        """End as the signal would have."""
         try:
-            then()
+            self.then()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def restore():
-        if signal.getsignal(signal.SIGTERM) is handler:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    @contextlib.contextmanager
+    def hold(self):
+        """Let what is done inside be finished first."""
+        if self.held:
+            yield
+            return
+        self.held = True
+        try:
+            yield
+        finally:
+            self.held = False
+            if self.came:
+                self.end()
 
-    signal.signal(signal.SIGTERM, handler)
-    return restore
+    def restore(self):
+        """Leave the signal to the system again."""
+        if signal.getsignal(signal.SIGTERM) == self.handle:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)

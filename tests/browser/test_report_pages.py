@@ -11,8 +11,8 @@ import pytest
 
 from tests.browser.conftest import Page
 from tests.timeline_traces import HOSTILE_PAIR, hostile, loaded, two_instances
-from traceviz import report as reports
-from traceviz.report_mermaid import gantt
+from traceviz.reports import files as reports
+from traceviz.reports.gantt import gantt
 from traceviz.timelines.chromium import Chromium
 
 

@@ -48,6 +48,7 @@ def scrub_export(source: Path, target: Path) -> None:
         database.execute("DELETE FROM DIAGNOSTIC_EVENT WHERE text LIKE '%/%'")
     _drop_unused_strings(database, tables)
     database.commit()
+    database.execute("PRAGMA page_size = 512")  # most tables have a handful of rows
     database.execute("VACUUM")
     database.close()
 

@@ -11,19 +11,8 @@ import typer
 
 from analyzers.errors import TracevizError
 from analyzers.reading import READING, Reading
-from traceviz.arguments import (
-    Format,
-    NoAlign,
-    Nsys,
-    OutputFormat,
-    Ranks,
-    StepRange,
-    Traces,
-    Window,
-    narrowed,
-    read_ratio,
-    shown,
-)
+from traceviz.arguments import Format, OutputFormat, shown
+from traceviz.asked import Asked, asks
 from traceviz.opened import narrowing_of, run_of
 from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress, write
@@ -47,13 +36,9 @@ Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."
 
 
 @reads_by_parts
+@asks
 def check_overlap(
-    traces: Traces,
-    a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")] = "comm",
-    b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
-    min_overlap: Annotated[
-        str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")
-    ] = "60%",
+    asked: Asked,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,11 +53,6 @@ def check_overlap(
         str | None,
         typer.Option(metavar="ID", help="The commit to save the run under.", show_default="from CI, else git"),
     ] = None,
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
 ) -> None:
@@ -80,8 +60,8 @@ def check_overlap(
 
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
-    bar = read_ratio(min_overlap)
-    from analyzers import check, load
+    bar = asked.bar
+    from analyzers import check
     from traceviz import contract
     from traceviz.views import overlap
 
@@ -89,26 +69,28 @@ def check_overlap(
         raise TracevizError(
             "A run whose ranks are looked at one by one can't be saved.", hint="Leave out --memory or --dask."
         )
-    reading = replace(reading, nsys=nsys)
     with progress() as tell, ExitStack() as stack:
         if reading.by_parts:
             from analyzers import parts_answers
 
+            reading = replace(reading, nsys=asked.nsys)
             runs = [
-                stack.enter_context(run_of(paths, reading, align=not no_align, progress=tell))
-                for paths in (traces, baseline)
+                stack.enter_context(run_of(paths, reading, align=not asked.no_align, progress=tell))
+                for paths in (asked.traces, baseline)
                 if paths
             ]
-            alone_by_parts = runs[1] if baseline else None
-            narrowing = narrowing_of(ranks, steps, window)
             result = parts_answers.check_overlap(
-                runs[0], a, b, min_overlap=bar, baseline=alone_by_parts, narrowing=narrowing
+                runs[0],
+                asked.a,
+                asked.b,
+                min_overlap=bar,
+                baseline=runs[1] if baseline else None,
+                narrowing=narrowing_of(asked.ranks, asked.steps, asked.window),
             )
         else:
-            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
-            trace = narrowed(trace, ranks, steps, window)
-            alone = load.load(shown(baseline), align=not no_align, reading=reading, progress=tell) if baseline else None
-            result = check.check_overlap(trace, a, b, min_overlap=bar, baseline=alone)
+            trace = asked.load(tell, reading)
+            alone = asked.whole(shown(baseline), tell, reading) if baseline else None
+            result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar, baseline=alone)
     write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
     if save is not None:
         from traceviz import history

@@ -14,6 +14,7 @@ import typer
 from traceviz.arguments import read_steps
 
 if TYPE_CHECKING:
+    from collectors.nsys_command import Nsys
     from collectors.session import Collected, Steps
 
 NSYS_EPILOG = """\b
@@ -96,11 +97,11 @@ def nsys(
         raise CollectError("--step-range needs --steps.", hint="Give --steps 10:13 too.")
     options = with_nsys.NsysOptions(
         folder=output,
+        nsys=find_nsys(nsys_path),
         mode="per-rank" if per_rank else "rank0" if rank0 else "one-report",
         steps=_steps(steps, step_range) if steps else None,
         trace=tuple(trace.split(",")),
         graphs=graphs,
-        nsys=nsys_path,
         overwrite=overwrite,
         timeout=timeout,
     )
@@ -133,6 +134,24 @@ def torch(
         _steps(steps, step_range, warmup) if steps else Steps(wait + warmup, wait + warmup + active, warmup, step_range)
     )
     end(with_torch.collect(command, with_torch.TorchOptions(output, window, shapes, stacks, overwrite, timeout)))
+
+
+def find_nsys(chosen: str | None = None) -> Nsys:
+    """The nsys to capture with: the chosen one, $TRACEVIZ_NSYS, `PATH`'s, or the newest of the usual folders.
+
+    Raises
+    ------
+    CollectError : none is here.
+    TracevizError : the chosen one does not run.
+    """
+    from analyzers import nsys_find
+    from collectors.errors import CollectError
+    from collectors.nsys_command import Nsys, options_of
+
+    for found in nsys_find.find_nsys(chosen):
+        return Nsys(found.path, found.version, options_of(found.path))
+    hint = f"Install Nsight Systems, or name it with --nsys or ${nsys_find.VARIABLE}; or collect torch."
+    raise CollectError("nsys is not here.", hint=hint)
 
 
 def _steps(text: str, step_range: str | None, warmup: int = 2) -> Steps:

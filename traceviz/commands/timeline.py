@@ -8,18 +8,7 @@ from typing import Annotated
 import typer
 
 from analyzers.reading import READING, Reading
-from traceviz.arguments import (
-    NoAlign,
-    Nsys,
-    Ranks,
-    StepRange,
-    Traces,
-    Window,
-    narrowed,
-    read_ratio,
-    read_window,
-    shown,
-)
+from traceviz.asked import Asked, asks
 from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress
 
@@ -36,20 +25,13 @@ An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show 
 
 
 @reads_captures
+@asks
 def timeline(
-    traces: Traces,
+    asked: Asked,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write: .html, .png or .svg.")
     ] = Path("timeline.html"),
-    a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")] = "comm",
-    b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
-    min_overlap: Annotated[str, typer.Option(metavar="SHARE", help="The bar, as check-overlap takes it.")] = "60%",
     dark: Annotated[bool, typer.Option("--dark", help="Draw .png and .svg on dark ground; .html has both.")] = False,
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
     reading: Reading = READING,
 ) -> None:
     """Draw an aligned timeline of all ranks.
@@ -60,16 +42,14 @@ def timeline(
     from traceviz.timelines import files
 
     files.kind_of(output)
-    bar = read_ratio(min_overlap)
-    opening = None if window is None else read_window(window)
-    from analyzers import check, load
+    bar, opening = asked.bar, asked.opening
+    from analyzers import check
     from analyzers.order_report import order_report
     from traceviz.timelines.picture import picture
 
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-        trace = narrowed(trace, ranks, steps, window)
-        result = check.check_overlap(trace, a, b, min_overlap=bar)
+        trace = asked.load(tell, reading)
+        result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar)
         drawn = picture(trace, result, order_report(trace), window=opening)
         files.write(output, drawn, dark=dark)
     typer.echo(f"{output}: opens on {drawn.shown.text}.")

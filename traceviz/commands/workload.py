@@ -102,11 +102,13 @@ def workload(
 def _captured(tool: Tool, program: list[str], output: Path, mode: str, first: int, overwrite: bool) -> Collected:
     from collectors import with_nsys, with_torch
     from collectors.session import Steps
+    from traceviz.commands.collect import find_nsys
 
     steps = Steps(first, first + WINDOW, warmup=2, step_range="step")
     if tool is Tool.torch:
         return with_torch.collect(program, with_torch.TorchOptions(output, steps, overwrite=overwrite))
-    return with_nsys.collect(program, with_nsys.NsysOptions(output, mode, steps, overwrite=overwrite))
+    options = with_nsys.NsysOptions(output, find_nsys(), mode, steps, overwrite=overwrite)
+    return with_nsys.collect(program, options)
 
 
 def end(collected: Collected, expected: Expected | None) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from analyzers.errors import TracevizError
+from analyzers.writing import replacing
 from traceviz.timelines.picture import Picture
 
 KINDS = ("html", "png", "svg")
@@ -42,30 +39,5 @@ def drawn(picture: Picture, kind: str, *, dark: bool = False) -> bytes:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that its name never stands for half of it."""
-    with _replacing(path) as beside:
+    with replacing(path) as beside:
         beside.write_bytes(content)
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(descriptor)
-        beside = Path(name)
-        try:
-            yield beside
-            beside.chmod(0o666 & ~_umask())  # mkstemp's own are for one user's secrets
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TracevizError(
-            f"Could not be written: {reason}.", path=path, hint="Name another place with -o."
-        ) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

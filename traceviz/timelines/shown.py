@@ -13,7 +13,7 @@ from traceviz.quantities import percent
 class Shown:
     """The instance shown: its span over all ranks, ns, and in words which it is and why.
 
-    `rank` and `label` are None and "" where there is no instance, and the whole trace is shown.
+    `rank`, `device` and `label` are None and "" where there is no instance, and the whole trace is shown.
     """
 
     start_ns: int
@@ -21,12 +21,14 @@ class Shown:
     text: str
     rank: int | None = None
     label: str = ""
+    device: int | None = None
 
 
 def speaker(result: OverlapResult) -> RankOverlap | None:
     """The rank that speaks for the job, else the first that has instances."""
     with_instances = [rank for rank in result.ranks if rank.instances]
-    critical = [rank for rank in with_instances if rank.rank == result.job.critical_rank]
+    where = result.job.critical_rank, result.job.critical_device
+    critical = [rank for rank in with_instances if (rank.rank, rank.device) == where]
     return next(iter(critical + with_instances), None)
 
 
@@ -44,13 +46,15 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
     chosen = ranked[(len(ranked) - 1) // 2]
     together = [_nearest(other, chosen) for other in result.ranks]
     spans = [(one.start_ns, one.end_ns) for one in together if one is not None]
-    text = f"{chosen.label} on rank {rank.rank}"
+    text = f"{chosen.label} on {result.places.name(rank.rank, rank.device)}"
     if len(ranked) > 1:
         least, most = (percent(_ratio(one)) for one in (ranked[0], ranked[-1]))
         text += f", the median of {len(ranked)} by real overlap: {percent(_ratio(chosen))} ({least} to {most})"
     else:
         text += f", the only instance: real overlap {percent(_ratio(chosen))}"
-    return Shown(min(low for low, _ in spans), max(high for _, high in spans), text, rank.rank, chosen.label)
+    return Shown(
+        min(low for low, _ in spans), max(high for _, high in spans), text, rank.rank, chosen.label, rank.device
+    )
 
 
 def _ratio(instance: Instance) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 
 from analyzers.clocks import METHODS, Clocks
 from analyzers.collectives import Collective, Collectives
 from analyzers.collectives_match import MATCHED_BY
 from analyzers.collectives_summary import Kind
+from analyzers.places import Places
 from traceviz.document import Block, Headline, Table
 from traceviz.quantities import duration, percent, size
 from traceviz.views.overlap import warnings
@@ -23,7 +23,7 @@ def blocks(result: Collectives) -> list[Block]:
         text = "there is no communication kernel or peer copy in what was selected."
         return [Headline("NO COLLECTIVES", text, "middle"), *warnings(result.warnings)]
     shown: list[Block] = [_summary(result), _collectives(result)]
-    if result.calls["rank"].nunique() > 1:
+    if len(result.calls[["rank", "device"]].drop_duplicates()) > 1:
         shown.append(_by_rank(result))
     return [*shown, *clocks(result.clocks), *warnings(result.warnings)]
 
@@ -61,6 +61,7 @@ def _summary(result: Collectives) -> Table:
         "worst straggler",
         "bus GB/s",
     )
+    places = _places(result)
     rows = [
         (
             one.operation or "unknown",
@@ -69,7 +70,7 @@ def _summary(result: Collectives) -> Table:
             duration(one.median_ns),
             duration(one.p90_ns),
             percent(one.wait_share),
-            _straggler(one),
+            _straggler(one, places),
             "–" if one.median_bus_gb_s is None else f"{one.median_bus_gb_s:.1f}",
         )
         for one in result.summary
@@ -81,24 +82,31 @@ def _summary(result: Collectives) -> Table:
     return Table(headers, rows, "By operation and size", frozenset(headers[1:]), note)
 
 
-def _straggler(one: Kind) -> str:
-    if one.worst_straggler_rank is None:
+def _straggler(one: Kind, places: Places) -> str:
+    if one.worst_straggler_rank is None or one.worst_straggler_device is None:
         return "–"
-    return f"rank {one.worst_straggler_rank}, {duration(one.worst_straggler_ns)} (#{one.worst_straggler_index})"
+    name = places.name(one.worst_straggler_rank, one.worst_straggler_device)
+    return f"{name}, {duration(one.worst_straggler_ns)} (#{one.worst_straggler_index})"
 
 
 def _collectives(result: Collectives) -> Table:
     headers = ("#", "operation", "size", "dtype", "group", "fastest", "on rank", "last to arrive", "by", "most wait",
                "end skew", "bus GB/s", "matched by")  # fmt: skip
-    rows = [_collective(one) for one in islice(result, MOST_COLLECTIVES)]
+    places = _places(result)
+    rows = [_collective(one, places) for one in islice(result, MOST_COLLECTIVES)]
     more = len(result) - MOST_COLLECTIVES
     note = "\n".join(f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"]))
     note += f"\n… and {more:,} more (--format json has all)" if more > 0 else ""
     return Table(headers, rows, "Collectives", frozenset(headers) - {"operation", "dtype", "group", "matched by"}, note)
 
 
-def _collective(one: Collective) -> tuple[str, ...]:
-    several = one.last_arrival_rank is not None
+def _places(result: Collectives) -> Places:
+    return Places.of((one.rank, one.device) for one in result.clocks.clocks)
+
+
+def _collective(one: Collective, places: Places) -> tuple[str, ...]:
+    rank, device = one.last_arrival_rank, one.last_arrival_device
+    several = rank is not None
     return (
         str(one.index),
         one.operation or "unknown",
@@ -106,8 +114,8 @@ def _collective(one: Collective) -> tuple[str, ...]:
         one.dtype or "–",
         one.group or "–",
         duration(one.fastest_ns),
-        str(one.fastest_rank),
-        f"rank {one.last_arrival_rank}" if several else "–",
+        places.short(one.fastest_rank, one.fastest_device),
+        "–" if rank is None or device is None else places.name(rank, device),
         duration(one.last_arrival_lead_ns) if several else "–",
         duration(max(call.wait_ns for call in one.ranks)) if several else "–",
         duration(one.end_skew_ns) if several else "–",
@@ -118,26 +126,24 @@ def _collective(one: Collective) -> tuple[str, ...]:
 
 def _by_rank(result: Collectives) -> Table:
     columns = ["duration_ns", "wait_ns", "transfer_ns"]
-    calls = result.calls.groupby("rank")[columns].sum()
-    counts = result.calls["rank"].value_counts()
-    last: Counter[int] = Counter()
-    for kind in result.summary:
-        last.update(dict(kind.last_by_rank))
-    ranks = [int(rank) for rank in calls.index]
+    by_place = result.calls.groupby(["rank", "device"])
+    calls, counts = by_place[columns].sum(), by_place.size()
+    arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
+    places, there = _places(result), list(calls.index)
     rows = []
-    for rank in ranks[:MOST_RANKS]:
-        spent, wait, transfer = (int(calls[column][rank]) for column in columns)
+    for place in there[:MOST_RANKS]:
+        spent, wait, transfer = (int(calls[column][place]) for column in columns)
         share = percent(wait / spent if spent else None)
         cells = (
-            f"{int(counts[rank]):,}",
+            f"{int(counts[place]):,}",
             duration(spent),
             duration(wait),
             duration(transfer),
             share,
-            f"{last[rank]:,}",
+            f"{arrived.get(place, 0):,}",
         )
-        rows.append((str(rank), *cells))
+        rows.append((places.short(*place), *cells))
     headers = ("rank", "collectives", "time in them", "wait", "transfer", "wait / time", "last to arrive")
-    more = len(ranks) - MOST_RANKS
+    more = len(there) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     return Table(headers, rows, "By rank", frozenset(headers), note)

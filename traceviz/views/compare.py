@@ -8,8 +8,9 @@ from analyzers.compare_gain import PairGain
 from analyzers.compare_noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare_results import Comparison, LaneFigures, Region, Run
 from analyzers.compare_steps import FIGURES
+from analyzers.memory import MemoryPeak
 from traceviz.document import Block, Headline, Paragraph, Table
-from traceviz.quantities import duration, listing, percent
+from traceviz.quantities import duration, listing, percent, size
 from traceviz.views.overlap import warnings
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
@@ -19,6 +20,13 @@ NOTE = (
     "Medians per step, mean over the ranks' devices, and (change against {first}). = is the same in every step, "
     "~ lies within noise, ? differs on too few steps."
 )
+
+
+MEMORY_NOTES = {
+    "allocator": "Memory peak: the most that the allocator had handed out on any one device.",
+    "driver": "Memory peak with +: the most taken from the driver since the capture began, on any one device; what was "
+    "taken before is not in it.",
+}
 
 
 def blocks(result: Comparison) -> list[Block]:
@@ -81,7 +89,7 @@ def _figures(result: Comparison) -> Table:
     ]
     rows += [
         ["real overlap / min(A, B)", *(percent(_ratio(run)) for run in runs)],
-        ["memory peak", *(run.memory for run in runs)],
+        ["memory peak", *(_highest(run, first) for run in runs)],
     ]
     rows.append(
         [
@@ -90,7 +98,29 @@ def _figures(result: Comparison) -> Table:
         ]
     )
     headers = ("per step", *(run.label for run in runs))
-    return Table(headers, rows, _pair(result), frozenset(headers[1:]), NOTE.format(first=first.label))
+    note = "\n".join([NOTE.format(first=first.label), *_about_memory(runs)])
+    return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
+
+
+def _highest(run: Run, first: Run) -> str:
+    """The highest peak of a run's devices, and how it compares."""
+    peak, before = run.highest_memory, first.highest_memory
+    return "not recorded" if peak is None else _memory(peak, None if run is first else before)
+
+
+def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
+    text = ("+" if peak.source == "driver" else "") + size(peak.peak_bytes)
+    if before is None or before.source != peak.source:
+        return text
+    if before.peak_bytes == peak.peak_bytes:
+        return f"{text} (=)"
+    change = peak.peak_bytes / before.peak_bytes - 1 if before.peak_bytes else None
+    return f"{text} ({change:+.1%})" if change is not None else text
+
+
+def _about_memory(runs: Sequence[Run]) -> list[str]:
+    sources = {one.source for run in runs for one in run.memory_peaks}
+    return [MEMORY_NOTES[source] for source in sorted(sources)]
 
 
 def _pair(result: Comparison) -> str:
@@ -174,12 +204,28 @@ def _region(one: Region) -> tuple[str, ...]:
 
 def _lanes(result: Comparison) -> Table:
     """Every rank's device in every run."""
-    headers = ("rank", "device", "run", "step time", "P90", "GPU busy", "real overlap", "exposed comm", "sync cost")
-    count = len(result.runs[0].lanes)
-    rows = [_lane(run.lanes[place], run.label) for place in range(min(count, MOST_RANKS)) for run in result.runs]
+    headers = ["rank", "device", "run", "step time", "P90", "GPU busy", "real overlap", "exposed comm", "sync cost"]
+    first, count = result.runs[0], len(result.runs[0].lanes)
+    places = range(min(count, MOST_RANKS))
+    rows = [_lane(run.lanes[place], run.label) for place in places for run in result.runs]
+    if any(run.memory_peaks for run in result.runs):
+        headers += ["memory peak", "reserved"]
+        memory = [_lane_memory(run, first, place) for place in places for run in result.runs]
+        rows = [(*row, *cells) for row, cells in zip(rows, memory, strict=True)]
     more = count - MOST_RANKS
     note = f"… and {more} more devices (--format json has all)" if more > 0 else ""
     return Table(headers, rows, "Per rank, medians per step", frozenset(headers) - {"run"}, note)
+
+
+def _lane_memory(run: Run, first: Run, place: int) -> tuple[str, str]:
+    peak, before = (
+        next((one for one in each.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
+        for each, lane in ((run, run.lanes[place]), (first, first.lanes[place]))
+    )
+    if peak is None:
+        return "not recorded", "–"
+    reserved = "–" if peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)
+    return _memory(peak, None if run is first else before), reserved
 
 
 def _lane(lane: LaneFigures, label: str) -> tuple[str, ...]:

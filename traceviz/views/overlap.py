@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from analyzers.causes import CAUSES
-from analyzers.check import OverlapResult
+from analyzers.check_result import MOODS, OverlapResult
 from analyzers.errors import TraceWarning
 from analyzers.gain import Gain
-from analyzers.job import Job
 from analyzers.overlap import Missed, RankOverlap
 from traceviz.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent
 
-MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 MOST_RANKS = 32
 MOST_INSTANCES = 8
 
@@ -37,19 +35,7 @@ def blocks(result: OverlapResult) -> list[Block]:
 
 def sentence(result: OverlapResult) -> str:
     """The verdict in one sentence, with the ratio's numerator and denominator."""
-    if result.job.real_overlap_ratio is None:
-        return result.reason if result.reason.endswith("?") else f"{result.reason}."
-    return (
-        f"{percent(result.job.real_overlap_ratio)} of what could overlap did: "
-        f"{duration(result.job.real_overlap_ns)} of {duration(result.job.achievable_ns)} {_whose(result.job)}. "
-        f"That {'meets' if result.passed else 'misses'} the bar of {percent(result.bar)}."
-    )
-
-
-def _whose(job: Job) -> str:
-    if job.rule == "last-arrival":
-        return f"counting each collective on the rank that everybody waited for, mostly rank {job.critical_rank}"
-    return f"on rank {job.critical_rank}"
+    return result.sentence
 
 
 def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
@@ -67,13 +53,13 @@ def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
 def _ranks(result: OverlapResult) -> Table:
     waits = any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks)
     headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
-    headers += ["A wait", "B wait", "real overlap", "real / min(A, B)"] if waits else []
+    headers += ["A wait", "B wait", "real overlap", "surely within", "real / min(A, B)"] if waits else []
     rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
     more = len(result.ranks) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     if waits:
         note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
-        note += " surely as clocks are known (±)."
+        note += " surely as the clocks are known."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 
@@ -90,7 +76,8 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
         cells += [
             duration(rank.a.wait_ns),
             duration(rank.b.wait_ns),
-            duration(rank.real_overlap_ns) + _error(rank),
+            duration(rank.real_overlap_ns),
+            _bounds(rank),
             percent(rank.real_overlap_ratio),
         ]
     return cells
@@ -107,26 +94,27 @@ def _gain(gain: Gain) -> Paragraph:
     return Paragraph(text, "Against the baseline")
 
 
-def _error(rank: RankOverlap) -> str:
-    if rank.real_overlap_error_ns is None:
-        return " ± ?"
-    return f" ± {duration(rank.real_overlap_error_ns)}" if rank.real_overlap_error_ns else ""
+def _bounds(rank: RankOverlap) -> str:
+    low, high = rank.real_overlap_bounds_ns
+    return duration(low) if low == high else f"{duration(low)} … {duration(high)}"
 
 
 def _causes(result: OverlapResult) -> list[Block]:
     """Missed time per rank and cause, then the evidence of the rank that speaks for the job."""
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
     headers = ("rank", "could be", "missed", *present)
-    rows = []
+    rows, named = [], result.places
     for rank in result.ranks[:MOST_RANKS]:
         by_cause = {one.cause: one.ns for one in rank.missed}
         cells = [duration(by_cause[cause]) if cause in by_cause else "–" for cause in present]
-        rows.append((str(rank.rank), duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
+        name = named.short(rank.rank, rank.device)
+        rows.append((name, duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
     rank = _speaker(result)
     return [
         Table(headers, rows, "Missed overlap by cause (sums to missed)", frozenset(headers)),
         Bullets(
-            f"Why, on rank {rank.rank}, worst first; the longest gap of each cause", [_why(one) for one in rank.missed]
+            f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
+            [_why(one) for one in rank.missed],
         ),
     ]
 
@@ -139,13 +127,15 @@ def _why(one: Missed) -> str:
 
 
 def _speaker(result: OverlapResult) -> RankOverlap:
-    return next((one for one in result.ranks if one.rank == result.job.critical_rank), result.ranks[0])
+    critical = result.job.critical_rank, result.job.critical_device
+    return next((one for one in result.ranks if (one.rank, one.device) == critical), result.ranks[0])
 
 
 def _instances(result: OverlapResult) -> Block:
     rank = _speaker(result)
+    name = result.places.name(rank.rank, rank.device)
     if not rank.instances:
-        return Paragraph(f"rank {rank.rank} has no instance with both sides", "Instances")
+        return Paragraph(f"{name} has no instance with both sides", "Instances")
     headers = ("instance", "from", "A busy", "B busy", "overlap", "could be", "missed")
     rows = [
         (
@@ -163,7 +153,7 @@ def _instances(result: OverlapResult) -> Block:
     return Table(
         headers,
         rows,
-        f"Instances on rank {rank.rank} ({result.paired_by})",
+        f"Instances on {name} ({result.paired_by})",
         frozenset(headers[1:]),
         f"… and {more} more (--format json has all)" if more > 0 else "",
     )

@@ -75,4 +75,6 @@ def _pairs(rank: RankStreams) -> Table:
         rows.append((str(rank.streams[i].stream), str(rank.streams[j].stream), duration(both), percent(both / shorter)))
     more = order.size - MOST_PAIRS
     note = f"… and {more} more pairs (--format json has all)" if more > 0 else ""
-    return Table(headers, rows, f"Streams that overlap on rank {rank.rank}", frozenset(headers), note)
+    return Table(
+        headers, rows, f"Streams that overlap on rank {rank.rank}, device {rank.device}", frozenset(headers), note
+    )

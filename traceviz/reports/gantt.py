@@ -25,7 +25,9 @@ _HARMLESS = re.compile(r"[^A-Za-z0-9 _.+*/()=-]+")
 
 def gantt(picture: Picture) -> str:
     """Mermaid source of the shown instance on the rank it was chosen on; "" where there is none."""
-    band = next((one for one in picture.bands if one.rank == picture.shown.rank), None)
+    band = next(
+        (one for one in picture.bands if (one.rank, one.device) == (picture.shown.rank, picture.shown.device)), None
+    )
     if band is None:
         return ""
     low, high = picture.low_ns, picture.high_ns

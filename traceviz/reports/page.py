@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from traceviz.document import Block, Bullets, Headline, Paragraph, plain
-from traceviz.report import Report
-from traceviz.report_markdown import conditions
+from traceviz.reports.files import Report
+from traceviz.reports.summary import conditions
 from traceviz.timelines.page import document, timeline
 from traceviz.views import collectives, info, overlap, streams, syncs
 
@@ -23,8 +23,9 @@ def html(report: Report) -> str:
         ("syncs", "Sync points and ordering", rendered(ordering)),
         ("streams", "Streams", rendered(streams.blocks(report.streams))),
         ("capture", "Capture", rendered([*conditions(report), *info.blocks(report.info)])),
-        ("command", "Command", f"<pre>{_text(report.command)}</pre>"),
     ]
+    if report.command:
+        sections.append(("command", "Command", f"<pre>{_text(report.command)}</pre>"))
     links = " · ".join(f'<a href="#{anchor}">{title}</a>' for anchor, title, _ in sections)
     body = "\n".join(
         f'<section id="{anchor}">\n<h2>{title}</h2>\n{content}\n</section>' for anchor, title, content in sections

@@ -26,7 +26,10 @@ FILES = ("summary.md", "report.html", "results.json", "timeline.png")
 
 @dataclass(frozen=True)
 class Report:
-    """All that is known of a pair in a trace; `command` makes the same report again."""
+    """All that is known of a pair in a trace.
+
+    `command` makes the same report again, "" where it is not known; `files` are those that were written.
+    """
 
     overlap: OverlapResult
     collectives: Collectives
@@ -35,6 +38,10 @@ class Report:
     info: TraceInfo
     picture: Picture
     command: str
+    files: tuple[Path, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<report: {self.picture.headline} {len(self.files)} file(s) written>"
 
 
 def make(
@@ -52,10 +59,12 @@ def make(
     ----------
     a, b, min_overlap : as `check_overlap` takes them.
     window : what the timeline opens on, ns; the typical instance where not given.
-    command : what to give as the command that makes this report; one that names all captures where not given.
+    command : what to give as the command that makes this report; of a whole trace it is known.
     """
     result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
     order = order_report.order_report(trace)
+    if not command and trace.whole is None:
+        command = command_of([one.path for one in trace.captures], a, b, min_overlap)
     return Report(
         result,
         collectives.collectives_of(trace),
@@ -63,7 +72,8 @@ def make(
         concurrency.streams(trace),
         info.info(trace),
         picture(trace, result, order, window=window),
-        command or command_of([one.path for one in trace.captures], a, b, min_overlap),
+        command
+        or ("" if trace.whole is not None else command_of([one.path for one in trace.captures], a, b, min_overlap)),
     )
 
 
@@ -91,8 +101,8 @@ def write(report: Report, folder: Path) -> list[Path]:
     ------
     TracevizError : the folder can't be written.
     """
-    from traceviz.report_html import html
-    from traceviz.report_markdown import summary
+    from traceviz.reports.page import html
+    from traceviz.reports.summary import summary
 
     content = {"report.html": html(report).encode(), "results.json": _json(report)}
     image = _image(report.picture)

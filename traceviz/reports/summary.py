@@ -7,8 +7,8 @@ from pathlib import Path
 
 from traceviz.document import Block, Bullets, Paragraph, Table, markdown, plain
 from traceviz.quantities import duration, listing
-from traceviz.report import Report
-from traceviz.report_mermaid import gantt
+from traceviz.reports.files import Report
+from traceviz.reports.gantt import gantt
 from traceviz.views import collectives, overlap
 
 MOST_CAPTURES = 16
@@ -25,7 +25,7 @@ def summary(report: Report, *, with_image: bool) -> str:
         fenced(code, "mermaid") if code else "",
         *(markdown([_short(block)]) for block in figures),
         markdown(conditions(report)),
-        f"To see this again:\n\n{fenced(report.command, 'bash')}",
+        f"To see this again:\n\n{fenced(report.command, 'bash')}" if report.command else "",
         "`report.html` has the zoomable timeline and every section, `results.json` the data"
         + (", `timeline.png` the picture to attach.\n" if with_image else ".\n"),
     ]

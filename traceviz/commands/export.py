@@ -1,0 +1,90 @@
+"""`traceviz export`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analyzers.errors import TracevizError
+from traceviz.arguments import NoAlign, Nsys, Ranks, StepRange, Traces, Window, narrowed, shown
+from traceviz.terminal import progress
+
+EPILOG = """\b
+Examples:
+  traceviz export rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" -o overlap.json.gz
+  traceviz export report.nsys-rep --steps 10:12 -o steps.sqlite
+  traceviz export captures/ --to parquet -o tables
+
+\b
+perfetto (.json, .json.gz): a Chrome trace with aligned clocks and the findings as tracks, for ui.perfetto.dev and
+  chrome://tracing. sqlite (.sqlite, .db): tables and findings, for SQL and Datasette. parquet: a folder, with a file
+  a table. traceviz reads the first and the last back."""
+
+
+class Kind(str, Enum):
+    """What a trace can be written as."""
+
+    perfetto = "perfetto"
+    parquet = "parquet"
+    sqlite = "sqlite"
+
+
+_ENDINGS = {".json": Kind.perfetto, ".json.gz": Kind.perfetto, ".sqlite": Kind.sqlite, ".db": Kind.sqlite}
+
+
+def export(
+    traces: Traces,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="PATH", help="The file, or for parquet the folder, to write.")
+    ],
+    to: Annotated[
+        Kind | None, typer.Option("--to", help="What to write.", show_default="by the ending of PATH")
+    ] = None,
+    a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side of the pair whose overlap is shown.")] = "comm",
+    b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
+    force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote there.")] = False,
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
+) -> None:
+    """Write a trace for other tools: Perfetto, SQL or data frames.
+
+    All times are whole nanoseconds on one clock. A part (--ranks, --steps, --window) is written without the rest.
+    """
+    kind = to or kind_of(output)
+    from analyzers import load
+    from analyzers.writing import refuse_existing
+
+    refuse_existing(output, overwrite=force)
+    with progress() as tell:
+        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
+        trace = narrowed(trace, ranks, steps, window)
+        if kind is Kind.parquet:
+            trace.to_parquet(output, overwrite=force)
+        elif kind is Kind.sqlite:
+            trace.to_sqlite(output, a, b, overwrite=force)
+        else:
+            trace.to_perfetto(output, a, b, overwrite=force)
+    typer.echo(f"{output}: {len(trace.ops):,} GPU ops of {len(trace.rank_ids)} rank(s), as {kind.value}.")
+
+
+def kind_of(path: Path) -> Kind:
+    """What the ending of a name asks for.
+
+    >>> kind_of(Path("x.json.gz")).value, kind_of(Path("x.db")).value
+    ('perfetto', 'sqlite')
+
+    Raises
+    ------
+    TracevizError : the ending tells nothing.
+    """
+    for ending, kind in _ENDINGS.items():
+        if path.name.lower().endswith(ending):
+            return kind
+    hint = f"End it in {', '.join(_ENDINGS)}, or say --to perfetto, parquet or sqlite."
+    raise TracevizError(f"'{path.name}' does not say what to write.", hint=hint)
