@@ -2,7 +2,7 @@
 
 An *outline* is a capture's Trace with its communication kernels alone (and one op of every other device), without host
 rows. Outlines of all captures are merged, named and aligned as whole captures are; what comes of it for one capture,
-its *place*, turns that capture's own Trace into just the rows it would have within the merged one.
+its *standing*, turns that capture's own Trace into just the rows it would have within the merged one.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Place:
+class Standing:
     """What a run makes of one capture.
 
     origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
     processes, numbered as in the capture. ops, calls : its ops in collectives, and of each how long it waits,
     for whom (`last_rank`, `last_device`), how sure that is (`wait_error_ns`, `wait_known`), and in which `collective`.
-    names : what the run calls its devices.
+    places : what the run calls its devices.
     """
 
     origin_utc_ns: int | None
@@ -54,7 +54,7 @@ class Place:
     own: Clocks | None
     ops: Ints
     calls: pd.DataFrame
-    names: Places
+    places: Places
 
 
 def outline_of(trace: Trace) -> Outline:
@@ -69,26 +69,27 @@ def outline_of(trace: Trace) -> Outline:
     return Outline(replace(trace, ops=ops, comms=comms, **without), rows, len(trace.ops))
 
 
-def places(outlines: Sequence[Outline], run: Trace) -> list[Place]:
+def standings(outlines: Sequence[Outline], run: Trace) -> list[Standing]:
     """What the run, loaded from these captures' outlines, makes of each of them."""
-    found: list[Place] = []
-    known, names = _known(run), Places.of_trace(run)
+    found: list[Standing] = []
+    known = _known(run)
     matched = np.zeros(len(run.ops), dtype=bool)
     if run.matches is not None:
         matched[ints(run.matches.calls, "op")] = True
+    called = Places.of_trace(run)
     processes = ops = 0
     for outline in outlines:
         mine = slice(processes, processes + len(outline.trace.processes))
         here = ops + np.flatnonzero(matched[ops : ops + outline.rows.size])
         found.append(
-            Place(
+            Standing(
                 run.origin_utc_ns,
                 tuple((process.rank, process.rule) for process in run.processes[mine]),
                 run.clocks,
                 _own(run.clocks, mine),
                 outline.rows[here - ops],
                 known.take(here),
-                names,
+                called,
             )
         )
         processes, ops = mine.stop, ops + outline.rows.size
@@ -113,30 +114,30 @@ def _known(run: Trace) -> pd.DataFrame:
     )
 
 
-def put(trace: Trace, place: Place) -> Trace:
+def put(trace: Trace, standing: Standing) -> Trace:
     """A loader's Trace as the run has it: its ranks, on the run's clock, with waits of collectives.
 
     Warnings stay with the run.
     """
-    trace = at_origin(replace(trace, warnings=()), place.origin_utc_ns)
+    trace = at_origin(replace(trace, warnings=()), standing.origin_utc_ns)
     processes = tuple(
         replace(process, rank=rank, rule=rule)
-        for process, (rank, rule) in zip(trace.processes, place.ranks, strict=True)
+        for process, (rank, rule) in zip(trace.processes, standing.ranks, strict=True)
     )
     rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
     trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
-    if place.own is not None and place.own.method == "collectives":
-        trace = move(trace, place.own)
+    if standing.own is not None and standing.own.method == "collectives":
+        trace = move(trace, standing.own)
     waits = np.zeros(len(trace.ops), np.int64)
-    waits[place.ops] = ints(place.calls, "wait_ns")
-    calls = place.calls.assign(op=place.ops)
+    waits[standing.ops] = ints(standing.calls, "wait_ns")
+    calls = standing.calls.assign(op=standing.ops)
     nothing = pd.DataFrame()
     return replace(
         trace,
         ops=trace.ops.assign(wait_ns=waits),
-        clocks=place.clocks,
+        clocks=standing.clocks,
         matches=Matches(nothing, calls, nothing),
-        places=place.names,
+        places=standing.places,
     )
 
 

@@ -18,10 +18,10 @@ from analyzers.cache_tables import Unusable, read_trace
 from analyzers.captures import finished, read_one, without_bad
 from analyzers.crew import Crew
 from analyzers.errors import TracevizError
-from analyzers.files import Input, find_inputs
+from analyzers.files import EXPORTS, Input, find_inputs
 from analyzers.load import joined
 from analyzers.narrow import Narrowing
-from analyzers.outline import Outline, Place, outline_of, places, put
+from analyzers.outline import Outline, Standing, outline_of, put, standings
 from analyzers.progress import Overall, Progress, silent
 from analyzers.reading import Reading
 from analyzers.trace import Trace
@@ -47,7 +47,7 @@ class Run:
         self, inputs: Sequence[Input], outlines: Sequence[Outline], trace: Trace, crew: Crew, progress: Progress
     ) -> None:
         self.inputs, self.trace, self.crew, self.progress = inputs, trace, crew, progress
-        self.outlines, self.places = outlines, places(outlines, trace)
+        self.outlines, self.standings = outlines, standings(outlines, trace)
         self.reading = Reading()
         self.folders: list[Path | None] = [None] * len(inputs)
 
@@ -64,7 +64,7 @@ class Run:
         """
         asked = [place for place in (range(len(self.inputs)) if only is None else only) if self._has(place, narrowing)]
         tasks = [
-            (self.inputs[place], self.reading, self.folders[place], self.places[place], narrowing, question)
+            (self.inputs[place], self.reading, self.folders[place], self.standings[place], narrowing, question)
             for place in asked
         ]
         overall = Overall(
@@ -81,7 +81,7 @@ class Run:
         return found
 
     def _has(self, place: int, narrowing: Narrowing) -> bool:
-        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.places[place].ranks)
+        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.standings[place].ranks)
 
 
 def open_run(
@@ -94,6 +94,10 @@ def open_run(
     TracevizError : as `analyzers.load.load`.
     """
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
+    for one in inputs:
+        if one.kind in EXPORTS.values():
+            hint = "Leave out --memory and --dask."
+            raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=one.path, hint=hint)
     for_tasks = replace(reading, dask=None)  # a client is no business of its workers
     tasks = [(one, for_tasks, crew.scratch) for one in inputs]
     found = crew.map(outline_one, tasks, Overall(progress, "reading captures", [one.bytes for one in inputs]))
@@ -117,7 +121,7 @@ def ask_one(
     one: Input,
     reading: Reading,
     folder: Path | None,
-    place: Place,
+    standing: Standing,
     narrowing: Narrowing,
     question: Question,
     progress: Progress,
@@ -129,7 +133,7 @@ def ask_one(
             trace = read_trace(folder)
     if trace is None:
         trace = read_one(replace(one, rank=None, pids={}), reading, progress)
-    trace = put(trace, place)
+    trace = put(trace, standing)
     try:
         part = narrowing.of_capture(trace)
     except TracevizError as why:

@@ -16,6 +16,7 @@ check_packages()
 from traceviz.api import (  # noqa: E402
     TracevizError,
     check_overlap,
+    check_ranks,
     collectives,
     compare,
     info,
@@ -36,6 +37,7 @@ __all__ = [
     "__version__",
     "capture",
     "check_overlap",
+    "check_ranks",
     "collectives",
     "compare",
     "info",

@@ -148,6 +148,11 @@ def check_ranks(
     Raises
     ------
     TracevizError : as `load` and `check_overlap`; no Dask scheduler answers; the memory has no room for one rank.
+
+    Examples
+    --------
+    >>> check_ranks("tests/data/torch/dpmp_overlap.rank*.json.gz", a="nvtx:DP Embedding", b="nvtx:MP Embedding")
+    <partial: 'nvtx:DP Embedding' against 'nvtx:MP Embedding', 16.0% of what could overlap did; bar 60%; 2 rank(s)>
     """
     from analyzers import parts_answers
     from analyzers.reading import Reading

@@ -73,17 +73,19 @@ def check_overlap(
         if reading.by_parts:
             from analyzers import parts_answers
 
+            reading = replace(reading, nsys=asked.nsys)
             runs = [
-                stack.enter_context(
-                    run_of(paths, replace(reading, nsys=asked.nsys), align=not asked.no_align, progress=tell)
-                )
+                stack.enter_context(run_of(paths, reading, align=not asked.no_align, progress=tell))
                 for paths in (asked.traces, baseline)
                 if paths
             ]
-            alone_by_parts = runs[1] if baseline else None
-            narrowing = narrowing_of(asked.ranks, asked.steps, asked.window)
             result = parts_answers.check_overlap(
-                runs[0], asked.a, asked.b, min_overlap=bar, baseline=alone_by_parts, narrowing=narrowing
+                runs[0],
+                asked.a,
+                asked.b,
+                min_overlap=bar,
+                baseline=runs[1] if baseline else None,
+                narrowing=narrowing_of(asked.ranks, asked.steps, asked.window),
             )
         else:
             trace = asked.load(tell, reading)
