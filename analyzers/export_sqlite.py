@@ -131,7 +131,13 @@ def _table(database: Any, connection: sqlite3.Connection, name: str, frames: Map
 
 
 def _type(column: pd.Series) -> type:
-    return {"i": int, "u": int, "b": int, "f": float}.get(column.dtype.kind, str)
+    kinds: dict[str, type] = {"i": int, "u": int, "b": int, "f": float}
+    if column.dtype.kind in kinds:
+        return kinds[column.dtype.kind]
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return str
+    known = {type(value) for value in column if value is not None}  # a few findings, some of which are not known
+    return next((kind for kind in (int, float) if known and known <= {bool, int, kind}), str)
 
 
 def _values(column: pd.Series, name: str, table: str) -> list[Any]:
@@ -146,7 +152,8 @@ def _values(column: pd.Series, name: str, table: str) -> list[Any]:
         return list(values.tolist())
     if column.dtype.kind == "f":
         return [None if value != value else value for value in column.tolist()]
-    return [None if value is None or value == "" or value != value else str(value) for value in column.tolist()]
+    kind = _type(column)
+    return [None if value is None or value == "" or value != value else kind(value) for value in column.tolist()]
 
 
 def _says_minus_one(name: str, table: str) -> bool:

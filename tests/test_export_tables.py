@@ -132,6 +132,18 @@ def test_sqlite_holds_the_findings(trace: Trace, database: sqlite3.Connection) -
     assert waits == int(trace.ops["wait_ns"].sum())
 
 
+def test_what_is_not_known_of_an_inconclusive_run_is_null_and_typed(tmp_path: Path) -> None:
+    one_rank = tv.load(DATA / "torch" / "delta_sync.rank0.json.gz")
+    path = one_rank.to_sqlite(tmp_path / "x.db", "nvtx:not there", "compute")
+    with closing(sqlite3.connect(path)) as connection:
+        query = "select verdict, critical_rank, real_overlap_ratio, reason from verdict"
+        verdict, rank, ratio, reason = connection.execute(query).fetchone()
+        types = {row[1]: row[2] for row in connection.execute("pragma table_info(overlap)")}
+    assert (verdict, rank, ratio) == ("inconclusive", None, None)
+    assert "not there" in reason
+    assert types["a_busy_ns"] == "INTEGER"
+
+
 def test_a_part_in_sqlite_links_to_nothing_it_does_not_hold(trace: Trace, tmp_path: Path) -> None:
     with closing(sqlite3.connect(trace.ranks(1).to_sqlite(tmp_path / "x.db", *PAIR))) as connection:
         assert connection.execute("pragma foreign_key_check").fetchall() == []
