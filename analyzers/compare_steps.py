@@ -1,7 +1,8 @@
 """What each training step cost on each device: time, busy time, overlap, exposed communication, host syncs.
 
-A step is the work launched inside its mark. Its time runs from its first GPU op's start to that of the next step, on
-the last one to its last op's end: the host may be far ahead, its marks say when work was queued, not when it ran.
+A step is the work launched inside its mark. Its time runs from the end of the last GPU op of the step before to the end
+of its own, on the first one from its first op's start. Marks say when work was queued, not when it ran; nor do first
+ops tell steps apart, where the host is ahead and a side stream's waits for nothing.
 Where a capture has no marks, all of it is one step.
 """
 
@@ -151,8 +152,8 @@ def _step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
     for row in range(len(groups.lanes)):
         mine = row * groups.numbers.size + np.flatnonzero(groups.there[row])
         if mine.size:
-            order = mine[np.argsort(first[mine], kind="stable")]
-            times[order] = np.append(first[order][1:], last[order[-1]]) - first[order]
+            order = mine[np.argsort(last[mine], kind="stable")]
+            times[order] = np.diff(last[order], prepend=first[mine].min())
     return times
 
 

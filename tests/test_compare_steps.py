@@ -17,7 +17,7 @@ def figures_of(trace: Trace) -> StepFigures:
     return step_figures(trace, group_steps(trace), is_communication(trace), is_compute(trace))
 
 
-def test_a_step_runs_until_the_next_ones_first_op_and_the_last_to_its_end() -> None:
+def test_a_step_runs_from_the_end_of_the_one_before_and_the_first_from_its_start() -> None:
     run = Builder()
     rank = run.rank(0)
     for number, launched, start, end in ((3, 0, 100, 150), (4, 10, 180, 220), (7, 20, 300, 390)):
@@ -26,9 +26,19 @@ def test_a_step_runs_until_the_next_ones_first_op_and_the_last_to_its_end() -> N
     rank.kernel(GEMM, 7, 900, 950, launch=(40, 41))  # in no step
     found = figures_of(run.trace())
     assert found.groups.numbers.tolist() == [3, 4, 7]
-    assert found.values["step_ns"].tolist() == [[80, 120, 90]]
+    assert found.values["step_ns"].tolist() == [[150 - 100, 220 - 150, 390 - 220]]
     assert found.values["busy_ns"].tolist() == [[50, 40, 90]]
-    assert found.at([(0, 0)], [3, 7], "step_ns").tolist() == [[80, 90]]
+    assert found.at([(0, 0)], [3, 7], "step_ns").tolist() == [[50, 170]]
+
+
+def test_a_side_streams_work_that_runs_ahead_does_not_shorten_steps() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    for number in range(4):
+        rank.range(f"step {number}", 10 * number, 10 * number + 9)
+        rank.copy("HtoD", 8, 10 * number + 3, 10 * number + 5, launch=(10 * number + 1, 10 * number + 2))
+        rank.kernel(GEMM, 7, 100 + 1000 * number, 1100 + 1000 * number, launch=(10 * number + 3, 10 * number + 4))
+    assert figures_of(run.trace()).values["step_ns"].tolist() == [[1100 - 3, 1000, 1000, 1000]]
 
 
 def test_a_pairs_figures_by_hand_waits_taken_out_of_the_real_ones_only() -> None:
