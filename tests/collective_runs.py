@@ -114,15 +114,24 @@ class Run:
             for c, call in enumerate(self.calls)
             for g in range(len(call.groups) or 1)
         }
-        keys = list(zip(chosen.call.tolist(), chosen.group.tolist(), strict=True))
+        most = max(len(call.groups) or 1 for call in self.calls)
+        coded, which = np.unique(chosen.call * most + chosen.group, return_inverse=True)
+        keys = [divmod(int(code), most) for code in coded]  # (call, group), few of them
+
+        def texts(values: list[str]) -> pd.Categorical:
+            few = pd.Categorical(values)
+            return pd.Categorical.from_codes(few.codes[which], dtype=few.dtype)
+
         if self.keyed == "communicator":
             labels = sorted({(names[key], ranks[key]) for key in names})
             number = {key: labels.index((names[key], ranks[key])) for key in names}
-            columns["communicator"] = [(-1) ** number[key] * (1_000_000_007 + number[key]) for key in keys]
+            columns["communicator"] = np.array(
+                [(-1) ** number[key] * (1_000_000_007 + number[key]) for key in keys], np.int64
+            )[which]
         else:
-            columns["group"] = [names[key] for key in keys]
-            columns["group_ranks"] = [ranks[key] for key in keys]
-            columns["group_size"] = [ranks[key].count(",") + 1 for key in keys]
+            columns["group"] = texts([names[key] for key in keys])
+            columns["group_ranks"] = texts([ranks[key] for key in keys])
+            columns["group_size"] = np.array([ranks[key].count(",") + 1 for key in keys], np.int64)[which]
         if self.keyed == "sequence":
             columns["sequence"] = chosen.collective
         return table("comms", columns)
