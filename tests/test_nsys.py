@@ -320,7 +320,10 @@ def test_progress_counts_up_to_its_total() -> None:
     [
         ("dpmp_overlap.4gpu", {"dropped-events"}),
         ("rowpar_s4.4gpu", {"dropped-events", "no-gpu-work"}),  # process 1282 has no kernel
-        ("dpmp_hidden_sync.2gpu.nsys2023", {"uneven-ends", "profiler-overhead"}),  # process 963 was cut off 3 ms before the other
+        (
+            "dpmp_hidden_sync.2gpu.nsys2023",
+            {"uneven-ends", "profiler-overhead"},
+        ),  # process 963 was cut off 3 ms before the other
         ("rowpar_s1.rank0.nsys2025", set()),
     ],
 )
