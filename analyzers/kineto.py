@@ -45,8 +45,10 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     try:
         try:
             return _read(path, progress, exact=False)
-        except (NotAsWritten, BadTime, msgspec.DecodeError):
+        except (NotAsWritten, BadTime, msgspec.DecodeError, UnicodeDecodeError):
             return _read(path, progress, exact=True)
+    except UnicodeDecodeError as error:
+        raise TracevizError(f"is not valid UTF-8 ({error.reason}).", path=path, hint=HINT_AGAIN) from None
     except RecursionError:
         raise TracevizError("nests brackets too deeply for a trace.", path=path, hint=HINT_AGAIN) from None
 
@@ -72,7 +74,7 @@ def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
     try:
         try:
             return decode(piece, heads)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return decode(without_nan(piece.decode(errors="replace").encode()), heads)
     except BadTime as error:
         raise TracevizError(

@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 
 from analyzers.errors import TracevizError
-from analyzers.kineto_gzip import DamagedGzip, Plain
+from analyzers.kineto_gzip import Bomb, DamagedGzip, Plain
 from analyzers.progress import Progress
 
 PIECE = 8 << 20
+MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
@@ -59,7 +60,7 @@ class EventStream:
         self.events = 0  # known in the exact way only
         self._progress = progress
         self._buffer = b""
-        self.is_list = self._ended = self._comma_due = self._cut_short = False
+        self.is_list = self._ended = self._comma_due = self._cut_short = self._found = False
 
     def pieces(self) -> Iterator[bytes]:
         """Whole events with commas between them, about 8 MB at a time."""
@@ -74,6 +75,7 @@ class EventStream:
 
     def _pieces(self, file: Plain) -> Iterator[bytes]:
         self._find_events(file)
+        self._found = True
         while True:
             self._fill(file)
             if not self.exact:
@@ -97,7 +99,9 @@ class EventStream:
 
     def _fill(self, file: Plain) -> None:
         parts, size = [self._buffer], len(self._buffer)
-        goal = max(PIECE, size + PIECE // 2)
+        if size > MOST_AT_ONCE:
+            raise self._too_long()
+        goal = max(PIECE, 2 * size)  # doubled, so that a long event is not copied again and again
         try:
             while size < goal and not self._ended:
                 part = file.read(goal - size)
@@ -106,6 +110,8 @@ class EventStream:
                 size += len(part)
         except DamagedGzip as error:
             raise TracevizError(f"is a damaged gzip file ({error}).", path=self.path, hint=HINT_AGAIN) from error
+        except Bomb as error:
+            raise TracevizError(str(error), path=self.path, hint="Unpack it by hand if that is right.") from None
         self._buffer = b"".join(parts)
         self._pass_comma(0)
 
@@ -186,6 +192,16 @@ class EventStream:
             raise self._malformed(not rest.endswith(b"}"), str(error)) from None
         del more[""]
         self.header.update(more)
+
+    def _too_long(self) -> Exception:
+        """For a piece without a border: the quick way may only not see one."""
+        if not self.exact and self._found:
+            return NotAsWritten()
+        return TracevizError(
+            f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one.",
+            path=self.path,
+            hint="Is it a trace of torch.profiler?",
+        )
 
     def _refuse_end(self) -> None:
         if not self.exact:

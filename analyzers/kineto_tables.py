@@ -229,5 +229,6 @@ def _texts(heads: Sequence[Head], head: Ints, of: Callable[[Head], str], known: 
 
 def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -> Any:
     categories = list(dict.fromkeys(known or texts))
-    place: npt.NDArray[np.int64] = np.array([categories.index(text) for text in texts] or [0], np.int64)
+    number = {text: code for code, text in enumerate(categories)}
+    place: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
     return pd.Categorical.from_codes(place[code], dtype=pd.CategoricalDtype(categories))

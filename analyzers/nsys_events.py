@@ -82,7 +82,8 @@ def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
     number, numbers = pd.factorize(domain)
     texts = [known.get((key, one), "") for key in owners.tolist() for one in numbers.tolist()]
     categories = list(dict.fromkeys(["", *texts]))
-    merged = np.array([categories.index(text) for text in texts] or [0], np.int32)
+    place = {text: code for code, text in enumerate(categories)}
+    merged = np.array([place[text] for text in texts] or [0], np.int32)
     return labelled(merged[owner * len(numbers) + number], categories)
 
 

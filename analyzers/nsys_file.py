@@ -108,7 +108,7 @@ class NsysFile:
         try:
             with self._lock:
                 return self._connection.execute(sql).fetchall()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
             raise self._damaged(error) from error
 
     def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Iterator[dict[str, Ints]]:

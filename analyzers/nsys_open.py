@@ -38,7 +38,10 @@ def uri(path: Path) -> str:
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a file that `check` has passed; for one thread at a time, whichever it is."""
-    return sqlite3.connect(uri(path), uri=True, check_same_thread=False)
+    connection = sqlite3.connect(uri(path), uri=True, check_same_thread=False)
+    connection.execute("PRAGMA trusted_schema = OFF")  # what the file declares may call no function with effects
+    connection.execute("PRAGMA query_only = ON")
+    return connection
 
 
 def check(path: Path) -> Identity:
@@ -85,7 +88,7 @@ def _refuse_locked(path: Path) -> None:
     connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, timeout=LOCK_SECONDS)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
         if "locked" in str(error):
             raise TracevizError("locked by another program.", path=path, hint=WAIT) from error
         raise TracevizError(f"can't be read: {error}.", path=path, hint=AGAIN) from error

@@ -42,6 +42,9 @@ _BYTES = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000, "kib": 1 <<
 _COPIES = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP",
            "HtoD": "HtoD", "DtoH": "DtoH", "DtoD": "DtoD", "PtoP": "PtoP", "P2P": "PtoP", "HtoH": "HtoH"}  # fmt: skip
 _MEMORY = {"Pageable": "pageable", "Pinned": "pinned", "Device": "device", "Array": "array", "Managed": "managed"}
+MOST_BYTES = 64 << 20
+MOST_LETTERS = 20_000  # of a line; a demangled kernel's name may have thousands
+MOST_BEFORE_NAME = 600  # letters in which a row's columns stand
 _LARGEST = 2**62  # leaves room to add and subtract
 _LAUNCH = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem", "DymSMem")
 
@@ -74,6 +77,12 @@ def read(path: str | Path) -> Trace:
     """
     path = Path(path)
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise TracevizError(
+                f"is over {MOST_BYTES:,} bytes, more than anybody pastes.",
+                path=path,
+                hint="Give the report itself, or its .sqlite export.",
+            )
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise TracevizError(f"cannot be read: {error.strerror}.", path=path) from error
@@ -95,6 +104,9 @@ def _rows(text: str) -> tuple[list[dict[str, Any]], int]:
     columns: list[str] = []
     units = _Units()
     for line in lines:
+        if len(line) > MOST_LETTERS:
+            skipped += 1
+            continue
         if not line.strip() or set(line.strip()) <= set("-= "):
             continue
         if _HEADER.match(line):
@@ -150,7 +162,8 @@ def _csv_row(line: str, columns: list[str], units: _Units) -> dict[str, Any] | N
 
 
 def _text_row(line: str, units: _Units) -> dict[str, Any] | None:
-    match = _ROW.match(line)
+    line = " ".join(line.split())  # runs of blanks, and long lines that are no rows, take the pattern forever
+    match = _ROW.match(line[:MOST_BEFORE_NAME])
     if not match:
         return None
     middle, device = match["middle"].split(), match["device"].split()
@@ -163,7 +176,7 @@ def _text_row(line: str, units: _Units) -> dict[str, Any] | None:
         memory=[] if launch else middle,
         device=(" ".join(device), match["index"]),
         lane=(match["context"], match["stream"] or ""),
-        name=match["name"],
+        name=line[match.start("name") :],
         units=units,
     )
 

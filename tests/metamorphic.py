@@ -29,6 +29,7 @@ Change = Callable[[Files, Path], "list[Path] | None"]
 MORE = 7_777  # ns to shift by
 STREAMS = 1000
 RANKS = 10
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 # Where a thing is, not how long it is; and words, in which places stand.
 PLACES = re.compile(
     r"(start_ns|end_ns|at_ns|covered_ns|launched_ns|until_ns|first_ns|last_ns|offset_ns|drift|evidence|next_behind|message|path|thread|index|instance|label|"
@@ -37,8 +38,10 @@ PLACES = re.compile(
 
 
 TIME = re.compile(r"[_.]ns(\[\d+\])*$")
-STREAM_NUMBER = re.compile(r"streams\[\d+\]$|stream$|\.other$|last_by_rank")  # and counts by the rank's number
-OF_A_SIZE = re.compile(r"^syncs|\.missed\[|confidence$|sure$|_error_ns$|_ratio_(low|high)$")
+STREAM_NUMBER = re.compile(
+    r"streams\[\d+\]$|stream$|\.(other|main|communication)$|last_by_rank"
+)  # and counts by the rank's number
+OF_LAUNCHES = re.compile(r"^syncs|\.missed\[|confidence$|sure$|_error_ns$|_ratio_(low|high)$")
 ROUNDING = 50  # ns that a sum of many figures may differ by, where an offset between clocks is rounded to a whole ns
 
 
@@ -46,12 +49,14 @@ class Relation(NamedTuple):
     """A change, and what it does to figures: a factor for times, a number added to ranks.
 
     Causes, sync points and confidences rest on what launches and clocks take, in ns: doubling all does not double them.
+    In a report of its own a rank's host clock moves with its GPU's; in a common one it stays.
     """
 
     name: str
     change: Change
     times: int = 1
     ranks: int = 0
+    causes: bool = True  # whether causes and sync points stay as they are
     pair_only: bool = False  # only what the pair's own work says stays
 
 
@@ -207,7 +212,7 @@ def split(files: Files, out: Path) -> list[Path] | None:
     with closing(sqlite3.connect(files[0])) as database:
         query = "SELECT DISTINCT globalPid, deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY deviceId, globalPid"
         owners = database.execute(query).fetchall()
-    if len({device for _, device in owners}) != len({owner for owner, _ in owners}):
+    if [device for _, device in owners] != list(range(len(owners))):  # a rank is its GPU's number here
         return None
     for rank, (owner, _) in enumerate(owners):
         target = out / f"rank{rank}.sqlite"
@@ -248,11 +253,11 @@ def unrelated(files: Files, out: Path) -> list[Path]:
 RELATIONS = [
     Relation("shift all times", shift),
     Relation("shift one rank's clock", shift_one),
-    Relation("double all durations", double, times=2),
+    Relation("double all durations", double, times=2, causes=False),
     Relation("reorder events", reorder),
     Relation("rename streams", rename_streams),
     Relation("rename ranks", rename_ranks, ranks=RANKS),
-    Relation("split by rank", split),
+    Relation("split by rank", split, causes=False),
     Relation("add an unrelated stream", unrelated, pair_only=True),
 ]
 
@@ -260,7 +265,8 @@ RELATIONS = [
 def figures(files: Files, pair: tuple[str, str], *, pair_only: bool = False) -> dict[str, Any]:
     """Every figure of the commands by its path in the JSON."""
     names = [str(path) for path in files]
-    commands = [["check-overlap", *names, "-a", pair[0], "-b", pair[1]]]
+    sides = [f"{side}+!stream:999" if pair_only else side for side in pair]
+    commands = [["check-overlap", *names, "-a", sides[0], "-b", sides[1]]]
     commands += [] if pair_only else [["streams", *names], ["collectives", *names], ["syncs", *names]]
     found: dict[str, Any] = {}
     for words in commands:
@@ -309,8 +315,8 @@ def differences(files: Files, pair: tuple[str, str], relation: Relation, folder:
     wanted = expected(figures(files, pair, pair_only=relation.pair_only), relation)
     got = figures(changed, pair, pair_only=relation.pair_only)
     paths = [path for path in sorted(wanted.keys() | got.keys()) if not STREAM_NUMBER.search(path)]
-    if relation.times > 1:
-        paths = [path for path in paths if not OF_A_SIZE.search(path)]
+    if not relation.causes:
+        paths = [path for path in paths if not OF_LAUNCHES.search(path)]
     return [
         f"{path}: {wanted.get(path)} -> {got.get(path)}"
         for path in paths

@@ -188,3 +188,18 @@ def test_an_id_that_would_become_another_one_is_refused(path: Path, key: str) ->
     path.write_text(json.dumps({"traceEvents": [EVENT, odd]}))
     with pytest.raises(TracevizError, match=f"holds {2**32}"):
         load([path])
+
+
+@pytest.mark.parametrize("place", ["name", "key", "args", "header", "suffix"])
+@pytest.mark.parametrize("odd", [b"\xc5", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80"])
+def test_bytes_that_are_no_utf_8_are_replaced_or_refused(path: Path, place: str, odd: bytes) -> None:
+    text = json.dumps({"head": "header", "traceEvents": [EVENT, {**EVENT, "name": "name", "key": 1}], "end": "suffix"})
+    args = text.replace('"correlation"', '"args": "args", "correlation"')
+    path.write_bytes(args.encode().replace(b'"' + place.encode() + b'"', b'"' + odd + b'"'))
+    try:
+        trace = read(path)
+    except TracevizError as error:
+        assert "UTF-8" in str(error) or "JSON" in str(error) or "truncated" in str(error)
+        assert "\n" not in str(error)
+    else:
+        assert len(trace.ops) >= 1

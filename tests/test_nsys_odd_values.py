@@ -78,3 +78,13 @@ def test_an_endless_view_is_never_asked(tmp_path: Path, table: str) -> None:
     path = changed(tmp_path, f"DROP TABLE {table}", f"CREATE VIEW {table} AS {endless}")
     with pytest.raises(TracevizError, match=f"{table} is a view"):
         load([path])
+
+
+def test_a_schema_with_damaged_bytes_is_refused(tmp_path: Path) -> None:
+    path = changed(tmp_path)
+    data = path.read_bytes()
+    assert data.count(b"CREATE TABLE StringIds") == 1
+    path.write_bytes(data.replace(b"CREATE TABLE StringIds", b"CREATE TABLE \xca\xff\xfe( Ids"))
+    with pytest.raises(TracevizError) as refusal:
+        load([path])
+    assert "\n" not in str(refusal.value)

@@ -72,5 +72,8 @@ def main() -> None:
         sys.exit(fail(error))
     except CollectError as error:
         sys.exit(fail(TracevizError(error.message, hint=error.hint, exit_code=error.exit_code)))
+    except MemoryError:
+        hint = "Give fewer ranks at once, or a shorter capture."
+        sys.exit(fail(TracevizError("There is not enough memory for these captures.", hint=hint)))
     except KeyboardInterrupt:
         sys.exit(130)
