@@ -51,12 +51,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
     except TracevizError as error:
         error.path = error.path or str(one.path)
         raise
-    return finished(trace, one)
-
-
-def finished(trace: Trace, one: Input) -> Trace:
-    """Add to a capture as it was read what the manifest claims, and what was lost."""
-    return count_lost_work(claimed(trace, one))
+    return claimed(trace, one)
 
 
 def read_many(
@@ -131,7 +126,7 @@ def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
         trace = read_trace(folder)
     except Unusable:  # removed from the cache since
         return read_one(one, reading)
-    return finished(trace, one)
+    return claimed(trace, one)
 
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
@@ -151,10 +146,14 @@ def _at(trace: Trace, path: str, url: str) -> Trace:
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
     may_be_there = reading.keeps and one.kind != UNREADABLE and not one.url
     trace = cached(one.path, one.kind) if may_be_there else None
-    return None if trace is None else finished(trace, one)
+    return None if trace is None else claimed(trace, one)
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
+    return count_lost_work(_recorded(one, reading, progress))
+
+
+def _recorded(one: Input, reading: Reading, progress: Progress) -> Trace:
     if one.kind == "kineto":
         return kineto.read(one.path, progress)
     if one.kind == "nsys-report":

@@ -15,7 +15,8 @@ from typing import Any
 
 from analyzers.cache_captures import stored
 from analyzers.cache_tables import Unusable, read_trace
-from analyzers.captures import finished, read_one, without_bad
+from analyzers.captures import read_one, without_bad
+from analyzers.claims import claimed
 from analyzers.crew import Crew
 from analyzers.errors import TracevizError
 from analyzers.files import EXPORTS, Input, find_inputs
@@ -114,7 +115,7 @@ def outline_one(one: Input, reading: Reading, scratch: Path | None, progress: Pr
     """Read a capture, say what it is in outline, and where its tables lie for the next question."""
     trace = read_one(replace(one, rank=None, pids={}), reading, progress)
     folder = None if scratch is None else stored(trace, one.path, one.kind, reading.keeps, scratch)
-    return outline_of(finished(trace, one)), folder
+    return outline_of(claimed(trace, one)), folder
 
 
 def ask_one(
