@@ -66,7 +66,8 @@ def test_a_signal_ends_a_command_quietly(tmp_path: Path, command: str, number: s
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert b"Traceback" not in said, said.decode()
-    assert process.returncode in (128 + number, 0, 1, 3), (process.returncode, said)
+    # While Python itself starts or ends, its own handler ends it by the signal: a shell calls that 128 + number, too.
+    assert process.returncode in (128 + number, -number, 0, 1, 3), (process.returncode, said)
     whole(tmp_path)
 
 
@@ -111,13 +112,23 @@ def test_no_home_and_a_read_only_one_are_enough_to_read_exports(tmp_path: Path, 
     assert (process.returncode, said) == (0, b"")
 
 
-def test_a_report_with_nowhere_to_keep_its_export_says_what_to_set(tmp_path: Path) -> None:
-    nsys = tmp_path / "nsys"
-    nsys.write_text("#!/bin/sh\necho NVIDIA Nsight Systems version 2023.4.4.54\n")
+def test_a_report_is_exported_elsewhere_where_the_cache_cannot_be_written(tmp_path: Path) -> None:
+    nsys, export = tmp_path / "nsys", ROOT / "tests/data/nsys/rowpar_s1.rank0.nsys2025.sqlite"
+    nsys.write_text(
+        f"""#!{sys.executable}
+import shutil, sys
+output = [word.partition("=")[2] for word in sys.argv if word.startswith("--output=")]
+if output:
+    shutil.copyfile({str(export)!r}, output[0])
+else:
+    print("NVIDIA Nsight Systems version 2023.4.4.54")
+"""
+    )
     nsys.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
     report = str(ROOT / "tests/data/nsys/rowpar_s1.rank0.nsys2023.nsys-rep")
-    process = start(["info", report, "--nsys", str(nsys)], tmp_path, HOME="/proc", TRACEVIZ_CACHE="/proc/none")
+    settings = {"HOME": "/proc", "TRACEVIZ_CACHE": "/proc/none", "TMPDIR": str(tmp_path / "tmp")}
+    process = start(["info", report, "--nsys", str(nsys)], tmp_path, **settings)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert b"the cache can't be written" in said
-    assert b"TRACEVIZ_CACHE" in said
+    assert (process.returncode, said) == (0, b"")
+    assert not list((tmp_path / "tmp").iterdir())
