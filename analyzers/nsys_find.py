@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ class Nsys:
 def find_nsys(chosen: str | None = None) -> Iterator[Nsys]:
     """The nsys to try, in order: the chosen one alone, or `PATH`'s and then those of the usual folders, newest first.
 
-    One that lies in the current folder, or that only a relative entry of `PATH` leads to, is never run.
+    One that lies in the current folder or in one that anybody may write to, or that only a relative entry of `PATH`
+    leads to, is never run.
 
     Raises
     ------
@@ -76,9 +78,16 @@ def _chosen(text: str) -> Nsys:
 def _on_path(name: str) -> Path | None:
     here = Path.cwd().resolve()
     entries = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if Path(entry).is_absolute()]
-    safe = os.pathsep.join(entry for entry in entries if Path(entry).resolve() != here)
+    safe = os.pathsep.join(entry for entry in entries if Path(entry).resolve() != here and not _is_anybodys(entry))
     found = shutil.which(name, path=safe) if safe else None
     return Path(found) if found else None
+
+
+def _is_anybodys(folder: str) -> bool:
+    try:
+        return bool(Path(folder).stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 def _runs(path: Path) -> Nsys | None:

@@ -91,6 +91,7 @@ def _refuse_locked(path: Path) -> None:
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
         if "locked" in str(error):
             raise TracevizError("locked by another program.", path=path, hint=WAIT) from error
-        raise TracevizError(f"can't be read: {error}.", path=path, hint=AGAIN) from error
+        why = str(error).splitlines()[0]  # SQLite quotes the schema
+        raise TracevizError(f"can't be read: {why}.", path=path, hint=AGAIN) from error
     finally:
         connection.close()

@@ -59,6 +59,11 @@ def test_a_clock_that_may_change_who_came_last_leaves_the_bar_undecided_between_
     assert answered(trace, nextafter(high, 1)).verdict == "partial"
 
 
+def test_sides_may_be_swapped() -> None:
+    swapped = check_overlap(close_arrivals(0, 10), "kernel:gemm", "comm").job
+    assert (swapped.ratio_low, swapped.ratio_high) == (30 / 64, 40 / 56)
+
+
 def test_of_unknown_clocks_a_whole_collective_is_unsure() -> None:
     result = answered(close_arrivals(0, None), 0.6)
     assert (result.verdict, result.job.ratio_low, result.job.ratio_high) == ("inconclusive", 0.0, 40 / 56)

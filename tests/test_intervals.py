@@ -126,3 +126,9 @@ def test_nothing_in_gives_nothing_out() -> None:
     assert pairs_of(subtract(made([(0, 4)]), EMPTY)) == [(0, 4)]
     assert pairs_of(complement(EMPTY, 2, 5)) == [(2, 5)]
     assert pairs_of(complement(EMPTY, 5, 5)) == []
+
+
+def test_what_only_touches_a_window_leaves_no_empty_interval() -> None:
+    two = union(np.array([0, 10], np.int64), np.array([5, 15], np.int64))
+    for low, high, starts in ((5, 12, [10]), (5, 10, []), (15, 20, []), (-5, 0, [])):
+        assert clip(two, low, high).starts.tolist() == starts

@@ -11,9 +11,7 @@ import pytest
 tomllib = pytest.importorskip("tomllib")  # Python 3.11 or newer
 
 ROOT = Path(__file__).parents[1]
-GOES_WITH = re.compile(
-    r"Apache|BSD|MIT|PSF|Python Software Foundation|ISC|HPND|Zlib|Unlicense|0BSD|CC0|Public Domain", re.IGNORECASE
-)
+GOES_WITH = re.compile(r"Apache|BSD|MIT|PSF|Python Software|ISC|HPND|Zlib|Unlicense|CC0|Public Domain", re.IGNORECASE)
 DOES_NOT = re.compile(r"\b(?<!L)A?GPL|GNU (Affero )?General|SSPL|BUSL|Commons Clause|proprietary", re.IGNORECASE)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from analyzers.lost import about_lost_work
+from analyzers.lost import about_lost_work, count_lost_work
 from analyzers.trace import Trace
 from tests.builder import Builder, Rank
 
 
 def said(run: Builder) -> list[str]:
-    trace: Trace = about_lost_work(run.trace())
+    trace: Trace = about_lost_work(count_lost_work(run.trace()))
     return [warning.message for warning in trace.warnings if warning.code == "lost-work"]
 
 

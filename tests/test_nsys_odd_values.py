@@ -80,11 +80,12 @@ def test_an_endless_view_is_never_asked(tmp_path: Path, table: str) -> None:
         load([path])
 
 
-def test_a_schema_with_damaged_bytes_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [b"CREATE TABLE \xca\xff\xfe( Ids", b"CREATE TABLE [tringIds"])
+def test_a_damaged_schema_is_refused_in_one_line(tmp_path: Path, damaged: bytes) -> None:
     path = changed(tmp_path)
     data = path.read_bytes()
     assert data.count(b"CREATE TABLE StringIds") == 1
-    path.write_bytes(data.replace(b"CREATE TABLE StringIds", b"CREATE TABLE \xca\xff\xfe( Ids"))
+    path.write_bytes(data.replace(b"CREATE TABLE StringIds", damaged))
     with pytest.raises(TracevizError) as refusal:
         load([path])
     assert "\n" not in str(refusal.value)

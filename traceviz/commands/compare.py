@@ -14,7 +14,6 @@ from analyzers.reading import READING, Reading
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
 from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress, write
-from traceviz.timelines import files
 
 EPILOG = """\b
 Examples:
@@ -80,6 +79,8 @@ def compare(
     """
     speedup = None if claimed is None else read_speedup(claimed)
     if timeline is not None:
+        from traceviz.timelines import files
+
         files.kind_of(timeline)
     from analyzers import compare as analysis
     from analyzers import load
