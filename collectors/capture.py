@@ -34,6 +34,7 @@ class Capture:
         self.path: Path | None = None
         self._torch: Any = None
         self._profile: Any = None
+        self._block: Any = None
         self._level = 0
         self._started = ""
 
@@ -100,9 +101,12 @@ class Capture:
             self._profile = _new_profile(torch, self.shapes, self.stacks)
             self._profile.start()
         self._level = torch.cuda.nvtx.range_push(self.name)
+        self._block = torch.profiler.record_function(self.name)  # torch.profiler does not see NVTX
+        self._block.__enter__()
 
     def _close_ranges(self, torch: Any) -> None:
         """Close our range, and those inside it that an exception left open; NVTX tells how deep each was."""
+        self._block.__exit__(None, None, None)
         level = torch.cuda.nvtx.range_pop()
         while level > self._level >= 0:
             level = torch.cuda.nvtx.range_pop()
