@@ -213,7 +213,8 @@ def test_the_command_ends_as_the_verdict_does_once_all_is_written(tmp_path: Path
     run = CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "out")])
     assert run.exit_code == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"summary.md", "report.html", "results.json"}
-    met = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "out")]
+    # One rank alone: with both, 10 % lies within the error bar of their clocks.
+    met = ["report", FILES[0], "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "out")]
     assert CliRunner().invoke(app, met).exit_code == 0
 
 
