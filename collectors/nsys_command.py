@@ -18,6 +18,7 @@ _OPTION = re.compile(r"^\t(?:\([^)]*\) )?(?:-\w, )?(--[a-z][a-z-]*)", re.MULTILI
 LOST = {
     "--cuda-event-trace": "waits between streams won't be linked to their records, so an order can't always be proven",
     "--cuda-graph-trace": "graphs are traced as this nsys does it by default",
+    "--cuda-memory-usage": "memory won't be recorded",
     "--capture-range-end": "nsys may end the command when the captured steps are over",
 }
 
@@ -65,6 +66,7 @@ class Request:
     output: str
     trace: Sequence[str] = ("cuda", "nvtx")
     graphs: str = "graph"
+    memory: bool = False  # each allocation and release on the GPU
     between_calls: bool = False  # only between cudaProfilerStart and cudaProfilerStop
 
 
@@ -82,6 +84,10 @@ def build(nsys: Nsys, request: Request) -> tuple[list[str], list[str]]:
     wanted = [("--trace", ",".join(request.trace)), *WANTED]
     if "cuda" in request.trace:
         wanted.append(("--cuda-graph-trace", request.graphs))
+    if request.memory:
+        if "cuda" not in request.trace:
+            raise CollectError("memory is recorded with CUDA only.", hint="Trace cuda too, or leave --memory out.")
+        wanted.append(("--cuda-memory-usage", "true"))
     if request.between_calls:
         if "--capture-range" not in nsys.options:
             raise CollectError(f"nsys {nsys.release} can't capture single steps.", hint="Leave --steps out.")

@@ -32,6 +32,7 @@ class NsysOptions:
     steps: session.Steps | None = None
     trace: Sequence[str] = ("cuda", "nvtx")
     graphs: str = "graph"
+    memory: bool = False
     overwrite: bool = False
     timeout: float | None = None
 
@@ -58,7 +59,7 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     launcher = launcher_of(command)
     rank = own_rank() if launcher is None else None
     folder = session.prepare(options.folder, overwrite=options.overwrite, shared=rank is not None)
-    request = Request("", options.trace, options.graphs, options.steps is not None)
+    request = Request("", options.trace, options.graphs, options.memory, options.steps is not None)
     words, notes = build(nsys, request)
     plan = plan_run(command, options, words[:-1], folder, launcher, rank)
     manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())

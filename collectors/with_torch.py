@@ -22,6 +22,7 @@ class TorchOptions:
     steps: session.Steps
     shapes: bool = False
     stacks: bool = False
+    memory: bool = False
     overwrite: bool = False
     timeout: float | None = None
 
@@ -52,6 +53,7 @@ def collect(command: Sequence[str], options: TorchOptions) -> session.Collected:
         "step_range": steps.step_range,
         "shapes": options.shapes,
         "stacks": options.stacks,
+        "memory": options.memory,
         "shared": False,
     }
     manifest = Manifest("torch", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))

@@ -18,6 +18,7 @@ OPTIONS = {
     "--cpuctxsw": "Possible values are 'process-tree' or 'none'.",
     "--force-overwrite": "Possible values are 'true' or 'false'.",
     "--cuda-graph-trace": "Possible values for <granularity> are 'graph' or 'node'.",
+    "--cuda-memory-usage": "Possible values are 'true' or 'false'.",
     "--cuda-event-trace": "Possible values are 'true' or 'false'.",
     "--capture-range": "Possible values are none, cudaProfilerApi, nvtx, hotkey.",
     "--capture-range-end": "Possible values are 'none', 'stop', 'stop-shutdown'.",
@@ -55,6 +56,16 @@ def test_what_a_version_lacks_is_left_out_with_a_note() -> None:
         "nsys 2024.6.1 lacks --cuda-event-trace",
         "nsys 2024.6.1 lacks --cuda-graph-trace",
     ]
+
+
+def test_memory_is_recorded_on_request_where_the_version_can() -> None:
+    words, notes = build(nsys(), Request("/out/all", memory=True))
+    assert ("--cuda-memory-usage=true" in words, notes) == (True, [])
+    words, notes = build(nsys("--cuda-memory-usage"), Request("/out/all", memory=True))
+    assert not [word for word in words if "memory" in word]
+    assert notes == ["nsys 2024.6.1 lacks --cuda-memory-usage: memory won't be recorded."]
+    with pytest.raises(CollectError, match="with CUDA only"):
+        build(nsys(), Request("/out/all", ("nvtx",), memory=True))
 
 
 def test_a_value_that_a_version_lacks_is_left_out_with_a_note() -> None:

@@ -78,17 +78,18 @@ def test_world_size_one_is_rank_0(folder: Path) -> None:
     assert [one["rank"] for one in manifest(folder / "captures")["captures"]] == [0]
 
 
-def test_shapes_and_stacks_are_recorded_on_request(folder: Path) -> None:
+def test_shapes_stacks_and_memory_are_recorded_on_request(folder: Path) -> None:
     command = [sys.executable, "train.py"]
-    traceviz("collect", "torch", "-o", "with", "--shapes", "--stacks", "--", *command, cwd=folder)
+    traceviz("collect", "torch", "-o", "with", "--shapes", "--stacks", "--memory", "--", *command, cwd=folder)
     traceviz("collect", "torch", "-o", "without", "--", *command, cwd=folder)
 
-    def shown(where: str) -> tuple[bool, bool]:
+    def shown(where: str) -> tuple[bool, bool, bool]:
         found = events(folder / where / "rank0.json.gz")
         shapes = any("Input Dims" in event.get("args", {}) for event in found)
-        return shapes, any(event.get("cat") == "python_function" for event in found)
+        stacks = any(event.get("cat") == "python_function" for event in found)
+        return shapes, stacks, any(event["name"] == "[memory]" for event in found)
 
-    assert (shown("with"), shown("without")) == ((True, True), (False, False))
+    assert (shown("with"), shown("without")) == ((True, True, True), (False, False, False))
 
 
 def test_a_program_that_ends_inside_the_window_leaves_what_there_was(folder: Path) -> None:

@@ -119,6 +119,7 @@ class TorchWindow(Window):
             on_trace_ready=self.save,
             record_shapes=self.settings["shapes"],
             with_stack=self.settings["stacks"],
+            profile_memory=self.settings["memory"],
             **more,
         )
 

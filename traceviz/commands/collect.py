@@ -81,6 +81,9 @@ def nsys(
         str | None,
         typer.Option("--nsys", metavar="PATH", help="The nsys to use.", show_default="$TRACEVIZ_NSYS, else found"),
     ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Record allocations on the GPU, so that compare can tell the peak.")
+    ] = False,
     overwrite: Overwrite = False,
     timeout: Timeout = None,
 ) -> None:
@@ -104,6 +107,7 @@ def nsys(
         steps=_steps(steps, step_range) if steps else None,
         trace=tuple(trace.split(",")),
         graphs=graphs,
+        memory=memory,
         overwrite=overwrite,
         timeout=timeout,
     )
@@ -121,6 +125,9 @@ def torch(
     step_range: StepRange = None,
     shapes: Annotated[bool, typer.Option("--shapes", help="Record the ops' shapes.")] = False,
     stacks: Annotated[bool, typer.Option("--stacks", help="Record Python stacks; costs much.")] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Record allocations of tensors, so that compare can tell the peak.")
+    ] = False,
     overwrite: Overwrite = False,
     timeout: Timeout = None,
 ) -> None:
@@ -135,7 +142,9 @@ def torch(
     window = (
         _steps(steps, step_range, warmup) if steps else Steps(wait + warmup, wait + warmup + active, warmup, step_range)
     )
-    end(with_torch.collect(command, with_torch.TorchOptions(output, window, shapes, stacks, overwrite, timeout)))
+    end(
+        with_torch.collect(command, with_torch.TorchOptions(output, window, shapes, stacks, memory, overwrite, timeout))
+    )
 
 
 def find_nsys(chosen: str | None = None) -> Nsys:
