@@ -60,6 +60,32 @@ def test_a_capture_of_another_variant_is_not_as_expected(
     assert any(problem.startswith(wrong) for problem in problems), problems
 
 
+@pytest.mark.parametrize(
+    ("name", "like", "wrong"),
+    [
+        ("rowpar.s2.2gpu.torch", "s1", "the real overlap ratio is 0.2"),  # any overlap at all is too much for one chunk
+        ("ddp.step.2gpu.torch", "s4", "the real overlap ratio is 0.7"),
+        ("ddp.step.2gpu.torch", "s4", "the verdict is overlapped, not partial"),
+        ("rowpar.s1.2gpu.torch", "s2", "the verdict is serialized, not partial"),
+        ("fsdp.step.4gpu.nsys-rank0", "s2", "the real overlap ratio is "),
+    ],
+)
+def test_what_rowpar_must_show_is_bounded_from_above_and_by_the_number_of_ranks(
+    name: str, like: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload, "ask", ask_here)
+    problems = workload.verify(DATA / name, WORKLOADS["rowpar"].variants[like])
+    assert any(problem.startswith(wrong) for problem in problems), problems
+
+
+def test_what_is_expected_of_a_number_of_ranks_is_said() -> None:
+    expected = WORKLOADS["rowpar"].variants["s2"]
+    assert "with 4 ranks serialized or partial (real overlap ratio at most 0.2)" in workload.said(expected)
+    assert "is partial (real overlap ratio at most 0.35), because" in workload.said(expected.of_ranks(2))
+    assert (expected.of_ranks(8).verdicts, expected.of_ranks(8).at_most) == (("serialized", "partial"), 0.35)
+    assert "(real overlap ratio 0)" in workload.said(WORKLOADS["rowpar"].variants["s1"])
+
+
 @pytest.mark.parametrize("name", CAPTURES)
 def test_manifests_tell_whose_each_capture_is_and_nothing_of_the_machine_but_what_matters(name: str) -> None:
     content = manifest(DATA / name)

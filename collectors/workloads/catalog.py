@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from collectors.errors import CollectError
 
@@ -12,8 +12,9 @@ from collectors.errors import CollectError
 class Expected:
     """What traceviz must find: a verdict for A against B, the largest cause on the critical rank, and what else.
 
-    `causes` empty: whatever was missed is of no account. `sync` is the range in which the host must have been
-    blocked; "" where it must not have been in any range of the workload's.
+    `causes` empty: whatever was missed is of no account. `at_most` bounds the real overlap ratio. `with_ranks` has
+    verdicts and bound for numbers of ranks of which more is known. `sync` is the range in which the host must have
+    been blocked; "" where it must not have been in any range of the workload's.
     """
 
     a: str
@@ -23,7 +24,14 @@ class Expected:
     sync: str | None = None
     missing_wait: bool | None = None
     unwaited_copy: bool | None = None
+    at_most: float | None = None
+    with_ranks: dict[int, tuple[tuple[str, ...], float]] = field(default_factory=dict)
     why: str = ""
+
+    def of_ranks(self, count: int | None) -> Expected:
+        """What a run of so many ranks must show."""
+        verdicts, at_most = self.with_ranks.get(count or 0, (self.verdicts, self.at_most))
+        return replace(self, verdicts=verdicts, at_most=at_most, with_ranks={})
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,9 @@ SOME = ("partial", "overlapped")
 ANY = ("serialized", *SOME)
 _LOOKUP, _OPTIMIZER, _FORWARD = "nvtx:emb_lookup", "nvtx:optimizer", "nvtx:dense forward"
 _COMMS, _IRRELEVANT = "nvtx:comms", "nvtx:irrelevant compute"
-_FULL = (*BEHIND, "gpu-full", "stream-busy")
+_NOT_MUCH = ("serialized", "partial")
+_BOUND = {2: (("partial",), 0.35), 4: (_NOT_MUCH, 0.2)}  # captures at the sizes below: 0.21-0.32, 0.00-0.18
+_NO_ROOM = ("event-dependency", "gpu-full")
 _LITTLE = "products fill the GPU, so little or none of an all-reduce fits beside one"
 _COPY, _TRAIN = "memcpy:DtoH", "nvtx:train compute"
 
@@ -155,9 +165,38 @@ WORKLOADS: dict[str, Workload] = {
         "a row-parallel linear layer in s chunks, each a product and an all-reduce on a stream of its own",
         {"tokens": 8192, "hidden": 8192},
         {
-            "s1": Expected("comm", "compute", SERIAL, BEHIND, "", False, why="nothing to overlap with one chunk"),
-            "s2": Expected("comm", "compute", ANY, _FULL, "", False, why=_LITTLE),
-            "s4": Expected("comm", "compute", ANY, _FULL, "", False, why=_LITTLE),
+            "s1": Expected(
+                "comm",
+                "compute",
+                SERIAL,
+                ("event-dependency",),
+                "",
+                False,
+                at_most=0,
+                why="nothing to overlap with one chunk",
+            ),
+            "s2": Expected(
+                "comm",
+                "compute",
+                _NOT_MUCH,
+                _NO_ROOM,
+                "",
+                False,
+                at_most=0.35,
+                with_ranks=_BOUND,
+                why=_LITTLE,
+            ),
+            "s4": Expected(
+                "comm",
+                "compute",
+                _NOT_MUCH,
+                _NO_ROOM,
+                "",
+                False,
+                at_most=0.35,
+                with_ranks=_BOUND,
+                why=_LITTLE,
+            ),
         },
         {"tokens": 8, "hidden": 8},
     ),

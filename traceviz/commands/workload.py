@@ -88,8 +88,9 @@ def workload(
         raise CollectError("workloads need torch, which is not here.", hint="Install it: pip install torch.")
     if not found.is_here:
         raise CollectError(f"this workload needs {found.needs}, which is not here.", hint=f"pip install {found.needs}")
-    count = str(ranks or _gpus())
-    sys.stdout.write(f"{found.about}.\nExpected: {said(expected)}\n")
+    number = ranks or _gpus()
+    count = str(number)
+    sys.stdout.write(f"{found.about}.\nExpected: {said(expected.of_ranks(number))}\n")
     sys.stdout.flush()
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
     program += ["-m", "collectors.workloads", name, "--variant", chosen, "--device", device, "--warmup", str(warmup)]
@@ -137,7 +138,8 @@ def end(collected: Collected, expected: Expected | None) -> None:
 
 def verify(folder: Path, expected: Expected) -> list[str]:
     """What the commands say of a capture's steps that they must not say; empty where all is as expected."""
-    window = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["window"]["steps"]
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    window, expected = manifest["window"]["steps"], expected.of_ranks(manifest["world_size"])
     steps = ("--steps", f"{window[0]}:{window[1]}")
     answer = ask("check-overlap", str(folder), *steps, "-a", expected.a, "-b", expected.b)
     if "verdict" not in answer:
@@ -151,6 +153,9 @@ def verify(folder: Path, expected: Expected) -> list[str]:
     largest = causes(answer)
     if expected.causes and (not largest or largest[0][0] not in expected.causes):
         wrong.append(f"the largest cause is {largest[:1]}, not {' or '.join(expected.causes)}")
+    ratio = job["real_overlap_ratio"]
+    if expected.at_most is not None and ratio is not None and ratio > expected.at_most:
+        wrong.append(f"the real overlap ratio is {ratio:.3f}, more than {expected.at_most:g}")
     order = ask("syncs", str(folder), *steps)
     if "syncs" not in order:
         return [*wrong, order["error"]]
@@ -198,7 +203,8 @@ def ask(*words: str) -> dict[str, Any]:
 
 def said(expected: Expected) -> str:
     """What a capture must show, in words."""
-    parts = [f"{expected.a!r} against {expected.b!r} is {' or '.join(expected.verdicts)}"]
+    parts = [f"{expected.a!r} against {expected.b!r} is {_answer(expected.verdicts, expected.at_most)}"]
+    parts += [f"with {ranks} ranks {_answer(*answer)}" for ranks, answer in expected.with_ranks.items()]
     if expected.causes:
         parts.append(f"because of {' or '.join(expected.causes)}")
     if expected.sync:
@@ -208,6 +214,11 @@ def said(expected: Expected) -> str:
     if expected.unwaited_copy:
         parts.append("a copy to the host that nothing waits for")
     return f"{', '.join(parts)} ({expected.why})."
+
+
+def _answer(verdicts: tuple[str, ...], at_most: float | None) -> str:
+    bound = "" if at_most is None else f" (real overlap ratio {'0' if at_most == 0 else f'at most {at_most:g}'})"
+    return " or ".join(verdicts) + bound
 
 
 def listing() -> str:
