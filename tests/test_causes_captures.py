@@ -19,6 +19,8 @@ from tests import oracle_causes
 from tests.causes_of import alone_by_instance, instances, paired
 from tests.oracle_causes import Device, Op
 
+pytestmark = pytest.mark.once
+
 DATA = Path(__file__).parent / "data"
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
 SCENARIOS = {

@@ -9,6 +9,8 @@ import pytest
 from tests.fuzz.contract import broken
 from tests.fuzz.run import fuzz
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(("loader", "cases"), [("kineto", 25), ("nsys", 20), ("nsys-stats", 40)])
 def test_a_slice_of_the_fuzzing_finds_nothing(loader: str, cases: int) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 tomllib = pytest.importorskip("tomllib")  # Python 3.11 or newer
 
 ROOT = Path(__file__).parents[1]

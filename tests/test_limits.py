@@ -18,6 +18,8 @@ from analyzers.errors import TracevizError
 from analyzers.load import load
 from analyzers.nsys_open import connect
 
+pytestmark = pytest.mark.once
+
 EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
 MB = 1 << 20
 

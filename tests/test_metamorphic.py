@@ -8,6 +8,8 @@ import pytest
 
 from tests.metamorphic import RELATIONS, Relation, differences, runs
 
+pytestmark = pytest.mark.once
+
 FEW = ("torch full_gpu", "nsys dpmp_overlap.2gpu", "nsys rowpar_s1 a report a rank")
 RUNS = runs()
 

@@ -23,6 +23,8 @@ from tests.builder import Builder
 from tests.command_lines import run_text
 from traceviz import contract
 
+pytestmark = pytest.mark.once
+
 DATA = Path(__file__).parent / "data"
 TORCH = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
 DDP = [str(DATA / "torch" / f"ddp.rank{rank}.json.gz") for rank in (0, 1)]

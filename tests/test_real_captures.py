@@ -16,6 +16,8 @@ from analyzers.trace import Trace
 from tests import raw_captures
 from tests.raw_captures import Ambiguous, Device, Figures, Raw
 
+pytestmark = pytest.mark.once
+
 TORCH, NSYS = (Path(__file__).parent / "data" / kind for kind in ("torch", "nsys"))
 SCENARIOS = sorted(path.name.split(".")[0] for path in TORCH.glob("*.rank1.json.gz"))
 ONE_REPORT = sorted(NSYS.glob("*gpu*.sqlite")) + sorted(NSYS.glob("peer*.sqlite"))

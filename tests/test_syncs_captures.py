@@ -23,6 +23,8 @@ from analyzers.nsys_find import find_nsys
 from analyzers.ranks import assign_ranks
 from analyzers.syncs import SyncPoint, host_syncs
 
+pytestmark = pytest.mark.once
+
 DATA = Path(__file__).parent / "data"
 EXPORTS = sorted(DATA.glob("nsys/*.sqlite"))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from analyzers.check import check_overlap
 from analyzers.compare import compare
 from analyzers.load import load
@@ -16,6 +18,8 @@ from traceviz.timelines.files import write
 from traceviz.trends import trends
 from traceviz.views.compare import timeline
 from traceviz.views.history import write_plot
+
+pytestmark = pytest.mark.once
 
 HARMLESS = "document.querySelectorAll('a[href]:not([href^=\"#\"]), img, iframe, script[src]').length"
 

@@ -15,6 +15,8 @@ from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
 from traceviz.timelines.chromium import Chromium
 
+pytestmark = pytest.mark.once
+
 
 def test_every_section_of_a_report_is_seen_without_requests_or_complaints(browser: Chromium, tmp_path: Path) -> None:
     written = reports.write(reports.make(loaded(hostile()), *HOSTILE_PAIR), tmp_path)

@@ -21,6 +21,8 @@ from traceviz.timelines.marks import ROLE
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture
 
+pytestmark = pytest.mark.once
+
 EVERYTHING = (0, 800 * US)
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 # Bars of a role that are drawn as themselves, as [row's y, whole ns], out of the figure's own data.
