@@ -207,3 +207,20 @@ def test_real_overlap_lies_between_nothing_and_the_plain_overlap(
     side = Side(100, 100, 1, (7,))
     rank = RankOverlap(0, 0, side, side, 100, real, (), real_overlap_error_ns=error)
     assert rank.real_overlap_bounds_ns == bounds
+
+
+def test_a_gain_that_rests_on_too_few_instances_is_said() -> None:
+    def codes(steps: int) -> list[str]:
+        apart, beside = Builder(), Builder()
+        for run, begin in ((apart, 100), (beside, 0)):
+            rank = run.rank(0)
+            for k in range(steps):
+                rank.range(f"step {k}", 1000 * k, 1000 * k + 900)
+                at = 1000 * k + 10
+                rank.kernel("ncclDevKernel_AllReduce", 9, at, at + 100, launch=(at - 5, at - 4))
+                rank.kernel("gemm", 7, at + begin, at + begin + 100, launch=(at - 3, at - 2))
+        result = check_overlap(beside.trace(), "comm", "compute", baseline=apart.trace())
+        return [warning.code for warning in result.warnings]
+
+    assert "few-instances" in codes(2)
+    assert "few-instances" not in codes(3)
