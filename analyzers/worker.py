@@ -55,6 +55,7 @@ def main() -> None:
     while (task := waiting.get()) is not None:
         function, arguments = task
         send(answers, _answer(function, arguments, answers))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Python's own end is no place for an exception
 
 
 def _listen(tasks: IO[bytes], waiting: queue.SimpleQueue[Any]) -> None:
@@ -79,4 +80,5 @@ def _answer(function: Any, arguments: tuple[Any, ...], answers: IO[bytes]) -> tu
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: both the caller and its closed pipe may say so
     raise SystemExit(128 + signum)
