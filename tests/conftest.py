@@ -25,7 +25,9 @@ def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture(autouse=True)
 def _one_nsys_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests with a real nsys take turns, also with other test runs: beside another, its agent loses its connection."""
-    if not request.node.get_closest_marker("nsys"):
+    if not any(
+        request.node.get_closest_marker(mark) for mark in ("nsys", "torch")
+    ):  # real ranks: some of them under nsys
         yield
         return
     with (Path(tempfile.gettempdir()) / "traceviz-tests-nsys.lock").open("w") as turn:
