@@ -66,8 +66,8 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command, whose first parameter is an `Asked`, all of its fields for arguments and options."""
     hints = get_type_hints(Asked, include_extras=True)
     common = inspect.signature(Asked).parameters
-    own = get_type_hints(command, include_extras=True)
-    _, *others = inspect.signature(command).parameters.values()
+    # Not get_type_hints of a function: before Python 3.11 a default of None hides what is annotated.
+    _, *others = inspect.signature(command, eval_str=True).parameters.values()
 
     @functools.wraps(command)
     def asking(**given: Any) -> None:
@@ -75,7 +75,7 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
         command(asked, **given)
 
     parameters = [one.replace(annotation=hints[one.name]) for one in common.values()]
-    parameters += [one.replace(annotation=own[one.name]) for one in others]
+    parameters += others
     by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
     asking.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     asking.__annotations__ = {one.name: one.annotation for one in parameters}
