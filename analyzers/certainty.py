@@ -91,16 +91,22 @@ def with_bounds(job: Job, speaking: Arrivals | None, unsure: Mapping[Place, int]
 
 def _by_last_arrival(calls: Calls) -> tuple[int, int, int]:
     """How much less and more overlap there may be, and how much the length of what overlaps may differ, ns."""
-    down = up = longer = 0
-    for rows in lanes(calls.collective).values():
-        chosen, able = rows[calls.came_last[rows]], rows[calls.may_be_last[rows]]
-        if not chosen.size or not able.size:
-            continue
-        known, off = int(calls.hidden_ns[chosen].sum()), int(calls.error_ns[chosen].max())
-        down += max(0, known - max(0, int(calls.hidden_ns[able].min()) - off))
-        up += max(0, int(calls.hidden_ns[able].max()) - known)
-        longer += int(calls.length_ns[able].max() - calls.length_ns[able].min())
-    return down, up, longer
+    _, of = np.unique(calls.collective, return_inverse=True)
+    size, largest = int(of.max(initial=-1)) + 1, np.iinfo(np.int64).max
+
+    def each(what: np.ufunc, rows: Mask, values: Ints, start: int) -> Ints:
+        found = np.full(size, start, np.int64)
+        what.at(found, of[rows], values[rows])
+        return found
+
+    last, able = calls.came_last, calls.may_be_last
+    there = (np.bincount(of[last], minlength=size) > 0) & (np.bincount(of[able], minlength=size) > 0)
+    known, off = each(np.add, last, calls.hidden_ns, 0), each(np.maximum, last, calls.error_ns, 0)
+    least, most = each(np.minimum, able, calls.hidden_ns, largest), each(np.maximum, able, calls.hidden_ns, 0)
+    shortest, longest = each(np.minimum, able, calls.length_ns, largest), each(np.maximum, able, calls.length_ns, 0)
+    down = np.maximum(known - np.maximum(least - off, 0), 0)[there]
+    up, longer = np.maximum(most - known, 0)[there], (longest - shortest)[there]
+    return int(down.sum()), int(up.sum()), int(longer.sum())
 
 
 def _hidden(trace: Trace, calls: Ints, start: Ints, end: Ints, other: Mask) -> Ints:
