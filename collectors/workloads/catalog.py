@@ -64,6 +64,8 @@ _NO_ROOM = ("event-dependency", "gpu-full")
 _LITTLE = "products fill the GPU, so little or none of an all-reduce fits beside one"
 _COPY, _TRAIN = "memcpy:DtoH", "nvtx:train compute"
 
+_CHUNKED = Expected("comm", "compute", _NOT_MUCH, _NO_ROOM, "", False, at_most=0.35, with_ranks=_BOUND, why=_LITTLE)
+
 WORKLOADS: dict[str, Workload] = {
     "dpmp": Workload(
         "dpmp",
@@ -175,28 +177,8 @@ WORKLOADS: dict[str, Workload] = {
                 at_most=0,
                 why="nothing to overlap with one chunk",
             ),
-            "s2": Expected(
-                "comm",
-                "compute",
-                _NOT_MUCH,
-                _NO_ROOM,
-                "",
-                False,
-                at_most=0.35,
-                with_ranks=_BOUND,
-                why=_LITTLE,
-            ),
-            "s4": Expected(
-                "comm",
-                "compute",
-                _NOT_MUCH,
-                _NO_ROOM,
-                "",
-                False,
-                at_most=0.35,
-                with_ranks=_BOUND,
-                why=_LITTLE,
-            ),
+            "s2": _CHUNKED,
+            "s4": _CHUNKED,
         },
         {"tokens": 8, "hidden": 8},
     ),
