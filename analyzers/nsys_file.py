@@ -190,13 +190,20 @@ class NsysFile:
         return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
     def _introspect(self) -> dict[str, dict[str, str]]:
-        names = [name for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        names = self._names("type = 'table'")
         return {name: {row[1]: row[2] for row in self.rows(f'PRAGMA table_info("{name}")')} for name in names}
+
+    def _names(self, which: str) -> list[str]:
+        """Names in the schema; a damaged one may hold anything in their place."""
+        names = [name for (name,) in self.rows(f"SELECT name FROM sqlite_master WHERE {which}")]
+        if not all(isinstance(name, str) for name in names):
+            raise self._damaged(sqlite3.DatabaseError("malformed database schema"))
+        return names
 
     def _refuse_foreign(self) -> None:
         """Only plain tables are read: a view or virtual table may be endless, and nsys writes none."""
-        views = self.rows("SELECT name FROM sqlite_master WHERE type = 'view' OR sql LIKE 'CREATE VIRTUAL%'")
-        posing = [name for (name,) in views if re.match(_OF_NSYS, name)]
+        views = self._names("type = 'view' OR sql LIKE 'CREATE VIRTUAL%'")
+        posing = [name for name in views if re.match(_OF_NSYS, name)]
         if posing:
             raise TracevizError(f"no nsys export: {posing[0]} is a view, not a table.", path=self.path)
         ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]

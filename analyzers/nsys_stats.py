@@ -132,7 +132,7 @@ def _units(columns: Iterable[str]) -> _Units:
     for column in columns:
         match = re.match(r"\s*(?P<name>[^(:]+?)\s*(?:\((?P<unit>[^)]*)\)|:\w+_(?P<raw>\w+))", column)
         if match:
-            found[match["name"].strip()] = (match["unit"] or match["raw"]).lower()
+            found[match["name"].strip()] = (match["unit"] or match["raw"] or "").lower()
     return _Units(
         start=_NANOSECONDS.get(found.get("Start", ""), 1),
         duration=_NANOSECONDS.get(found.get("Duration", ""), 1),

@@ -89,3 +89,15 @@ def test_a_damaged_schema_is_refused_in_one_line(tmp_path: Path, damaged: bytes)
     with pytest.raises(TracevizError) as refusal:
         load([path])
     assert "\n" not in str(refusal.value)
+
+
+def test_names_in_the_schema_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    path = changed(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET name = CAST(name AS BLOB) WHERE name = 'ENUM_NSYS_EVENT_TYPE'")
+        assert database.execute("SELECT count(*) FROM sqlite_master WHERE typeof(name) = 'blob'").fetchone() == (1,)
+        database.commit()
+    with pytest.raises(TracevizError, match="malformed database schema") as refusal:
+        load([path])
+    assert "\n" not in str(refusal.value)

@@ -54,6 +54,11 @@ def test_units_of_the_header_are_honored(tmp_path: Path) -> None:
     assert (ints(ops, "start_ns")[0], ints(ops, "end_ns")[0], ints(ops, "bytes")[0]) == (1500, 1750, 2500)
 
 
+def test_an_empty_unit_is_the_usual_one(tmp_path: Path) -> None:
+    text = "Start (ns),Duration (ns),CorrId,Bytes (),Device,Ctx,Strm,Name\n1500,250,3,2.5,GPU (4),1,7,[CUDA memset]\n"
+    assert ints(read(written(tmp_path, text)).ops, "bytes").tolist() == [2_500_000]
+
+
 def test_a_device_name_with_parentheses_keeps_them(tmp_path: Path) -> None:
     row = "10 5 1 1 1 1 32 1 1 8 0.000 0.000 Vendor GPU (TM) 9 (3) 1 7 ncclDevKernel_AllReduce(x)\n"
     trace = read(written(tmp_path, row))

@@ -1,37 +1,66 @@
 """Coverage-guided fuzzing of one loader's bytes: `python -m tests.fuzz.coverage_guided --loader kineto --minutes 60`.
 
 Needs `pip install atheris`. Starts from the real captures that `tests.fuzz` mutates, small ones first; anything but a
-Trace or one TracevizError is a crash, whose input is kept in the folder that `--crashes` names.
+Trace or one TracevizError is a crash, whose input is kept in the folder that `--crashes` names. Runs in rounds, each a
+process of its own that goes on with what the last one found: atheris 3.0 never frees what a comparison of arrays in the
+code under test results in, some 70 kB an input.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import shutil
+import re
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 SMALL = 64 << 10  # bytes of a seed: what is small is mutated often
+ROUND = 20_000  # inputs
 
 
-def main() -> None:
-    """Run until the time is up or a crash is found."""
+def main() -> int:
+    """Run until the time is up or a crash is found; 1 after a crash."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.coverage_guided", description=__doc__)
     parser.add_argument("--loader", choices=("kineto", "nsys", "nsys-stats"), required=True)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--crashes", type=Path, default=Path("fuzz-crashes"))
+    parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)  # of one round
     asked = parser.parse_args()
+    if asked.corpus:
+        _round(asked.loader, asked.corpus, asked.crashes, asked.minutes)
+    asked.crashes.mkdir(exist_ok=True)
+    began, inputs = time.monotonic(), 0
+    with tempfile.TemporaryDirectory(prefix="traceviz-atheris-") as corpus:
+        _seeds(asked.loader, Path(corpus))
+        while (left := asked.minutes - (time.monotonic() - began) / 60) > 0:
+            words = [*sys.argv[1:], "--corpus", corpus, "--minutes", str(left)]
+            ran = subprocess.run(
+                [sys.executable, "-m", "tests.fuzz.coverage_guided", *words], stderr=subprocess.PIPE, check=False
+            )
+            said = ran.stderr.decode(errors="replace")
+            inputs += sum(map(int, re.findall(r"number_of_executed_units: (\d+)", said)))
+            reached = (re.findall(r"cov: \d+ ft: \d+", said) or ["nothing yet"])[-1]
+            print(f"{(time.monotonic() - began) / 60:5.1f} min, {inputs:9,} inputs, {reached}", flush=True)
+            if ran.returncode:
+                print("\n".join(line for line in said.splitlines() if not line.startswith("#"))[-4000:])
+                return 1
+    return 0
+
+
+def _round(loader: str, corpus: Path, crashes: Path, minutes: float) -> None:
+    """Try inputs until there were enough, the time is up, or one crashes; ends the process."""
     import atheris  # type: ignore[import-not-found]
 
     with atheris.instrument_imports(include=["analyzers"]):
         from analyzers import kineto, nsys, nsys_stats
         from analyzers.errors import TracevizError
-    read = {"kineto": kineto.read, "nsys": nsys.read_sqlite, "nsys-stats": nsys_stats.read}[asked.loader]
-    folder = Path(tempfile.mkdtemp(prefix="traceviz-atheris-"))
-    suffix = {"kineto": ".json", "nsys": ".sqlite", "nsys-stats": ".txt"}[asked.loader]
-    target = folder / f"input{suffix}"
+    read = {"kineto": kineto.read, "nsys": nsys.read_sqlite, "nsys-stats": nsys_stats.read}[loader]
+    target = corpus.with_name(
+        f"{corpus.name}.input" + {"kineto": ".json", "nsys": ".sqlite", "nsys-stats": ".txt"}[loader]
+    )
 
     def once(data: bytes) -> None:
         target.write_bytes(data)
@@ -39,17 +68,12 @@ def main() -> None:
             read(target)
         except TracevizError as error:
             assert "\n" not in str(error), error
+        finally:
+            target.unlink()
 
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    _seeds(asked.loader, corpus)
-    asked.crashes.mkdir(exist_ok=True)
-    options = [f"-max_total_time={int(60 * asked.minutes)}", f"-artifact_prefix={asked.crashes}/", "-timeout=60"]
-    atheris.Setup([sys.argv[0], *options, "-rss_limit_mb=6000", "-print_final_stats=1", str(corpus)], once)
-    try:
-        atheris.Fuzz()  # ends the process
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    limits = [f"-max_total_time={int(60 * minutes) + 1}", f"-runs={ROUND}", "-timeout=60", "-rss_limit_mb=6000"]
+    atheris.Setup([sys.argv[0], *limits, f"-artifact_prefix={crashes}/", "-print_final_stats=1", str(corpus)], once)
+    atheris.Fuzz()
 
 
 def _seeds(loader: str, corpus: Path) -> None:
@@ -69,4 +93,4 @@ def _seeds(loader: str, corpus: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
