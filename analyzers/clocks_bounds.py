@@ -1,14 +1,13 @@
 """Difference constraints between clocks: no rank's call can end before the last rank has arrived.
 
 With x_i = how far clock i runs ahead, start_i − x_i ≤ end_j − x_j for all ranks i, j of a collective, so
-x_j − x_i ≤ end_j − start_i. The least right-hand side over collectives is an edge i → j; shortest paths are the
-tightest bounds that follow, and a cycle of negative length is a set of collectives that contradict each other
-(Cormen et al., Introduction to Algorithms, "Difference constraints and shortest paths").
+x_j ≤ x_i + end_j − start_i. What follows from all of them are shortest paths, and a cycle of negative length is a set
+of collectives that contradict each other (Cormen et al., Introduction to Algorithms, "Difference constraints and
+shortest paths"). All ways i → j through one collective pass the moment at which its last rank arrived, so that Bellman
+and Ford's rounds over clocks and such moments take as long as there are calls, not as there are pairs of ranks.
 """
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -16,86 +15,96 @@ import numpy.typing as npt
 from analyzers.trace import Ints, Mask
 
 Floats = npt.NDArray[np.float64]
-BLOCK_CELLS = 1 << 16  # of a (clock × collective) matrix: what a core's cache holds
+ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
 
 
 class Calls:
-    """Calls of many collectives as blocks of (clock × collective) matrices.
+    """Calls of many collectives, and the bounds they put on clocks.
 
     Parameters
     ----------
     collective, member : of each call; `collective` ascends. A (collective, member) occurs once.
     start, end : ns relative to something near, so that floats hold them exactly.
+    members : number of clocks.
     """
 
     def __init__(self, collective: Ints, member: Ints, start: Floats, end: Floats, members: int) -> None:
         self.collective, self.member, self.start, self.end, self.members = collective, member, start, end, members
-
-    def least(self) -> Floats:
-        """Edge lengths: W[i, j] = min over collectives of end_j − start_i; inf where i and j share none."""
-        edges = np.full((self.members, self.members), np.inf)
-        first = np.flatnonzero(np.diff(self.collective, prepend=-1))
-        block = max(BLOCK_CELLS // max(self.members, 1), 1)
-        cuts = np.append(first[::block], self.collective.size)  # none: no collective is left
-        for low, high in itertools.pairwise(cuts.tolist()):
-            part = slice(low, high)
-            column = np.cumsum(np.diff(self.collective[part], prepend=self.collective[low]) != 0)
-            shape = (self.members, int(column[-1]) + 1)
-            start, end = np.full(shape, -np.inf), np.full(shape, np.inf)  # of who took no part: bounds nothing
-            start[self.member[part], column], end[self.member[part], column] = self.start[part], self.end[part]
-            apart = np.empty(shape)
-            for one in np.unique(self.member[part]).tolist():
-                np.subtract(end, start[one], out=apart)
-                np.minimum(edges[one], apart.min(axis=1), out=edges[one])
-        np.fill_diagonal(edges, 0.0)
-        return edges
+        is_first = np.diff(collective, prepend=-1) != 0
+        self._collectives = np.append(
+            np.flatnonzero(is_first), collective.size
+        )  # the calls of each, one behind another
+        self._by_member = np.argsort(member, kind="stable")
+        self._column = (np.cumsum(is_first) - 1)[self._by_member]
+        self._present, firsts = np.unique(member[self._by_member], return_index=True)
+        self._members = np.append(firsts, member.size)  # the places in `_by_member` of each that is present
 
     def only(self, rows: Mask) -> Calls:
         """Some of the calls."""
         return Calls(self.collective[rows], self.member[rows], self.start[rows], self.end[rows], self.members)
 
-    def tightest(self, i: int, j: int) -> int:
-        """The collective that makes the edge i → j as short as it is."""
-        at_i, at_j = np.flatnonzero(self.member == i), np.flatnonzero(self.member == j)
-        shared, left, right = np.intersect1d(self.collective[at_i], self.collective[at_j], return_indices=True)
-        return int(shared[np.argmin(self.end[at_j[right]] - self.start[at_i[left]])])
+    def upper(self, given: Floats) -> Floats:
+        """The largest x ≤ given that meets all constraints; inf where nothing bounds it. There has to be one.
+
+        From 0 for one clock and inf for the others: how far each can at most be ahead of that one.
+        """
+        bound = given
+        while (better := (tight := self._tight(self._ways(bound))) < bound - ROUNDING_NS).any():
+            bound = np.where(better, tight, bound)
+        return bound
+
+    def lower(self, given: Floats) -> Floats:
+        """The smallest x ≥ given that meets all constraints; -inf where nothing bounds it. There has to be one."""
+        mirrored = Calls(self.collective, self.member, -self.end, -self.start, self.members)
+        return -mirrored.upper(-given)
+
+    def contradiction(self) -> list[int]:
+        """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""
+        bound = np.zeros(self.members)
+        came_from, through = np.full(self.members, -1), np.full(self.members, -1)
+        while True:
+            ways = self._ways(bound)
+            tight = self._tight(ways)
+            better = tight < bound - ROUNDING_NS
+            if not better.any():
+                return []
+            for place in np.flatnonzero(better[self._present]).tolist():
+                first, behind = self._members[place], self._members[place + 1]
+                column = self._column[first + np.argmin(ways[first:behind])]
+                calls = slice(*self._collectives[column : column + 2])
+                who = self.member[calls]
+                came_from[self._present[place]] = who[np.argmin(bound[who] - self.start[calls])]
+                through[self._present[place]] = self.collective[calls.start]
+            bound = np.where(better, tight, bound)
+            cycle = _cycle(came_from)
+            if cycle.size:
+                return sorted(set(through[cycle].tolist()))
+
+    def _ways(self, bound: Floats) -> Floats:
+        """For each call, member by member: the bound by its collective on its clock."""
+        if not self.member.size:
+            return np.empty(0)
+        arrived = np.minimum.reduceat(bound[self.member] - self.start, self._collectives[:-1])
+        return arrived[self._column] + self.end[self._by_member]
+
+    def _tight(self, ways: Floats) -> Floats:
+        tight = np.full(self.members, np.inf)
+        if ways.size:
+            tight[self._present] = np.minimum.reduceat(ways, self._members[:-1])
+        return tight
 
 
-def shortest_paths(edges: Floats) -> tuple[Floats, list[int]]:
-    """All shortest paths (Floyd–Warshall), or the clocks of a negative cycle.
-
-    Returns
-    -------
-    distance : D[i, j] bounds x_j − x_i from above; meaningless where there is a cycle.
-    cycle : clocks of a cycle of negative length, in order; empty where the constraints can be met.
-    """
-    distance = edges.copy()
-    step = np.tile(np.arange(edges.shape[0]), (edges.shape[0], 1))  # first clock on the way from i to j
-    for middle in range(edges.shape[0]):
-        way = distance[:, middle : middle + 1] + distance[middle : middle + 1, :]
-        shorter = way < distance
-        distance[shorter] = way[shorter]
-        step = np.where(shorter, step[:, middle : middle + 1], step)
-        negative = np.flatnonzero(np.diagonal(distance) < -0.5)
-        if negative.size:
-            return distance, _cycle(step, int(negative[0]))
-    return distance, []
-
-
-def _cycle(step: npt.NDArray[np.int64], start: int) -> list[int]:
-    seen: list[int] = []
-    at = start
-    while at not in seen:
-        seen.append(at)
-        at = int(step[at, start])
-    return seen[seen.index(at) :]
-
-
-def within(distance: Floats, wanted: Floats) -> Floats:
-    """The offsets nearest to the wanted ones that meet all constraints: the middle of two that do.
-
-    min_i(w_i + D[i, j]) is the largest solution below w, max_i(w_i − D[j, i]) the least above; solutions are convex.
-    """
-    below = np.min(wanted[:, None] + distance, axis=0)
-    above = np.max(wanted[None, :] - distance, axis=1)
-    return 0.5 * (below + above)
+def _cycle(came_from: Ints) -> Ints:
+    """Members of a cycle, where following each one's number leads into one; -1 ends a way."""
+    nowhere = came_from.size
+    following = np.append(np.where(came_from < 0, nowhere, came_from), nowhere)
+    far = following
+    for _ in range(nowhere.bit_length()):  # twice as far each time, until further than there are members
+        far = far[far]
+    lost = np.flatnonzero(far != nowhere)
+    if not lost.size:
+        return np.empty(0, np.int64)
+    members = [int(far[lost[0]])]
+    while (behind := int(following[members[-1]])) != members[0]:
+        members.append(behind)
+    return np.array(members)

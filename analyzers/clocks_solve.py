@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
 
-from analyzers.clocks_bounds import Calls, Floats, shortest_paths, within
+from analyzers.clocks_bounds import Calls, Floats
 from analyzers.clocks_estimate import RESOLUTION_NS, bases, estimate
 from analyzers.collectives_match import Matches
 from analyzers.nesting import lanes
@@ -188,7 +187,7 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
     clocks = []
     for index in range(count):
         offset = fit.offset[index] + fit.drift[index] * float(at - base[0]) + float(base[index] - base[0])
-        low, high, moved = -bounds.distance[index, 0], bounds.distance[0, index], bounds.moved[index]
+        low, high, moved = bounds.lower[index], bounds.upper[index], bounds.moved[index]
         few, wide = fit.count[index] < FEW, max(high - moved, moved - low)
         error = max(min(fit.error[index], wide) if few else fit.error[index], abs(moved), RESOLUTION_NS)
         clocks.append(
@@ -209,7 +208,8 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
 
 @dataclass(frozen=True)
 class _Bounds:
-    distance: Floats
+    lower: Floats  # of each clock relative to the first
+    upper: Floats
     moved: Floats  # by how much the estimate moves to lie within the bounds
     contradictions: list[tuple[int, ...]]
     doubtful: list[int]
@@ -217,22 +217,24 @@ class _Bounds:
 
 def _bounds(calls: Calls) -> _Bounds:
     """Bounds around the estimate, without the collectives that contradict it where all together cannot be met."""
-    edges = calls.least()
-    distance, cycle = shortest_paths(edges)
     contradictions: list[tuple[int, ...]] = []
     doubtful: list[int] = []
-    if cycle:
-        guilty = _violating(calls)
-        noise = 5.0 * _usual_skew(calls) + RESOLUTION_NS
-        doubtful = [one for one, amount in guilty.items() if amount > noise]
+    moved = np.zeros(calls.members)
+    guilty = _violating(calls)
+    if guilty:
+        together = calls.contradiction()
+        if together:
+            noise = 5.0 * _usual_skew(calls) + RESOLUTION_NS
+            doubtful = [one for one, amount in guilty.items() if amount > noise]
+            calls = calls.only(~np.isin(calls.collective, list(guilty)))
+        else:
+            # The middle of two that meet all constraints: the nearest below the estimate, and above.
+            moved = 0.5 * (calls.upper(moved) + calls.lower(moved))
         if doubtful:
-            pairs = itertools.pairwise([*cycle, cycle[0]])
-            contradictions = [tuple(sorted({calls.tightest(i, j) for i, j in pairs}))]
-            contradictions += [(one,) for one in doubtful if one not in contradictions[0]]
-        calls = calls.only(~np.isin(calls.collective, list(guilty)))
-        distance, _ = shortest_paths(calls.least())
-    moved = within(distance, np.zeros(calls.members))
-    return _Bounds(distance, moved - moved[0], contradictions, doubtful)
+            contradictions = [tuple(together), *((one,) for one in doubtful if one not in together)]
+    first = np.arange(calls.members) == 0
+    lower, upper = calls.lower(np.where(first, 0.0, -np.inf)), calls.upper(np.where(first, 0.0, np.inf))
+    return _Bounds(lower, upper, moved - moved[0], contradictions, doubtful)
 
 
 def _usual_skew(calls: Calls) -> float:

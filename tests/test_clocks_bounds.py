@@ -1,4 +1,4 @@
-"""Shortest paths bound clocks as the definition does, and contradictions are found."""
+"""Bounds of clocks are what shortest paths over every pair of ranks give, and contradictions are found."""
 
 from __future__ import annotations
 
@@ -8,73 +8,115 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.clocks_bounds import Calls, shortest_paths, within
+from analyzers.clocks_bounds import Calls
 
-
-def calls(rows: list[tuple[int, int, int, int]], members: int) -> Calls:
-    """Rows of (collective, member, start, end)."""
-    collective, member, start, end = (np.array(column) for column in zip(*sorted(rows), strict=True))
-    return Calls(collective, member, start.astype(float), end.astype(float), members)
-
-
+MEMBERS = 5
 numbers = st.integers(-50, 50)
-matrices = st.integers(2, 5).flatmap(
-    lambda size: st.lists(st.lists(st.integers(-10, 60), min_size=size, max_size=size), min_size=size, max_size=size)
+# Each collective's calls: some members, with a start and a length each.
+collectives = st.lists(
+    st.dictionaries(st.integers(0, MEMBERS - 1), st.tuples(numbers, st.integers(0, 60)), min_size=1, max_size=MEMBERS),
+    min_size=1,
+    max_size=6,
 )
+Some = list[dict[int, tuple[int, int]]]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), numbers, st.integers(0, 40)), min_size=2, max_size=20))
-def test_an_edge_is_the_least_end_minus_start_of_a_shared_collective(rows: list[tuple[int, int, int]]) -> None:
-    chosen = {(number // 4, member): (number // 4, member, start, start + length)
-              for number, (member, start, length) in enumerate(rows)}  # fmt: skip
-    edges = calls(list(chosen.values()), 4).least()
-    for i, j in itertools.permutations(range(4), 2):
-        shared = [
-            chosen[number, j][3] - chosen[number, i][2]
-            for number in range(6)
-            if (number, i) in chosen and (number, j) in chosen
-        ]
-        assert edges[i, j] == (min(shared) if shared else np.inf)
+def calls(some: Some) -> Calls:
+    rows = [
+        (10 * number, member, start, start + length)
+        for number, taking_part in enumerate(some)
+        for member, (start, length) in taking_part.items()
+    ]
+    collective, member, start, end = (np.array(column) for column in zip(*rows, strict=True))
+    return Calls(collective, member, start.astype(float), end.astype(float), MEMBERS)
 
 
-def feasible(edges: np.ndarray) -> bool:
-    """Whether no simple cycle is negative, by trying all of them."""
-    size = edges.shape[0]
-    for length in range(2, size + 1):
-        for cycle in itertools.permutations(range(size), length):
-            if sum(edges[i, j] for i, j in zip(cycle, cycle[1:] + cycle[:1], strict=True)) < 0:
-                return False
-    return True
+def edges(some: Some) -> dict[tuple[int, int], float]:
+    """By the definition: x_j − x_i ≤ end_j − start_i for all i, j of a collective."""
+    found = dict.fromkeys(itertools.product(range(MEMBERS), repeat=2), np.inf)
+    for taking_part in some:
+        for (i, (start, _)), (j, (began, length)) in itertools.product(taking_part.items(), repeat=2):
+            found[i, j] = min(found[i, j], began + length - start)
+    return found
 
 
-@settings(deadline=None)
-@given(matrices)
-def test_a_cycle_is_reported_just_where_constraints_contradict(rows: list[list[int]]) -> None:
-    edges = np.array(rows, float)
-    np.fill_diagonal(edges, 0.0)
-    distance, cycle = shortest_paths(edges)
-    assert bool(cycle) == (not feasible(edges))
-    if cycle:
-        assert sum(edges[i, j] for i, j in zip(cycle, cycle[1:] + cycle[:1], strict=True)) < 0
-    else:
-        for i, middle, j in itertools.product(range(len(rows)), repeat=3):
-            assert distance[i, j] <= edges[i, j]
-            assert distance[i, j] <= distance[i, middle] + distance[middle, j]
+def meets(some: Some, x: np.ndarray) -> bool:
+    return all(x[j] - x[i] <= most + 1e-9 for (i, j), most in edges(some).items())
 
 
-@settings(deadline=None)
-@given(matrices, st.lists(numbers, min_size=5, max_size=5))
-def test_a_solution_meets_all_constraints_and_keeps_one_that_does(rows: list[list[int]], wanted: list[int]) -> None:
-    edges = np.abs(np.array(rows, float))
-    np.fill_diagonal(edges, 0.0)
-    distance, _ = shortest_paths(edges)
-    found = within(distance, np.array(wanted[: len(rows)], float))
-    assert np.all(found[None, :] - found[:, None] <= edges + 1e-9)
-    assert np.allclose(within(distance, found), found)
+def paths(some: Some) -> dict[tuple[int, int], float]:
+    """Shortest of all ways, by trying each."""
+    length = edges(some)
+    found = {}
+    for i, j in itertools.product(range(MEMBERS), repeat=2):
+        others = [one for one in range(MEMBERS) if one not in (i, j)]
+        ways = [0.0 if i == j else length[i, j]]
+        for count in range(1, MEMBERS - 1):
+            for between in itertools.permutations(others, count):
+                way = (i, *between, j)
+                ways.append(sum(length[step] for step in itertools.pairwise(way)))
+        found[i, j] = min(ways)
+    return found
 
 
-def test_the_tightest_collective_of_an_edge_is_named() -> None:
-    some = calls([(0, 0, 0, 100), (0, 1, 10, 101), (1, 0, 200, 260), (1, 1, 205, 230), (2, 0, 300, 500)], 2)
-    assert some.least()[0, 1] == 30
-    assert some.tightest(0, 1) == 1
-    assert some.least()[1, 0] == 55
+def contradicts(some: Some) -> bool:
+    """Whether a simple cycle is negative, by trying all of them."""
+    length = edges(some)
+    return any(
+        sum(length[step] for step in itertools.pairwise((*cycle, cycle[0]))) < 0
+        for size in range(2, MEMBERS + 1)
+        for cycle in itertools.permutations(range(MEMBERS), size)
+    )
+
+
+@settings(max_examples=150)
+@given(collectives)
+def test_a_contradiction_is_found_just_where_there_is_one_and_is_one_by_itself(some: Some) -> None:
+    found = calls(some).contradiction()
+    assert bool(found) == contradicts(some)
+    if found:
+        assert contradicts([some[number // 10] for number in found])
+
+
+@settings(max_examples=150)
+@given(collectives, st.integers(0, MEMBERS - 1))
+def test_bounds_from_one_clock_are_the_shortest_paths_from_it_and_to_it(some: Some, origin: int) -> None:
+    if contradicts(some):
+        return
+    own = np.arange(MEMBERS) == origin
+    shortest = paths(some)
+    upper = calls(some).upper(np.where(own, 0.0, np.inf))
+    lower = calls(some).lower(np.where(own, 0.0, -np.inf))
+    assert upper.tolist() == [shortest[origin, one] for one in range(MEMBERS)]
+    assert lower.tolist() == [-shortest[one, origin] for one in range(MEMBERS)]
+
+
+@settings(max_examples=150)
+@given(collectives, st.lists(numbers, min_size=MEMBERS, max_size=MEMBERS))
+def test_the_nearest_that_meets_all_is_below_and_above(some: Some, wanted: list[int]) -> None:
+    if contradicts(some):
+        return
+    shortest, at = paths(some), np.array(wanted, float)
+    below, above = calls(some).upper(at), calls(some).lower(at)
+    assert below.tolist() == [min(at[i] + shortest[i, j] for i in range(MEMBERS)) for j in range(MEMBERS)]
+    assert above.tolist() == [max(at[i] - shortest[j, i] for i in range(MEMBERS)) for j in range(MEMBERS)]
+    middle = 0.5 * (below + above)
+    assert all(meets(some, one) for one in (below, above, middle))
+    assert np.array_equal(calls(some).upper(middle), middle)
+
+
+def test_without_calls_nothing_is_bounded() -> None:
+    none = calls([{0: (0, 1)}]).only(np.zeros(1, bool))
+    assert none.upper(np.array([0.0, *[np.inf] * 4])).tolist() == [0.0, *[np.inf] * 4]
+    assert none.contradiction() == []
+
+
+def test_those_that_contradict_each_other_are_named_and_no_others() -> None:
+    """By collective 0 clock 1 is at least 30 behind clock 0, by collective 20 at least 30 ahead."""
+    some: Some = [
+        {0: (100, 10), 1: (0, 70)},  # x1 − x0 ≤ end1 − start0 = 70 − 100 = −30
+        {0: (0, 500), 1: (0, 500)},
+        {0: (0, 20), 1: (50, 60)},  # x0 − x1 ≤ end0 − start1 = 20 − 50 = −30
+        {2: (0, 5), 3: (0, 5)},
+    ]
+    assert calls(some).contradiction() == [0, 20]
