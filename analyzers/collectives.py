@@ -255,8 +255,9 @@ def _reduce(how: np.ufunc, values: Ints, head: Ints) -> Ints:
 
 def _first_of(collective: Ints, value: Ints) -> Ints:
     """Row of each collective's least value, the lowest rank's where several have it."""
-    order = np.lexsort((np.arange(value.size), value, collective))
-    return order[np.flatnonzero(np.diff(collective, prepend=-1))]
+    head, count = _heads(collective)
+    rows = np.flatnonzero(value == np.repeat(_reduce(np.minimum, value, head), count))
+    return rows[np.flatnonzero(np.diff(collective[rows], prepend=-1))]
 
 
 def _plain(key: str, value: object) -> object:

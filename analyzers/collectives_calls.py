@@ -20,6 +20,7 @@ from analyzers.trace import Ints, Mask, Trace, codes, ints
 PAIRWISE = ("send", "recv", "send_recv")
 # NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+_WIDEST = 1 << 62  # that integers hold
 _KEYS = ["process", "correlation"]
 _SAID = ("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "sequence", "communicator", "peer")
 _DTYPE_BYTES = {
@@ -80,12 +81,23 @@ def calls(trace: Trace) -> Calls:
 
 
 def label(*columns: Any) -> Ints:
-    """Number the distinct combinations of columns from 0."""
-    combined = np.zeros(len(columns[0]), np.int64)
+    """Number the distinct combinations of columns from 0, in the order they first occur."""
+    combined, span = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        code = column.codes if isinstance(column, pd.Categorical) else pd.factorize(column)[0]
-        combined = pd.factorize(combined * (int(code.max(initial=0)) + 2) + code + 1)[0]
-    return combined.astype(np.int64)
+        code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
+        code, width = _from_nought(code)
+        if span * width > _WIDEST:
+            combined, span = _from_nought(pd.factorize(combined)[0])
+        combined, span = combined * width + code, span * width
+    return pd.factorize(combined)[0].astype(np.int64, copy=False)
+
+
+def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
+    """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
+    low, high = int(code.min(initial=0)), int(code.max(initial=0))
+    if high - low >= _WIDEST >> 31:
+        return pd.factorize(code)[0].astype(np.int64), code.size
+    return code.astype(np.int64) - low, high - low + 1
 
 
 def is_one(values: pd.Categorical, texts: tuple[str, ...]) -> Mask:
@@ -127,9 +139,10 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
 def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
     calls_said = _one_per_call(comms[[*_KEYS, *_SAID, "in_elements", "out_elements"]])
-    row = pd.MultiIndex.from_frame(calls_said[_KEYS].astype(np.int64)).get_indexer(
-        pd.MultiIndex.from_arrays([ints(ops, key) for key in _KEYS])
-    )
+    number = label(*(np.concatenate([ints(calls_said, key), ints(ops, key)]) for key in _KEYS))
+    said_at = np.full(int(number.max(initial=0)) + 1, -1, np.int64)
+    said_at[number[: len(calls_said)]] = np.arange(len(calls_said))
+    row = said_at[number[len(calls_said) :]]
     said: dict[str, Any] = {}
     for column in (*_SAID, "in_elements", "out_elements"):
         values = calls_said[column].array
@@ -142,8 +155,10 @@ def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
 
 def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
     """One row a launch: calls coalesced into one kernel add up their sizes, and unlike ones are send_recv."""
-    plain = comms[ints(comms, "correlation") >= 0]
-    several = plain.duplicated(_KEYS, keep=False).to_numpy()
+    known = ints(comms, "correlation") >= 0
+    plain = comms if known.all() else comms[known]
+    number = label(*(ints(plain, key) for key in _KEYS))
+    several = np.bincount(number)[number] > 1
     if not several.any():
         return plain
     parts = [plain[~several]]

@@ -66,10 +66,14 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     first = {key[0]: int(start[rows].min()) for key, rows in lanes(rank).items()}
     last = {key[0]: int(end[rows].max()) for key, rows in lanes(rank).items()}
     for sets, ends, starts in _groups(aligned, collective, rank, start, end):
-        common = Counter(sets).most_common(COMMON_GROUPS)
+        counts = Counter(sets)
+        number = {members: index for index, members in enumerate(counts)}
+        which = np.array([number[members] for members in sets])
+        common = counts.most_common(COMMON_GROUPS)
         for one in first:
             home = [members for members, _ in common if one in members and len(members) > 1]
-            foreign = np.array([one not in members and any(members < mine for mine in home) for members in sets])
+            is_foreign = [one not in members and any(members < mine for mine in home) for members in counts]
+            foreign = np.array(is_foreign)[which]
             head, tail = int((foreign & (ends < first[one])).sum()), int((foreign & (starts > last[one])).sum())
             before = lacking.get(one, (0, 0))
             lacking[one] = before[0] + head, before[1] + tail
@@ -92,7 +96,11 @@ def _groups(
     frame = aligned.matches.collectives
     head = np.flatnonzero(np.diff(collective, prepend=-1))
     ends, starts = np.maximum.reduceat(end, head), np.minimum.reduceat(start, head)
-    sets = [frozenset(part.tolist()) for part in np.split(rank, head[1:])]
+    # Few of them are distinct: those of many ranks, kept once a collective, would take gigabytes.
+    parts = np.split(rank, head[1:])
+    distinct = {part.tobytes(): part for part in parts}
+    members = {key: frozenset(part.tolist()) for key, part in distinct.items()}
+    sets = [members[part.tobytes()] for part in parts]
     kind = lanes(*(codes(frame, column)[0].astype(np.int64) for column in ("operation", "group", "group_ranks")))
     return [([sets[row] for row in rows], ends[rows], starts[rows]) for rows in kind.values()]
 

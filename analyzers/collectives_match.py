@@ -31,6 +31,7 @@ MATCHED_BY = {
 UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
 UNLIKE = 0.2  # confidence in one sequence number for two operations
 _HOW = list(MATCHED_BY)
+_KEY = ["group", "group_ranks", "sequence"]  # that name a collective
 ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
 
 
@@ -71,18 +72,20 @@ class Matches:
 def match(trace: Trace) -> Matches:
     """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not."""
     found = calls(trace)
-    table = found.table.take(np.lexsort((ints(found.table, "start_ns"), ints(found.table, "end_ns"))))
+    members, table = found.members, found.table
+    del found  # many ranks have many calls: the unsorted ones need not stay
+    table = table.take(np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"))))
     so_far = _SoFar(table)
     by_key = _has_key(table)
     if by_key.any():
-        so_far.put(np.flatnonzero(by_key), *_by_key(table[by_key]), "sequence")
+        so_far.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
     sequences = _sequences(table, ~by_key)
     for how, rows in sequences:
         so_far.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
     doubtful = [(how, rows) for how, rows in sequences if so_far.is_doubtful(rows)]
     if len(sequences) + int(by_key.any()) > 1:
-        so_far.again(doubtful, len(found.members))
-    return _matches(found.members, table, so_far.collective, so_far.confidence, so_far.by)
+        so_far.again(doubtful, len(members))
+    return _matches(members, table, so_far.collective, so_far.confidence, so_far.by)
 
 
 class _SoFar:
@@ -164,7 +167,7 @@ def _has_key(table: pd.DataFrame) -> Mask:
 
 
 def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
-    key = label(_categorical(table, "group"), _categorical(table, "group_ranks"), ints(table, "sequence"))
+    key = label(*(table[column].array for column in _KEY))
     again = _occurrence(label(ints(table, "member"), key))  # calls coalesced under one number
     collective = label(key, again)
     operation = _categorical(table, "operation").codes.astype(np.int64)
@@ -257,17 +260,16 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
     order = np.lexsort((ints(table, "rank"), number[collective]))
     collective, confidence, by = number[collective][order], confidence[order], by[order]
-    taken = table.take(order)
     head = np.flatnonzero(np.diff(collective, prepend=-1))
     count = np.diff(np.append(head, collective.size))
-    first = taken.take(head)
+    first = table.take(order[head])
     pairwise = np.zeros(head.size, dtype=bool)
-    pairwise[collective[_pairwise(taken)]] = True
+    pairwise[collective[_pairwise(table)[order]]] = True
     operation = _categorical(first, "operation").add_categories([] if _knows(first, "send_recv") else ["send_recv"])
     joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
     least, largest = np.ones(head.size), np.full(head.size, -1)
     np.minimum.at(least, collective, confidence)
-    np.maximum.at(largest, collective, ints(taken, "bytes"))
+    np.maximum.at(largest, collective, ints(table, "bytes")[order])
     ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
     share = first["per_rank"].to_numpy(bool)
     how = np.where(count > 1, by[head], _HOW.index("alone"))
@@ -286,7 +288,7 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     )
     calls_of = pd.DataFrame({"collective": collective, "confidence": confidence})
     for column in ("op", "member", "rank", "start_ns", "end_ns"):
-        calls_of[column] = ints(taken, column)
+        calls_of[column] = ints(table, column)[order]
     return Matches(members, calls_of, collectives)
 
 
