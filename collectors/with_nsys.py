@@ -165,7 +165,10 @@ def _notes(
         elif options.steps and not any(one["state"] in ("capturing", "captured") for one in ranks):
             notes.append("No report: the captured steps never began. Fewer steps, or --step-range?")
         else:
-            notes.append("nsys left no report.")
+            notes.append(
+                "nsys left no report; what it printed says why. If its connection to its agent was lost, the agent "
+                "crashed, as it may on a busy machine: run again."
+            )
     temporary = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
     notes += [f"The disk of {full} is full." for full in session.full_disks([folder, temporary])]
     told = {one["rank"] for one in ranks}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.nsys_find import find_nsys
-from tests.collecting import manifest, running, traceviz
+from tests.collecting import manifest, running, traceviz, under_nsys
 
 pytestmark = [pytest.mark.torch, pytest.mark.nsys]
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
@@ -69,7 +69,10 @@ def test_each_rank_is_captured_as_asked(
         expected = REPORTS  # no nsys around srun sees ranks that Slurm starts
     (tmp_path / "train.py").write_text(TRAIN)
     command = [*launcher, sys.executable, str(tmp_path / "train.py"), str(tmp_path / "store")]
-    ran = traceviz("collect", *tool, "-o", "out", "--", *command, cwd=tmp_path)
+    words = (*tool[1:], "-o", "out", "--", *command)
+    ran = (
+        under_nsys(*words, cwd=tmp_path) if tool[0] == "nsys" else traceviz("collect", *tool[:1], *words, cwd=tmp_path)
+    )
     assert ran.returncode == 0, ran.stderr
     made = manifest(tmp_path / "out")
     assert [(one["path"], one["rank"]) for one in made["captures"]] == expected

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectError
-from tests.collecting import TRAIN, environment, manifest, running, torchrun, traceviz
+from tests.collecting import TRAIN, environment, manifest, running, torchrun, under_nsys
 from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.nsys
@@ -47,8 +47,6 @@ def readable(report: Path, nsys: Path, tmp_path: Path) -> bool:
 
 def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, nsys: Path, tmp_path: Path) -> None:
     words = (
-        "collect",
-        "nsys",
         *TRACE,
         "-o",
         "out",
@@ -57,7 +55,7 @@ def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, ns
         "-c",
         "import sys; print(sys.argv); sys.exit(5)",
     )
-    ran = traceviz(*words, "a b", "--x", "'q'", cwd=folder)
+    ran = under_nsys(*words, "a b", "--x", "'q'", cwd=folder)
     assert ran.returncode == 5, ran.stderr
     assert "['-c', 'a b', '--x', \"'q'\"]" in ran.stdout
     made = manifest(folder / "out")
@@ -72,8 +70,8 @@ def test_names_that_begin_with_a_dash_are_names(folder: Path, nsys: Path, tmp_pa
     (folder / "-x y.py").write_text(
         "import os, sys\nchild = os.fork()\nif child: os.waitpid(child, 0)\nprint(sys.argv, flush=True)\n"
     )
-    words = ("collect", "nsys", *TRACE, "-o", "-out", "--", sys.executable, "--", "-x y.py", "-o", "--")
-    ran = traceviz(*words, cwd=folder)
+    words = (*TRACE, "-o", "-out", "--", sys.executable, "--", "-x y.py", "-o", "--")
+    ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("['-x y.py', '-o', '--']") == 2
     assert readable(folder / "-out" / "all-ranks.nsys-rep", nsys, tmp_path)
@@ -106,21 +104,21 @@ def test_interrupted_the_report_is_kept_and_nothing_runs_on(
 
 
 def test_a_timeout_keeps_the_report(folder: Path, nsys: Path, tmp_path: Path) -> None:
-    words = ("collect", "nsys", *TRACE, "--timeout", "4", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
-    ran = traceviz(*words, cwd=folder)
+    words = (*TRACE, "--timeout", "4", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
+    ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 124
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
     assert running(str(folder)) == []
 
 
 def test_options_this_nsys_lacks_are_noted(folder: Path, nsys: Path) -> None:
-    ran = traceviz("collect", "nsys", *TRACE, "--", "true", cwd=folder)
+    ran = under_nsys(*TRACE, "--", "true", cwd=folder)
     lacks = "--cuda-event-trace" not in find_nsys().options
     assert ("lacks --cuda-event-trace" in ran.stderr) == lacks
 
 
 def test_modes_exclude_each_other(folder: Path) -> None:
-    ran = traceviz("collect", "nsys", "--rank0", "--per-rank", "--", "true", cwd=folder)
+    ran = under_nsys("--rank0", "--per-rank", "--", "true", cwd=folder)
     assert (ran.returncode, "exclude each other" in ran.stderr) == (2, True)
 
 
@@ -129,8 +127,6 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
     (folder / "mpirun").write_text('#!/bin/sh\nfor r in 0 2; do OMPI_COMM_WORLD_RANK=$r "$@" & done\nwait\n')
     (folder / "mpirun").chmod(0o755)
     words = (
-        "collect",
-        "nsys",
         "--per-rank",
         *TRACE,
         "-o",
@@ -141,7 +137,7 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
         "-c",
         "print('hello')",
     )
-    ran = traceviz(*words, cwd=folder)
+    ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("hello") == 2
     found = [(one["path"], one["rank"]) for one in manifest(folder / "out")["captures"]]
@@ -150,7 +146,7 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
 
 def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, nsys: Path) -> None:
     for rank in ("0", "1"):
-        ran = traceviz("collect", "nsys", *TRACE, "-o", "out", "--", "echo", "hi", cwd=folder, PMI_RANK=rank)
+        ran = under_nsys(*TRACE, "-o", "out", "--", "echo", "hi", cwd=folder, PMI_RANK=rank)
         assert ran.returncode == 0, ran.stderr
     assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
 
@@ -169,9 +165,7 @@ def test_the_three_modes_on_real_ranks(
 ) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)
-    ran = traceviz(
-        "collect", "nsys", mode, *TRACE, "-o", "out", "--", *torchrun(folder / "train.py", "a b"), cwd=folder
-    )
+    ran = under_nsys(mode, *TRACE, "-o", "out", "--", *torchrun(folder / "train.py", "a b"), cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("ARGUMENTS ['a b']") == 2
     made = manifest(folder / "out")
@@ -187,7 +181,7 @@ def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_proces
     (folder / "train.py").write_text(TRAIN)
     command = torchrun(folder / "train.py")
     more = {"DIES_AFTER": "6", "STEPS": "400", "PAUSE": "0.1"}
-    ran = traceviz("collect", "nsys", "--per-rank", *TRACE, "-o", "out", "--", *command, cwd=folder, **more)
+    ran = under_nsys("--per-rank", *TRACE, "-o", "out", "--", *command, cwd=folder, **more)
     assert ran.returncode == 1
     assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
     assert all(readable(folder / "out" / f"rank{rank}.nsys-rep", nsys, tmp_path) for rank in (0, 1))

@@ -45,6 +45,7 @@ def main() -> int:
             reached = (re.findall(r"cov: \d+ ft: \d+", said) or ["nothing yet"])[-1]
             print(f"{(time.monotonic() - began) / 60:5.1f} min, {inputs:9,} inputs, {reached}", flush=True)
             if ran.returncode:
+                print(f"A round ended with {ran.returncode}.")
                 print("\n".join(line for line in said.splitlines() if not line.startswith("#"))[-4000:])
                 return 1
     return 0
