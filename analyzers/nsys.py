@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TracevizError, TraceWarning
+from analyzers.graphs import about_rows
 from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, read_overhead, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
@@ -45,7 +46,7 @@ def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = N
     """
     with NsysFile(path) as file:
         try:
-            return _read(file, progress, report or path)
+            return about_rows(_read(file, progress, report or path))
         except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
