@@ -11,11 +11,19 @@ from operator import add
 from analyzers.certainty import with_bounds
 from analyzers.check_part import Part, agree, examine
 from analyzers.check_result import OverlapResult
-from analyzers.check_warnings import OF_CLOCKS, about_missing_waits, about_outside, about_ranks, about_waits
+from analyzers.check_warnings import (
+    FEW_INSTANCES,
+    about_instances,
+    about_missing_waits,
+    about_outside,
+    about_ranks,
+    about_waits,
+    bears_on,
+)
 from analyzers.clocks import Clocks
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.gain import Gain, gain_over
-from analyzers.graphs import about_graphs, hidden_work
+from analyzers.graphs import about_graphs, but_rows, hidden_work
 from analyzers.job import Arrivals, Job, job_of
 from analyzers.overlap import RankOverlap
 from analyzers.pairing import RULE_OF, RULES
@@ -28,7 +36,6 @@ from analyzers.trace import Trace
 __all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
 
 DEFAULT_BAR = 0.6
-FEW_INSTANCES = 3  # below that a median is not one
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
 
@@ -119,8 +126,7 @@ def answer(
     why_not = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
     reason = unseen or why_not or _unsure(job, passed, min_overlap)
     for side, selector in enumerate(selectors):
-        graphs = about_graphs(sum(part.sides[side].graphs for part in parts), selector)
-        notes += [TraceWarning("graph-as-one-row", text) for text in graphs]
+        notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
     if baseline is not None:
         gain = gain_over(baseline.ranks, ranks, job.critical_rank)
@@ -129,6 +135,8 @@ def answer(
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
         elif min(gain.instances, gain.baseline_instances) < FEW_INSTANCES:
             notes.append(TraceWarning("few-instances", _few(gain)))
+    if passed is not None and not any(one.code == "few-instances" for one in notes):
+        notes += about_instances(ranks)
     return OverlapResult(
         verdict=verdict(None if passed is None else job.real_overlap_ratio, min_overlap),
         passed=passed,
@@ -154,8 +162,8 @@ def _warnings(
     notes: Sequence[TraceWarning],
 ) -> list[TraceWarning]:
     """The run's warnings that bear on this pair, the sides' own, and what the figures call for."""
-    compared = any(part.compared for part in parts)
-    said = [one for one in run.warnings if compared or one.code not in OF_CLOCKS]
+    compared, communicates = any(part.compared for part in parts), any(part.communicates for part in parts)
+    said = [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
             said += about_threads(reduce(add, threads))

@@ -17,6 +17,7 @@ import numpy as np
 from analyzers.causes import Explainer
 from analyzers.certainty import matched_calls, real_overlap_error, wait_errors
 from analyzers.check_warnings import missing_waits, outside_steps, waited_for
+from analyzers.communication import is_communication
 from analyzers.graphs import claimed, unclaimed
 from analyzers.job import Arrivals, Last, arrivals, last_arrivals
 from analyzers.missed import explain_missed
@@ -76,7 +77,7 @@ class Part:
     """What a part of a run says.
 
     places : the (rank, device) that have ops, of either side or not.
-    compared : whether an op of either side is of a collective whose last rank is known.
+    compared : whether an op of either side is of a collective whose last rank is known; communicates : is one at all.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
     unsure : how far off the waits of both sides may be in all, ns.
     """
@@ -92,6 +93,7 @@ class Part:
     arrivals: tuple[Arrivals, Arrivals] = field(default_factory=lambda: (Arrivals(), Arrivals()))
     unclaimed_graphs: int = 0
     compared: bool = False
+    communicates: bool = False
     missing: tuple[tuple[int, int, str], ...] = ()
     waited: Mapping[Place, int] = field(default_factory=dict)
     outside: Mapping[Place, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
@@ -149,6 +151,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         unsure=_unsure(trace, sides[0].picked | sides[1].picked),
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
+        communicates=bool(np.any(is_communication(trace) & (sides[0].picked | sides[1].picked))),
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),

@@ -21,7 +21,30 @@ from analyzers.trace import Ints, Trace, ints
 
 OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict")
 WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
+FEW_INSTANCES = 3  # below that a median is not one
 OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a word
+
+
+def bears_on(warning: TraceWarning, *, compared: bool, communicates: bool) -> bool:
+    """Whether a warning of the trace concerns a pair; those of clocks do where its figures rest on several clocks.
+
+    Parameters
+    ----------
+    compared : an op of either side is of a collective whose last rank is known.
+    communicates : an op of either side is communication, which may wait for other ranks.
+    """
+    return warning.code not in OF_CLOCKS or compared or (communicates and warning.code == "clocks-not-aligned")
+
+
+def about_instances(ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
+    """Say so where no rank has enough instances of the pair to tell the usual one from chance."""
+    most = max((len(rank.instances) for rank in ranks), default=0)
+    if not 0 < most < FEW_INSTANCES:
+        return []
+    text = (
+        f"The verdict rests on {most} instance{'s' if most > 1 else ''} a rank: too few for a median, it may be chance."
+    )
+    return [TraceWarning("few-instances", text)]
 
 
 def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[tuple[int, int, str]]:

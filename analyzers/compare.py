@@ -25,6 +25,7 @@ from analyzers.compare_steps import (
     step_figures,
 )
 from analyzers.errors import TracevizError, TraceWarning
+from analyzers.graphs import only_rows
 from analyzers.memory import memory_peaks
 from analyzers.narrow import only_ranks, these_steps
 from analyzers.selection import select
@@ -92,7 +93,7 @@ def compare(
         ranks=common.ranks,
         claim=claim,
         reason=reason,
-        warnings=tuple(_warnings(done, groups, common)),
+        warnings=tuple(_warnings(done, groups, common, [one.part for one in measured])),
     )
 
 
@@ -205,7 +206,9 @@ def _untold(labels: Sequence[str], overlaps: Sequence[OverlapResult]) -> str:
     return "; ".join(f"{label}: {one.reason}" for label, one in zip(labels, overlaps, strict=True) if one.reason)
 
 
-def _warnings(runs: Sequence[Run], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
+def _warnings(
+    runs: Sequence[Run], groups: Sequence[StepGroups], common: Common, parts: Sequence[Trace]
+) -> list[TraceWarning]:
     said = [*left_out([run.label for run in runs], groups, common), *_about_noise(runs, common)]
     first = runs[0].overlap
     ratio = first.job.real_overlap_ratio if first else None
@@ -215,9 +218,11 @@ def _warnings(runs: Sequence[Run], groups: Sequence[StepGroups], common: Common)
             "gain and bound are against that run, not against A and B alone."
         )
         said.append(TraceWarning("not-alone", text))
-    for run in runs:
+    for run, part in zip(runs, parts, strict=True):
         known = run.overlap.warnings if run.overlap else ()
-        said += [TraceWarning(one.code, f"{run.label}: {one.message}") for one in known]
+        if not only_rows(known):
+            known = (*only_rows(part.warnings), *known)
+        said += [TraceWarning(one.code, f"{run.label}: {one.message}") for one in known if one.code != "few-instances"]
     return said
 
 

@@ -11,6 +11,7 @@ from analyzers.cards import card
 from analyzers.communication import is_communication
 from analyzers.durations import duration
 from analyzers.errors import TraceWarning
+from analyzers.graphs import but_rows
 from analyzers.nesting import lanes
 from analyzers.ranks import RULES
 from analyzers.regions import launched_in_all
@@ -106,7 +107,7 @@ def info(trace: Trace) -> TraceInfo:
         more_ranges=more,
         steps=tuple(find_steps(trace).present),
         cannot=cannot_answer(trace),
-        warnings=trace.warnings,
+        warnings=but_rows(trace.warnings),  # `cannot` says it
     )
 
 

@@ -1,7 +1,7 @@
-"""Work that the capture lost: kernel launches that it recorded, without the kernels.
+"""Work that the capture lost: calls that launch kernels, copies and memsets, without what they launched.
 
-Profilers drop GPU events when their buffers run full, some without a word. A launch has its kernel's correlation id,
-so a launch without an op shows what is missing. Launches after a process's last one that has its op are left out: what
+Profilers drop GPU events when their buffers run full, some without a word. A call has its op's correlation id, so one
+without an op shows what is missing. Calls after a process's last one that has its op are left out: what
 they launched had not ended when the capture did. So are launches while a stream is captured into a CUDA graph, which
 run nothing.
 """
@@ -16,13 +16,13 @@ import numpy as np
 from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
-_LAUNCH = re.compile(r"(cuda|cu|hip)(Module)?Launch(Cooperative)?Kernel(Ex|ExC)?")
+_LAUNCH = re.compile(r"(cuda|cu|hip)(Module)?Launch(Cooperative)?Kernel(Ex|ExC)?|(cuda|cu)Mem(cpy|set).*")
 _BEGIN = ("cudaStreamBeginCapture", "cuStreamBeginCapture", "cudaStreamBeginCaptureToGraph", "hipStreamBeginCapture")
 _END = ("cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture")
 
 
 def count_lost_work(trace: Trace) -> Trace:
-    """Note of each process how many launches amid its capture have no kernel."""
+    """Note of each process how many launches amid its capture have no op."""
     launches = np.flatnonzero(_launches(trace))
     has_op = np.zeros(len(trace.api), bool)
     launch = ints(trace.ops, "launch")
@@ -38,19 +38,19 @@ def count_lost_work(trace: Trace) -> Trace:
 
 
 def about_lost_work(trace: Trace) -> Trace:
-    """Warn where launches have no kernel: busy times and overlap can't count what is not there."""
+    """Warn where launches have no op: busy times and overlap can't count what is not there."""
     said = [f"{one.lost:,} of {one.launches:,} of rank {one.rank}" for one in trace.processes if one.lost]
     if not said:
         return trace
     return trace.warn(
         "lost-work",
-        f"Kernel launches whose kernel the capture lacks: {'; '.join(said)}. Their work is in no figure: busy times "
-        "and overlap may be larger than shown. Capture again with larger buffers, or less.",
+        f"Launches of kernels and copies that the capture lacks: {'; '.join(said)}. Their work is in no figure: busy "
+        "times and overlap may be larger than shown. Capture again with larger buffers, or less.",
     )
 
 
 def _launches(trace: Trace) -> Mask:
-    """Calls that run a kernel."""
+    """Calls that run a kernel, a copy or a memset."""
     code, texts = codes(trace.api, "name")
     wanted = np.array([_LAUNCH.fullmatch(text) is not None for text in texts] + [False])[code]
     begins, ends = is_one_of(trace.api, "name", _BEGIN), is_one_of(trace.api, "name", _END)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TracevizError, TraceWarning
+from analyzers.graphs import about_rows
 from analyzers.nsys_about import About, describe_process, gpus_of, missing, read_about, read_overhead, warnings
 from analyzers.nsys_events import ROW, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.nsys_file import NO_TIME, NsysFile
@@ -29,6 +30,7 @@ from analyzers.trace import Capture, Trace, ints
 
 STEPS = 4
 TABLES_AT_ONCE = 2
+DAY = 24 * 3600 * 10**9
 
 
 def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = None) -> Trace:
@@ -44,7 +46,7 @@ def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = N
     """
     with NsysFile(path) as file:
         try:
-            return _read(file, progress, report or path)
+            return about_rows(_read(file, progress, report or path))
         except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
@@ -93,7 +95,7 @@ def _tables(
     file: NsysFile, about: About, progress: Progress
 ) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[TraceWarning]]:
     """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
-    names, numbering, lost = Names(file), Processes(), Counter[str]()
+    names, numbering, lost, absurd = Names(file), Processes(), Counter[str](), Counter[str]()
     # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
         progress("reading CUDA calls", 0, STEPS)
@@ -103,12 +105,12 @@ def _tables(
         reading_syncs = pool.submit(read_syncs, file, numbering)
         reading_records = pool.submit(read_records, file, numbering)
         reading_payload = pool.submit(read_payload, file)
-        api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost)
+        api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost, absurd)
         progress("reading GPU work", 1, STEPS)
-        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost)
+        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
         progress("reading ranges", 2, STEPS)
-        ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost)
-        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost)
+        ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost, absurd)
+        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
         records = adopt(reading_records.result(), api, numbering, file.path)
     progress("joining calls to GPU work", 3, STEPS)
     memory = read_memory(file, numbering, about.shift_ns)
@@ -122,8 +124,10 @@ def _tables(
     comms = read_comms(ranges, reading_payload.result(), ops, api)
     said = []
     if lost:
-        counts = ", ".join(f"{count} {what}" for what, count in lost.items())
-        said.append(TraceWarning("no-times", f"left out, because they have no start or end: {counts}."))
+        said.append(TraceWarning("no-times", f"left out, because they have no start or end: {_counts(lost)}."))
+    if absurd:
+        text = f"left out, because they last over a day or lie a day apart from the others: {_counts(absurd)}."
+        said.append(TraceWarning("absurd-times", text))
     if unclosed:
         said.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
     progress("joining calls to GPU work", STEPS, STEPS)
@@ -132,16 +136,29 @@ def _tables(
     return tables, comms, numbering.keys, said
 
 
-def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str]) -> pd.DataFrame:
-    """Rows with a start, and an end that follows it or is still open, moved to session time; others are counted."""
+def _counts(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in left_out.items())
+
+
+def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absurd: Counter[str]) -> pd.DataFrame:
+    """Rows that can be true, moved to session time; others are counted.
+
+    They have a start, and an end that follows it or is still open, less than a day apart from each other and from the
+    others.
+    """
     starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
-    may_be_open = what == "NVTX ranges"
-    whole = (starts != NO_TIME) & ((ends >= starts) | (may_be_open & (ends == NO_TIME)))
-    gone = int(whole.size - np.count_nonzero(whole))
-    if gone:
-        lost[what] += gone
-        frame = frame[whole].reset_index(drop=True)
-        ends = ends[whole]
+    is_open = (ends == NO_TIME) if what == "NVTX ranges" else np.zeros(ends.size, bool)
+    there = (starts != NO_TIME) & ((ends >= starts) | is_open)
+    middle = float(np.median(starts[there])) if there.any() else 0.0
+    far = np.abs(starts - middle) >= DAY  # as floats: the difference of two may be beyond 64 bits
+    far |= ~is_open & (ends.astype(float) - starts >= DAY)
+    for why, rows in ((lost, ~there), (absurd, there & far)):
+        if rows.any():
+            why[what] += int(np.count_nonzero(rows))
+    fine = there & ~far
+    if not fine.all():
+        frame = frame[fine].reset_index(drop=True)
+        ends = ends[fine]
     if shift:
         frame["start_ns"] -= shift
         frame["end_ns"] = np.where(ends == NO_TIME, NO_TIME, ends - shift)

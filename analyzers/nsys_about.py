@@ -23,7 +23,8 @@ KEPT_VARIABLES = re.compile(
 )  # they change how work is queued
 _VARIABLE = re.compile(r'(?P<name>\w+)="?(?P<value>.*?)"?', re.DOTALL)
 _LOST = re.compile(r"incomplete|dropped|lost|overflow|out of memory", re.IGNORECASE)
-SEVERE = 3  # DIAGNOSTIC_EVENT severity of an error
+WARNING, SEVERE = 2, 3  # DIAGNOSTIC_EVENT severities
+EVERYBODY = 0  # the process of a DIAGNOSTIC_EVENT about the capture as a whole
 FIRST_STOP = "The first rank that calls cudaProfilerStop ends a one-report capture for all ranks."
 EARLY = 0.05  # of the capture's span: a process whose GPU work ends earlier than this was probably cut off
 
@@ -128,24 +129,36 @@ def warnings(
     file: NsysFile, tables: dict[str, pd.DataFrame], processes: list[Process], contexts: set[int]
 ) -> list[TraceWarning]:
     """What the reader of any result from this capture must know."""
-    return [*_lost_events(file), *_cut_off(tables["ops"], processes, contexts)]
+    said = _diagnostics(file)
+    working = {processes[index].pid for index in np.unique(ints(tables["ops"], "process")).tolist()}
+    return [*_lost_events(said), *_doubts(said, working), *_cut_off(tables["ops"], processes, contexts)]
 
 
-def _lost_events(file: NsysFile) -> list[TraceWarning]:
+def _diagnostics(file: NsysFile) -> list[tuple[str, int, int]]:
+    """What nsys noted of its own work that is more than progress: text, severity, pid."""
     source = "DIAGNOSTIC_EVENT"
     if not file.has(source, "text"):
         return []
-    severity = file.column(source, "severity")
-    owner = file.column(source, "globalPid")
+    severity, owner = file.column(source, "severity"), file.column(source, "globalPid")
+    rows = file.rows(f"SELECT text, {severity}, {owner} >> 24 FROM {source}")
+    noted = ((str(text).strip(), level, key & LOW_24) for text, level, key in rows)
+    return [one for one in noted if one[1] >= WARNING or _LOST.search(one[0])]
+
+
+def _is_loss(text: str, level: int) -> bool:
+    return level >= SEVERE or _LOST.search(text) is not None
+
+
+def _lost_events(diagnostics: list[tuple[str, int, int]]) -> list[TraceWarning]:
     found: dict[str, set[int]] = {}
     counts: dict[str, int] = {}
-    for text, level, key in file.rows(f"SELECT text, {severity}, {owner} >> 24 FROM {source}"):
-        if level < SEVERE and not _LOST.search(text):
+    for text, level, owner in diagnostics:
+        if not _is_loss(text, level):
             continue
         first = text.split(". ")[0].strip()
         number = re.search(r"\d+", first)
         what = re.sub(r":?\s*\d+", "", first, count=1).rstrip(".") if number else first.rstrip(".")
-        found.setdefault(what, set()).add(key & LOW_24)
+        found.setdefault(what, set()).add(owner)
         counts[what] = counts.get(what, 0) + (int(number.group()) if number else 0)
     return [
         TraceWarning(
@@ -155,6 +168,21 @@ def _lost_events(file: NsysFile) -> list[TraceWarning]:
         )
         for what, owners in found.items()
     ]
+
+
+def _doubts(diagnostics: list[tuple[str, int, int]], working: set[int]) -> list[TraceWarning]:
+    """What nsys warns of, for processes with GPU work or for all; a launcher beside them collects nothing anyway."""
+    said = [
+        (text.rstrip("."), owner)
+        for text, level, owner in diagnostics
+        if not _is_loss(text, level) and owner in working | {EVERYBODY}
+    ]
+    if not said:
+        return []
+    owners = sorted({owner for _, owner in said} - {EVERYBODY})
+    whom = f" of process {', '.join(map(str, owners))}" if owners else ""
+    texts = "; ".join(dict.fromkeys(text for text, _ in said))
+    return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}. What it did not collect is in no figure.")]
 
 
 def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:

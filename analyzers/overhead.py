@@ -24,7 +24,7 @@ KINETO = (
 
 
 def about_overhead(starts: Ints, ends: Ints, ops: pd.DataFrame) -> tuple[tuple[str, ...], list[TraceWarning]]:
-    """What it leaves unanswered, in words, and a warning where it is much of the GPU work's span.
+    """What it leaves unanswered, in words, or, where it is much of the GPU work's span, a warning instead.
 
     Parameters
     ----------
@@ -38,5 +38,6 @@ def about_overhead(starts: Ints, ends: Ints, ops: pd.DataFrame) -> tuple[tuple[s
         return (), []
     share = f"{duration(took)} of {duration(high - low)} ({took / (high - low):.1%})"
     text = f"The profiler's own work took {share}, in which threads of the program stood still: gaps there are not its."
-    warnings = [TraceWarning("profiler-overhead", text)] if took > MATTERS * (high - low) else []
-    return (f"how long it takes without the profiler, whose own work took {share}",), warnings
+    if took > MATTERS * (high - low):
+        return (), [TraceWarning("profiler-overhead", text)]
+    return (f"how long it takes without the profiler, whose own work took {share}",), []

@@ -62,8 +62,8 @@ class Process:
     claims: Mapping[str, int] = field(default_factory=dict)
     rank: int = -1
     rule: str = ""
-    launches: int = 0  # of kernels, and
-    lost: int = 0  # those whose kernel the capture lacks
+    launches: int = 0  # of kernels, copies and memsets, and
+    lost: int = 0  # those whose op the capture lacks
 
 
 @dataclass(frozen=True)

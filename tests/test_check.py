@@ -106,7 +106,8 @@ def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
     assert result.job.critical_rank == 1
     assert result.job.real_overlap_ratio == 0.5
     assert [rank.overlap_ratio for rank in result.ranks] == [None, 0.5, 1.0]
-    (warning,) = result.warnings
+    few, warning = result.warnings
+    assert (few.code, "rests on 1 instance a rank" in few.message) == ("few-instances", True)
     assert (warning.code, warning.message) == (
         "empty-side",
         "Only one side ran on rank 0: no overlap is possible there.",
@@ -116,7 +117,7 @@ def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
 def test_a_rank_where_neither_side_ran_is_said_not_dropped_silently() -> None:
     result = check_overlap(run_of(HALF, [("Memset", 0, 1)]), "comm", "kernel:gemm")
     assert [rank.rank for rank in result.ranks] == [0]
-    (warning,) = result.warnings
+    _, warning = result.warnings
     assert (warning.code, "rank 1" in warning.message) == ("no-side", True)
 
 
@@ -127,7 +128,7 @@ def test_a_device_with_one_side_only_is_named_where_its_rank_has_several() -> No
     rank.kernel(GEMM, 7, 0, 10)
     rank.device = 1
     rank.kernel(GEMM, 7, 0, 10)
-    (warning,) = check_overlap(run.trace()).warnings
+    _, warning = check_overlap(run.trace()).warnings
     assert "rank 0 device 1" in warning.message
 
 
@@ -173,7 +174,11 @@ def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
     for b in ("compute,graph", "nvtx:replay,compute"):
         result = check_overlap(graph_trace(), "comm", b)
         assert result.verdict == "partial"
-        assert [warning.code for warning in result.warnings] == ["missing-wait", "graph-as-one-row"]
+        assert [warning.code for warning in result.warnings] == [
+            "missing-wait",
+            "graph-as-one-row",
+            "few-instances",
+        ]
 
 
 def test_a_graph_is_of_no_concern_to_sides_that_pick_no_kernels() -> None:

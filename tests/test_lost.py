@@ -1,4 +1,4 @@
-"""Launches without their kernel tell what a capture lost."""
+"""Launches without what they launched tell what a capture lost."""
 
 from __future__ import annotations
 
@@ -53,11 +53,22 @@ def test_launches_into_a_graph_under_capture_run_nothing() -> None:
     assert not said(run)
 
 
-def test_other_calls_launch_no_kernel() -> None:
+def test_copies_and_memsets_count_as_well() -> None:
     run = Builder()
     rank = run.rank(0)
     kernels(rank, 0)
     rank.call("cudaMemcpyAsync", 10, 11)
+    rank.call("cuMemsetD8Async", 12, 13)
+    kernels(rank, 20)
+    (message,) = said(run)
+    assert "lacks: 2 of 4 of rank 0." in message
+
+
+def test_other_calls_launch_nothing() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    kernels(rank, 0)
+    rank.call("cudaMemGetInfo", 10, 11)
     rank.call("cudaLaunchHostFunc", 12, 13)
     kernels(rank, 20)
     assert not said(run)

@@ -101,3 +101,30 @@ def test_names_in_the_schema_that_are_no_text_are_damage(tmp_path: Path) -> None
     with pytest.raises(TracevizError, match="malformed database schema") as refusal:
         load([path])
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "left_out"),
+    [
+        ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = 9223372036854775807 WHERE rowid <= 2", "2 GPU ops"),
+        ("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = -9223372036854775807 WHERE rowid <= 3", "3 GPU ops"),
+        ("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET end = start + 86400000000000 WHERE rowid = 1", "1 CUDA calls"),
+    ],
+)
+def test_times_that_cannot_be_are_left_out_and_counted(tmp_path: Path, edit: str, left_out: str) -> None:
+    """They led to times beyond 64 bits in timelines, and to intervals that end before they start."""
+    trace = read(tmp_path, edit)
+    (said,) = [warning.message for warning in trace.warnings if warning.code == "absurd-times"]
+    assert f"lie a day apart from the others: {left_out}." in said
+    assert int(trace.ops["end_ns"].max()) < 10**12
+
+
+def test_a_table_of_copies_that_is_gone_is_noticed_by_its_calls(tmp_path: Path) -> None:
+    path = changed(tmp_path, "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMSET RENAME TO SOMETHING_ELSE")
+    with closing(sqlite3.connect(path)) as database:
+        (calls,) = database.execute(
+            "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME AS call JOIN SOMETHING_ELSE USING (correlationId)"
+        ).fetchone()
+    assert calls
+    said = {warning.code: warning.message for warning in load([path]).warnings}
+    assert f"lacks: {calls} of " in said["lost-work"]

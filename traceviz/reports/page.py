@@ -7,7 +7,7 @@ from html import escape
 
 from traceviz.document import Block, Bullets, Headline, Paragraph, plain
 from traceviz.reports.files import Report
-from traceviz.reports.summary import conditions
+from traceviz.reports.summary import capture
 from traceviz.timelines.page import document, timeline
 from traceviz.views import collectives, info, overlap, streams, syncs
 
@@ -16,13 +16,14 @@ def html(report: Report) -> str:
     """The whole page."""
     verdict, *figures = overlap.blocks(report.overlap)
     ordering = syncs.blocks(report.order)
+    said: set[str] = set()
     sections: list[tuple[str, str, str]] = [
-        ("verdict", "Verdict", rendered([verdict, *figures])),
+        ("verdict", "Verdict", rendered(_unsaid([verdict, *figures], said))),
         ("timeline-section", "Timeline", timeline(report.picture)),
-        ("collectives", "Collectives", rendered(collectives.blocks(report.collectives))),
-        ("syncs", "Sync points and ordering", rendered(ordering)),
-        ("streams", "Streams", rendered(streams.blocks(report.streams))),
-        ("capture", "Capture", rendered([*conditions(report), *info.blocks(report.info)])),
+        ("collectives", "Collectives", rendered(_unsaid(collectives.blocks(report.collectives), said))),
+        ("syncs", "Sync points and ordering", rendered(_unsaid(ordering, said))),
+        ("streams", "Streams", rendered(_unsaid(streams.blocks(report.streams), said))),
+        ("capture", "Capture", rendered(_unsaid([capture(report), *info.blocks(report.info)], said))),
     ]
     if report.command:
         sections.append(("command", "Command", f"<pre>{_text(report.command)}</pre>"))
@@ -31,6 +32,20 @@ def html(report: Report) -> str:
         f'<section id="{anchor}">\n<h2>{title}</h2>\n{content}\n</section>' for anchor, title, content in sections
     )
     return document(report.picture.headline, f'<nav class="about">{links}</nav>\n{body}', scripts=True)
+
+
+def _unsaid(blocks: Sequence[Block], said: set[str]) -> list[Block]:
+    """Blocks without the items of lists that stand higher up on the page, which are noted in `said`."""
+    kept: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Bullets):
+            items = [item for item in block.items if item not in said]
+            said.update(items)
+            if items:
+                kept.append(Bullets(block.title, items))
+        else:
+            kept.append(block)
+    return kept
 
 
 def rendered(blocks: Sequence[Block]) -> str:

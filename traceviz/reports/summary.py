@@ -51,15 +51,23 @@ def conditions(report: Report) -> list[Block]:
     ]
     more = len(about.captures) - MOST_CAPTURES
     note = f"… and {more} more" if more > 0 else ""
+    blocks: list[Block] = [
+        Table(("capture", "format", "made by", "host"), rows, "Captured", note=note),
+        capture(report),
+    ]
+    if about.cannot:
+        blocks.append(Bullets("What these captures can't tell", about.cannot))
+    return [_short(block) for block in [*blocks, *collectives.clocks(report.overlap.clocks)]]
+
+
+def capture(report: Report) -> Paragraph:
+    """On what, and how long: ranks, GPUs, span and steps."""
+    about = report.info
     gpus = sorted({rank.gpu for rank in about.ranks if rank.gpu})
     span = max((one.last_ns for one in about.ranks), default=0) - min((one.first_ns for one in about.ranks), default=0)
     text = f"{len(about.ranks)} ranks of {listing(gpus) or 'unnamed GPUs'}, {duration(span)} of GPU work"
     text += f", steps {about.steps[0]} to {about.steps[-1]}" if about.steps else ", no step marks"
-    blocks: list[Block] = [Table(("capture", "format", "made by", "host"), rows, "Captured", note=note)]
-    blocks.append(Paragraph(f"{text}. A profiler ran: it slows the host down."))
-    if about.cannot:
-        blocks.append(Bullets("What these captures can't tell", about.cannot))
-    return [_short(block) for block in [*blocks, *collectives.clocks(report.overlap.clocks)]]
+    return Paragraph(f"{text}. A profiler ran: it slows the host down.")
 
 
 def fenced(text: str, language: str) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
 TITLE_LETTERS = 105  # in a line, at 1280 pixels
+NOTE_LETTERS = 2 * TITLE_LETTERS
 LEGEND = [
     "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", "missed-a", "missed-b", "sync", "race", "other",
     "other-wait", "range-other", "range-a", "range-b",
@@ -161,9 +162,17 @@ def about(picture: Picture) -> str:
     return f"{text} {shown} of {len(picture.bands)} devices are shown: those that speak for the others, and outliers."
 
 
+def _notes(picture: Picture) -> list[str]:
+    """Lines below a picture's headline; warnings by their codes, which the manual explains."""
+    codes = ", ".join(dict.fromkeys(one.code for one in picture.warnings))
+    return [
+        line for text in (about(picture), f"Mind: {codes}." if codes else "") for line in wrapped(text, NOTE_LETTERS)
+    ]
+
+
 def _title(picture: Picture) -> dict[str, Any]:
     lines = [f"<b>{safe(line)}</b>" for line in wrapped(picture.headline, TITLE_LETTERS)]
-    lines += [f"<sub>{safe(line)}</sub>" for line in wrapped(about(picture), 2 * TITLE_LETTERS)]
+    lines += [f"<sub>{safe(line)}</sub>" for line in _notes(picture)]
     place = {"x": 0.01, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24}}
     return {"text": "<br>".join(lines), **place, "font": {"size": 16}}
 
@@ -172,7 +181,8 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
     """Axes, titles and sizes, without colours."""
     rows = [row for band in picture.bands for row in band.rows]
     bottom = rows[-1].y - 0.6
-    top = 60 + 26 * (1 + len(wrapped(picture.headline, TITLE_LETTERS))) if titled else 80
+    lines = len(wrapped(picture.headline, TITLE_LETTERS)), len(_notes(picture))
+    top = 60 + 26 * lines[0] + 26 * lines[1] if titled else 80
     titles = [
         {
             "x": 0,

@@ -26,6 +26,7 @@ from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, short
+from traceviz.views.overlap import warnings
 
 MOST_TEXTS = 400  # on marks at once
 FILLED = ("base", "x", "y", "width", "text", "customdata")
@@ -39,8 +40,19 @@ KEYS = (
 
 def page(picture: Picture) -> str:
     """The whole HTML page of a timeline."""
-    body = f"<h1>{html.escape(plain(picture.headline))}</h1>\n{timeline(picture)}"
-    return document(picture.headline, body, scripts=True)
+    head = f"<h1>{html.escape(plain(picture.headline))}</h1>\n"
+    if not picture.warnings:
+        return document(picture.headline, head + timeline(picture), scripts=True)
+    count = len(picture.warnings)
+    said = "1 thing" if count == 1 else f"{count} things"
+    head += f'<p class="about"><a href="#mind">{said} to mind</a>, below the timeline.</p>\n'
+    return document(picture.headline, f"{head}{timeline(picture)}\n{_mind(picture)}", scripts=True)
+
+
+def _mind(picture: Picture) -> str:
+    (block,) = warnings(picture.warnings)
+    items = "".join(f"<li>{html.escape(plain(item))}</li>" for item in block.items)
+    return f'<section id="mind">\n<h3>Mind</h3>\n<ul>{items}</ul>\n</section>'
 
 
 def document(title: str, body: str, *, scripts: bool) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyzers.check import OverlapResult
+from analyzers.errors import TraceWarning
 from analyzers.nesting import lanes
 from analyzers.order_report import OrderReport
 from analyzers.ordering import Ordering
@@ -25,6 +26,10 @@ from traceviz.timelines.shown import Shown, typical
 from traceviz.timelines.texts import Texts
 from traceviz.views.overlap import sentence
 
+NOT_ALIGNED = {
+    "session": "clocks that only session start times tie: ranks may be shifted against each other",
+    "off": "each rank's own clock, not aligned: ranks may be shifted against each other",
+}
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
 PADDING = 0.04  # of the instance, on both sides of it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
@@ -36,6 +41,7 @@ class Picture:
 
     marks : as detailed as a page can be; whole ns on the trace's clock.
     low_ns, high_ns : what it opens on; first_ns, last_ns : all that there is.
+    warnings : what limits what it shows.
     names : what A and B are called; texts : what `marks.name` and `marks.extra` count.
     """
 
@@ -50,6 +56,7 @@ class Picture:
     first_ns: int
     last_ns: int
     clock: str
+    warnings: tuple[TraceWarning, ...] = ()
 
 
 def picture(
@@ -95,7 +102,18 @@ def picture(
     verdict = f"{result.verdict.upper()}: {sentence(result)}"
     lines, names = tuple(texts.lines), (result.a, result.b)
     return Picture(
-        found, _behind(trace, found, marks), lines, names, verdict, shown, low, high, first, last, _clock(trace)
+        found,
+        _behind(trace, found, marks),
+        lines,
+        names,
+        verdict,
+        shown,
+        low,
+        high,
+        first,
+        last,
+        _clock(trace),
+        result.warnings,
     )
 
 
@@ -135,8 +153,10 @@ def _missed_sides(rank: RankOverlap) -> str:
 
 
 def _clock(trace: Trace) -> str:
-    aligned = trace.clocks is not None and trace.clocks.method == "collectives"
-    return f"the clock of rank {min(trace.rank_ids)}" if aligned else "the trace's clock"
+    method = trace.clocks.method if trace.clocks is not None else "one"
+    if method == "collectives":
+        return f"the clock of rank {min(trace.rank_ids)}"
+    return NOT_ALIGNED.get(method, "the trace's clock")
 
 
 def _opening(marks: Marks, shown: Shown) -> tuple[int, int]:

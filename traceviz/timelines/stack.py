@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from analyzers.errors import TraceWarning
 from traceviz.timelines.fold import MOST_BANDS
 from traceviz.timelines.marks import NEVER, Marks, fit
 from traceviz.timelines.picture import MOST_MARKS, Picture
@@ -57,6 +58,11 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -
         first_ns=int(marks.start.min()),
         last_ns=int(marks.end.max()),
         clock=CLOCK,
+        warnings=tuple(
+            TraceWarning(warning.code, f"{label}: {warning.message}")
+            for one, label in zip(pictures, labels, strict=True)
+            for warning in one.warnings
+        ),
     )
 
 

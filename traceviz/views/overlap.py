@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from analyzers.causes import CAUSES
 from analyzers.check_result import MOODS, OverlapResult
 from analyzers.errors import TraceWarning
@@ -12,6 +15,7 @@ from traceviz.quantities import duration, listing, percent
 
 MOST_RANKS = 32
 MOST_INSTANCES = 8
+MOST_ALIKE = 8  # warnings of one code
 
 
 def blocks(result: OverlapResult) -> list[Block]:
@@ -38,9 +42,18 @@ def sentence(result: OverlapResult) -> str:
     return result.sentence
 
 
-def warnings(found: tuple[TraceWarning, ...]) -> list[Block]:
-    """What the reader has to know beside the figures."""
-    return [Bullets("Mind", [warning.message for warning in found])] if found else []
+def warnings(found: Sequence[TraceWarning]) -> list[Bullets]:
+    """What the reader has to know beside the figures; of many alike, as of a run's many captures, the first few."""
+    if not found:
+        return []
+    times: Counter[str] = Counter()
+    items = []
+    for one in found:
+        times[one.code] += 1
+        if times[one.code] <= MOST_ALIKE:
+            items.append(one.message)
+    more = [f"… and {count - MOST_ALIKE} more of {code}" for code, count in times.items() if count > MOST_ALIKE]
+    return [Bullets("Mind", items + more)]
 
 
 def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
