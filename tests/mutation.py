@@ -43,6 +43,7 @@ do_not_mutate_patterns =
 pytest_add_cli_args =
     --hypothesis-profile=mutation
     -pno:cacheprovider
+    -pno:unraisableexception
 pytest_add_cli_args_test_selection =
     {tests}
 timeout_constant = 20.0

@@ -276,6 +276,30 @@ def test_a_copy_that_its_call_prepares_is_held_by_the_call() -> None:
     assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
 
 
+def test_the_first_op_of_a_capture_may_be_a_copy_that_its_call_prepares() -> None:
+    run, rank = one_rank()
+    size = {"source_memory": "pageable", "target_memory": "device", "bytes": 10**8}
+    assert rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size) == 0
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), thread=2)
+    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
+    assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
+
+
+def test_each_rank_and_device_is_explained_by_its_own_ops() -> None:
+    run = Builder()
+    expected = {}
+    for number, device in ((0, 0), (1, 0), (2, 1)):
+        rank = run.rank(number, device)
+        launched = (30 + 30 * len(expected)) * US
+        rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+        rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, launched))
+        expected[number, device] = {"late-launch": launched - 10 * US, "same-stream": 110 * US - launched}
+    trace = run.trace()
+    for (number, device), split in expected.items():
+        (found,) = alone_by_instance(trace, A, B, rank=number, device=device).values()
+        assert found == split
+
+
 def test_an_op_without_a_launch_on_record_is_unknown() -> None:
     run, rank = one_rank()
     rank.kernel("beta", 7, 10 * US, 110 * US)
