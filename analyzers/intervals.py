@@ -92,7 +92,7 @@ def measure_before(a: Union, instants: Ints) -> Ints:
     if a.starts.size == 0:
         return np.zeros(instants.shape, np.int64)
     before = np.append(0, np.cumsum(a.ends - a.starts))
-    index = np.searchsorted(a.starts, instants, side="right")
+    index = np.searchsorted(a.starts, instants)
     last = np.maximum(index - 1, 0)
     beyond = np.maximum(a.ends[last] - np.maximum(instants, a.starts[last]), 0)
     return np.where(index > 0, before[index] - beyond, 0)

@@ -26,6 +26,7 @@ def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: in
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
     found: dict[int, Counter[str]] = {}
     for one in explainer.explain(rank, device):
+        assert one.alone_ns.dtype == np.int64, "whole nanoseconds"
         for gap, instance in enumerate(one.gaps.instance.tolist()):
             of = found.setdefault(instance, Counter())
             for cause, name in enumerate(CAUSES):

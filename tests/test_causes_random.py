@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.check import check_overlap
@@ -26,7 +26,6 @@ def shares(trace: Trace) -> list[tuple[str, int, int]]:
 
 
 @given(programs, st.booleans())
-@settings(max_examples=60)
 def test_each_slice_has_the_cause_that_the_slow_calculation_names(program: list[Action], one_queue: bool) -> None:
     trace, device = execute(program, one_queue=one_queue)
     trace = with_one_queue(trace) if one_queue else trace

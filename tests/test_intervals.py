@@ -132,3 +132,11 @@ def test_what_only_touches_a_window_leaves_no_empty_interval() -> None:
     two = union(np.array([0, 10], np.int64), np.array([5, 15], np.int64))
     for low, high, starts in ((5, 12, [10]), (5, 10, []), (15, 20, []), (-5, 0, [])):
         assert clip(two, low, high).starts.tolist() == starts
+
+
+@pytest.mark.parametrize("pairs", [[], [(3, 3)], [(0, 5), (9, 12)]])
+def test_lengths_are_whole_nanoseconds_also_of_nothing(pairs: list[oracle.Interval]) -> None:
+    some = np.array([1, 4], np.int64)
+    found = [*made(pairs), measure_before(made(pairs), some), coverage(some, some + 3, made(pairs))]
+    found += [*clip(made(pairs), 0, 9), *complement(made(pairs), 0, 9), *depth(*arrays(pairs))]
+    assert {array.dtype for array in found} == {np.dtype(np.int64)}

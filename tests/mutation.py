@@ -1,0 +1,75 @@
+"""Mutation testing of a family of modules: `python -m tests.mutation intervals`; needs `pip install mutmut`.
+
+Each family meets the tests that state its properties, and no others: a mutant that only a whole command notices counts
+as a survivor. Works on a copy in build/mutation/FAMILY, where results stay: another run tries only what changed.
+`python -m tests.mutation FAMILY MUTANT...` tries single ones, or patterns of their names, and `--show` prints what
+survived. A survivor is no fault in itself; docs/hardening.md says why those there are make no difference.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+AGAINST_SLOW_CALCULATION = (
+    "each_slice_has_the_cause_that_the_slow_calculation_names",
+    "alone_time_is_split_without_loss_or_repetition",
+)
+# Each family: its modules in analyzers/, and its tests.
+FAMILIES = {
+    "intervals": (["intervals"], ["intervals"]),
+    "overlap": (["overlap"], ["overlap"]),
+    "clocks": (["clocks*"], ["clocks", "clocks_bounds"]),
+    "collectives": (["collectives*"], ["collectives", "collectives_match"]),
+    "ordering": (["ordering*"], ["ordering", "ordering_graph"]),
+    "causes": (["causes"], ["causes", *(f"causes_random.py::test_{test}" for test in AGAINST_SLOW_CALCULATION)]),
+    "certainty": (["certainty"], ["certainty"]),
+}
+COPIED = ("analyzers", "collectors", "traceviz", "tests")
+SETTINGS = r"""
+[mutmut]
+source_paths =
+    analyzers
+also_copy =
+    collectors
+    traceviz
+only_mutate =
+    {modules}
+do_not_mutate_patterns =
+    "[^"]*\w,? \w[^"]*"
+pytest_add_cli_args =
+    --hypothesis-profile=mutation
+    -pno:cacheprovider
+    -pno:unraisableexception
+pytest_add_cli_args_test_selection =
+    {tests}
+timeout_constant = 20.0
+"""  # a line that holds prose is left alone: its wording is nothing for a test to hold
+
+
+def main(family: str, *mutants: str) -> int:
+    """Run a family, or some mutants of it, and list the survivors."""
+    work = ROOT / "build" / "mutation" / family
+    modules, tests = FAMILIES[family]
+    settings = SETTINGS.format(
+        modules="\n    ".join(f"analyzers/{module}.py" for module in modules),
+        tests="\n    ".join(f"tests/test_{test}" if "::" in test else f"tests/test_{test}.py" for test in tests),
+    )
+    for name in COPIED:
+        shutil.copytree(ROOT / name, work / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", work)
+    (work / "setup.cfg").write_text(settings, encoding="utf-8")
+    mutmut = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()"]
+    if mutants == ("--show",):
+        listed = subprocess.run([*mutmut, "results"], cwd=work, check=True, capture_output=True, text=True).stdout
+        survivors = [line.split(":")[0].strip() for line in listed.splitlines() if line.endswith("survived")]
+        return max((subprocess.run([*mutmut, "show", one], cwd=work).returncode for one in survivors), default=0)
+    ran = subprocess.run([*mutmut, "run", "--max-children", "1", *mutants], cwd=work)
+    return ran.returncode or subprocess.run([*mutmut, "results"], cwd=work).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
