@@ -18,6 +18,7 @@ from analyzers.collectives_match import Matches
 from analyzers.errors import TracevizError
 from analyzers.export_about import CALLS, MEMBERS, about, collectives_frame, restored
 from analyzers.export_part import standalone
+from analyzers.files import bounded
 from analyzers.progress import Progress, silent
 from analyzers.schemas import TABLES
 from analyzers.trace import Trace, table
@@ -76,7 +77,7 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     TracevizError : a file is missing or damaged.
     """
     try:
-        said = json.loads(path.read_bytes())
+        said = json.loads(bounded(path))
         lengths = dict(said["tables"])
         frames: dict[str, Any] = {}
         for done, (name, length) in enumerate(lengths.items()):
@@ -87,7 +88,7 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         }
         matches = _matches(*(frames[name] for name in MATCHED)) if MATCHED[0] in frames else None
         return Trace(**restored(said), **tables, matches=matches)
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise TracevizError(
             f"is no whole {SCHEMA} ({type(error).__name__}: {error}).", path=path, hint=_HINT
         ) from error

@@ -22,6 +22,7 @@ REPORTS = (".nsys-rep", ".qdrep")
 EXPORTS = {b"traceviz.perfetto/1": "perfetto-export", b"traceviz.parquet/1": "parquet-export"}  # what `export` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
 SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
+MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
 PACKED = 12  # bytes of JSON in one of .gz
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
 KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
@@ -206,9 +207,26 @@ def _looks_like_kineto(path: Path) -> bool:
     )
 
 
+def bounded(path: Path) -> bytes:
+    """All of a small file.
+
+    Raises
+    ------
+    TracevizError : it is larger than any such file is.
+    OSError : it can't be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise TracevizError(
+            f"is over {MOST_BYTES:,} bytes, more than any file of its kind.", path=path, hint="Make it anew."
+        )
+    return content
+
+
 def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(bounded(path))
         entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
         pids = _ranks_by_pid(content.get("ranks", []))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -24,6 +24,7 @@ REPORTS = (".nsys-rep", ".qdrep")
 OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
 PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
 POLL_SECONDS = 0.1
+MOST_SAID = 1 << 20  # bytes of the output of nsys that are looked at
 WHAT = "exporting with nsys"
 
 
@@ -130,7 +131,9 @@ def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: 
                 process.wait()
     done = made.stat().st_size if made.exists() else 0
     progress(WHAT, done, done)
-    said = _complaint(log.read_text(errors="replace"))
+    with log.open("rb") as output:  # however much it says, the complaint is near its end
+        output.seek(max(log.stat().st_size - MOST_SAID, 0))
+        said = _complaint(output.read().decode(errors="replace"))
     return "" if process.returncode == 0 and not said else said or f"it exited with {process.returncode}"
 
 

@@ -118,6 +118,6 @@ def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
 def _said(text: str) -> dict[str, object]:
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}

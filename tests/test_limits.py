@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers import kineto, kineto_gzip, kineto_stream, nsys_stats
+from analyzers import kineto, kineto_gzip, kineto_stream, nsys_payload, nsys_stats
 from analyzers.errors import TracevizError
 from analyzers.load import load
 from analyzers.nsys_open import connect
@@ -166,3 +166,36 @@ def test_a_database_is_opened_so_that_nothing_in_it_acts(tmp_path: Path) -> None
     connection.close()
     assert path.read_bytes() == before
     assert [other.name for other in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("path", ["manifest.json", pytest.param("export/trace.json", id="about-an-export")])
+def test_a_side_file_of_10_gb_is_refused_without_reading_it(tmp_path: Path, path: str) -> None:
+    """A hole of 10 GB takes no room on the disk, and would take all memory."""
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    with file.open("wb") as output:
+        output.write(
+            b'{"schema": "traceviz.manifest/1", "captures": ['
+            if path == "manifest.json"
+            else b'{"schema": "traceviz.parquet/1", '
+        )
+        output.truncate(10 << 30)
+    began = time.monotonic()
+    with pytest.raises(TracevizError, match="more than any file of its kind") as refusal:
+        load([file if path == "manifest.json" else file.parent])
+    assert refusal.value.path == str(file)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("path", ["manifest.json", pytest.param("export/trace.json", id="about-an-export")])
+def test_a_side_file_that_nests_deeply_is_one_line(tmp_path: Path, path: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    schema = "traceviz.manifest/1" if path == "manifest.json" else "traceviz.parquet/1"
+    file.write_text(f'{{"schema": "{schema}", "captures": ' + "[" * 200_000)
+    with pytest.raises(TracevizError):
+        load([file if path == "manifest.json" else file.parent])
+
+
+def test_a_payload_that_nests_deeply_says_nothing() -> None:
+    assert nsys_payload._said("[" * 200_000) == {}

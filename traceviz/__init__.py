@@ -7,28 +7,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from traceviz._start import end_at_once
 
-from traceviz._packages import check_packages
+end_at_once()
+
+from traceviz._packages import check_packages  # noqa: E402
 
 check_packages()
 
-from traceviz.api import (  # noqa: E402
-    TracevizError,
-    check_overlap,
-    check_ranks,
-    collectives,
-    compare,
-    info,
-    load,
-    streams,
-    sync_points,
-    trend,
-)
-from traceviz.api_making import capture, report, timeline  # noqa: E402
+TYPE_CHECKING = False  # without typing, which takes its time, as all that is imported here
 
 if TYPE_CHECKING:
     from analyzers.trace import Trace
+    from traceviz.api import (
+        TracevizError,
+        check_overlap,
+        check_ranks,
+        collectives,
+        compare,
+        info,
+        load,
+        streams,
+        sync_points,
+        trend,
+    )
+    from traceviz.api_making import capture, report, timeline
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,12 +51,19 @@ __all__ = [
     "timeline",
     "trend",
 ]
+_MADE_BY = {"Trace": "analyzers.trace"} | dict.fromkeys(("capture", "report", "timeline"), "traceviz.api_making")
 
 
 def __getattr__(name: str) -> object:
-    """`Trace` is imported when asked for: pandas takes long to load, and `--help` doesn't need it."""
-    if name == "Trace":
-        from analyzers.trace import Trace
+    """What is public is imported when it is asked for: a command needs none of it, and pandas takes long to load."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return Trace
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(_MADE_BY.get(name, "traceviz.api")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,9 @@ import signal
 import sys
 from types import FrameType
 
+ENDING = (signal.SIGINT, signal.SIGTERM)
+AGAIN = 0.02  # seconds after which a signal is heard again that came where Python drops exceptions
+
 
 class Ended(BaseException):
     """The command was told to end; all that stands in a `finally` still runs."""
@@ -14,20 +17,37 @@ class Ended(BaseException):
 def main() -> None:
     """Run the command line; SIGINT ends it with 130 and SIGTERM with 143, whatever it is doing."""
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                signal.signal(number, _end)
+        heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]  # as under nohup
+        for number in heard:  # until all is imported there is nothing to clean up: end as the kernel does it
+            signal.signal(number, signal.SIG_DFL)
         from traceviz.cli import main as run
 
+        sys.unraisablehook = _hear_again
+        for number in heard:
+            signal.signal(number, _end)
         run()
     except Ended as ended:
         sys.exit(128 + ended.args[0])
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in ENDING:
         signal.signal(each, signal.SIG_IGN)  # a second one must not cut off the cleaning up
     raise Ended(number)
+
+
+def _hear_again(dropped: sys.UnraisableHookArgs, /) -> None:
+    """Python drops what is raised in a finalizer or a callback of its own, as those of imports: raise it once more."""
+    ended = dropped.exc_value
+    if not isinstance(ended, Ended):
+        sys.__unraisablehook__(dropped)
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Ended(*ended.args)
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN)
 
 
 if __name__ == "__main__":
