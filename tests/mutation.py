@@ -23,7 +23,7 @@ FAMILIES = {
     "intervals": (["intervals"], ["intervals"]),
     "overlap": (["overlap"], ["overlap"]),
     "clocks": (["clocks*"], ["clocks", "clocks_bounds"]),
-    "collectives": (["collectives*"], ["collectives", "collectives_match"]),
+    "collectives": (["collectives*"], ["collectives", "collectives_figures", "collectives_match"]),
     "ordering": (["ordering*"], ["ordering", "ordering_graph"]),
     "causes": (["causes"], ["causes", *(f"causes_random.py::test_{test}" for test in AGAINST_SLOW_CALCULATION)]),
     "certainty": (["certainty"], ["certainty"]),
