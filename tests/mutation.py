@@ -22,7 +22,7 @@ AGAINST_SLOW_CALCULATION = (
 FAMILIES = {
     "intervals": (["intervals"], ["intervals"]),
     "overlap": (["overlap"], ["overlap"]),
-    "clocks": (["clocks*"], ["clocks", "clocks_bounds"]),
+    "clocks": (["clocks*"], ["clocks", "clocks_bounds", "clocks_warnings"]),
     "collectives": (["collectives*"], ["collectives", "collectives_figures", "collectives_match"]),
     "ordering": (["ordering*"], ["ordering", "ordering_graph"]),
     "causes": (["causes"], ["causes", *(f"causes_random.py::test_{test}" for test in AGAINST_SLOW_CALCULATION)]),
