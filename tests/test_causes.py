@@ -242,6 +242,18 @@ def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there
     assert causes(trace(71)) == {"gpu-full": 50 * US, "unknown": 11 * US}
 
 
+def test_room_that_came_before_the_gap_leaves_what_kept_the_op_unknown() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), grid=1, **size)
+    rank.kernel("beta", 7, 10 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **size)
+    rank.kernel("gamma", 9, 10 * US, 98 * US, launch=(2 * US, 3 * US), grid=1056, **size)
+    rank.kernel("alpha", 10, 105 * US, 150 * US, launch=(3 * US, 4 * US), grid=1, **size)
+    # Beta runs alone from 100 on; there was no room until 98 only.
+    assert causes(run.trace()) == {"unknown": 5 * US}
+
+
 def test_one_hardware_queue_in_use_is_full() -> None:
     run, _ = beta_then_alpha((1 * US, 2 * US), 112 * US)
     trace = with_one_queue(run.trace())
@@ -356,7 +368,8 @@ def test_a_gap_in_which_no_collective_waits_names_none() -> None:
     run, rank = one_rank()
     rank.kernel("beta", 7, 0, 100)
     rank.kernel("alpha", 8, 100, 140)
-    rank.kernel("alpha", 8, 140, 240, wait_ns=50)  # begins only as the gap has ended
+    rank.kernel("beta", 9, 50, 90)  # waits for nobody
+    rank.kernel("beta", 10, 100, 240, wait_ns=50)  # begins only as the gap ends
     trace = run.trace()
     pairing = paired(trace, A, B)
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
