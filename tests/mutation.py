@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,16 +22,16 @@ CAUSES = (
     "causes_random.py::test_alone_time_is_split_without_loss_or_repetition",
 )
 # Each family: its modules in analyzers/, and its tests.
-FAMILIES = {
+FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "intervals": (["intervals"], ["intervals"]),
     "overlap": (["overlap"], ["overlap"]),
-    "clocks": (["clocks*"], ["clocks", "clocks_bounds", "clocks_warnings"]),
-    "collectives": (["collectives*"], ["collectives", "collectives_figures", "collectives_match"]),
-    "ordering": (["ordering*"], ["ordering", "ordering_graph"]),
-    "causes": (
-        ["causes"],
-        CAUSES,
-    ),
+    "clocks": (["clocks"], ["clocks", "clocks_warnings"]),
+    "clocks_solve": (["clocks_*"], ["clocks", "clocks_bounds"]),
+    "collectives": (["collectives", "collectives_summary"], ["collectives", "collectives_figures"]),
+    "collectives_match": (["collectives_[!s]*", "collectives_sequence"], ["collectives", "collectives_match"]),
+    "ordering": (["ordering"], ["ordering", "ordering_graph"]),
+    "ordering_graph": (["ordering_*"], ["ordering", "ordering_graph"]),
+    "causes": (["causes"], CAUSES),
     "certainty": (["certainty"], ["certainty"]),
 }
 COPIED = ("analyzers", "collectors", "traceviz", "tests")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from analyzers.causes import Explainer
 from analyzers.job import Last, last_arrivals
@@ -82,3 +83,41 @@ def test_a_gap_in_which_no_collective_waits_names_none() -> None:
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
     assert (int(gaps.side[0]), int(gaps.start[0]), int(gaps.end[0])) == (0, 0, 100)
     assert explainer.waiting_for(gaps, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("returned", "start", "thread", "follows"),
+    [
+        (55, 66, 1, False),  # queued 11 µs before it could start: the host was ahead again
+        (55, 65, 1, True),  # 10 µs are the way to the GPU
+        (15, 300, 1, True),  # ahead before the sync
+        (104, 300, 1, False),
+        (106, 300, 1, True),  # ahead after alpha was submitted
+        (55, 300, 2, True),  # another thread's lead
+        (55, 300, -1, True),  # another process's
+    ],
+)
+def test_a_late_launch_follows_a_sync_until_its_own_thread_is_ahead_again(
+    returned: int, start: int, thread: int, follows: bool
+) -> None:
+    run, rank = one_rank()
+    whose = run.rank(1) if thread < 0 else rank
+    whose.kernel("gamma", 11, start * US, 310 * US, launch=(returned * US - 10, returned * US), thread=abs(thread))
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(100 * US, 105 * US))
+    rank.synchronize("stream", 20 * US, 40 * US, stream=9)
+    assert (missed(run.trace())["late-launch"].after_sync_ns > 0) is follows
+
+
+def test_an_op_that_was_queued_as_its_gap_began_is_not_late_whatever_its_thread_did() -> None:
+    run, rank = one_rank()
+    rank.kernel("alpha", 7, 60 * US, 70 * US, launch=(0, 5 * US))
+    rank.synchronize("stream", 20 * US, 40 * US, stream=9)
+    rank.kernel("beta", 8, 60 * US, 120 * US, launch=(6 * US, 7 * US), thread=2)
+    rank.kernel("alpha", 7, 100 * US, 130 * US, launch=(50 * US, 55 * US))
+    trace = run.trace()
+    pairing = paired(trace, A, B)
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
+    (explained,) = explainer.explain(0, 0)
+    at = explained.gaps.start.tolist().index(70 * US)
+    assert not explained.after_sync[at]
