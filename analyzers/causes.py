@@ -110,8 +110,8 @@ class Explainer:
         bound = np.clip(releases.released.max(axis=0), gaps.start, gaps.end)
         held = np.clip(releases.held_until, queued, bound)
         blocked = self._blocked(gaps, every, queued)
-        alone[CAUSES.index("host-sync")] += blocked
-        alone[CAUSES.index("late-launch")] += gaps.alone(gaps.start, queued) - blocked
+        alone[CAUSES.index("host-sync")] = blocked
+        alone[CAUSES.index("late-launch")] = gaps.alone(gaps.start, queued) - blocked
         add("same-stream", queued, np.where(releases.same_stream, held, queued), every)
         add("event-dependency", queued, np.where(releases.same_stream, queued, held), every)
         add("stream-busy", held, bound, every)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from analyzers.causes import Explainer
 from analyzers.check import check_overlap
-from analyzers.job import Last, last_arrivals
 from analyzers.overlap import Missed
 from analyzers.trace import Trace
 from tests.builder import Builder, Rank
-from tests.causes_of import alone_by_instance, paired, with_one_queue
+from tests.causes_of import alone_by_instance, with_one_queue
 
 A, B = "kernel:alpha", "kernel:beta"
 US = 1000
@@ -242,6 +239,18 @@ def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there
     assert causes(trace(71)) == {"gpu-full": 50 * US, "unknown": 11 * US}
 
 
+def test_room_that_came_before_the_gap_leaves_what_kept_the_op_unknown() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), grid=1, **size)
+    rank.kernel("beta", 7, 10 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **size)
+    rank.kernel("gamma", 9, 10 * US, 98 * US, launch=(2 * US, 3 * US), grid=1056, **size)
+    rank.kernel("alpha", 10, 105 * US, 150 * US, launch=(3 * US, 4 * US), grid=1, **size)
+    # Beta runs alone from 100 on; there was no room until 98 only.
+    assert causes(run.trace()) == {"unknown": 5 * US}
+
+
 def test_one_hardware_queue_in_use_is_full() -> None:
     run, _ = beta_then_alpha((1 * US, 2 * US), 112 * US)
     trace = with_one_queue(run.trace())
@@ -255,6 +264,21 @@ def test_one_hardware_queue_in_use_is_full() -> None:
 def test_up_to_10_us_on_its_way_belong_to_what_released_it(way: int, expected: str) -> None:
     run, _ = beta_then_alpha((40 * US, 50 * US), 50 * US + way)
     assert causes(run.trace()) == Counter({"late-launch": 40 * US}) + Counter({expected: way})
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (30, {"late-launch": 20 * US, "same-stream": 85 * US}),
+        (110, {"late-launch": 105 * US}),  # launched just as the stream was free: the launch is named
+    ],
+)
+def test_the_way_from_the_end_of_the_work_before_belongs_to_it(returned: int, expected: dict[str, int]) -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    rank.kernel("beta", 9, 10 * US, 130 * US, launch=(2 * US, 3 * US))
+    rank.kernel("alpha", 7, 115 * US, 150 * US, launch=(20 * US, returned * US))
+    assert causes(run.trace()) == expected
 
 
 def test_a_pageable_copy_waits_for_its_stream_and_not_for_its_own_call() -> None:
@@ -274,30 +298,6 @@ def test_a_copy_that_its_call_prepares_is_held_by_the_call() -> None:
     rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size)
     (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
     assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
-
-
-def test_the_first_op_of_a_capture_may_be_a_copy_that_its_call_prepares() -> None:
-    run, rank = one_rank()
-    size = {"source_memory": "pageable", "target_memory": "device", "bytes": 10**8}
-    assert rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size) == 0
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), thread=2)
-    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
-    assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
-
-
-def test_each_rank_and_device_is_explained_by_its_own_ops() -> None:
-    run = Builder()
-    expected = {}
-    for number, device in ((0, 0), (1, 0), (2, 1)):
-        rank = run.rank(number, device)
-        launched = (30 + 30 * len(expected)) * US
-        rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
-        rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, launched))
-        expected[number, device] = {"late-launch": launched - 10 * US, "same-stream": 110 * US - launched}
-    trace = run.trace()
-    for (number, device), split in expected.items():
-        (found,) = alone_by_instance(trace, A, B, rank=number, device=device).values()
-        assert found == split
 
 
 def test_an_op_without_a_launch_on_record_is_unknown() -> None:
@@ -327,39 +327,3 @@ def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
     assert causes(trace) == {"peer-wait": 60 * US}
     (one,) = missed(trace).values()
     assert one.evidence.startswith("alpha only waited for a late rank")
-
-
-def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last() -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 0, 100)
-    rank.kernel("alpha", 8, 10, 140, wait_ns=125)  # waits to 135: 35 of it in the gap that begins at 100
-    rank.kernel("alpha", 9, 130, 190, wait_ns=50)  # 130 to 180, all of it in the gap
-    rank.kernel("gamma", 10, 100, 190, wait_ns=90)  # of neither side
-    rank.kernel("beta", 7, 195, 300)
-    run.rank(1).kernel("alpha", 8, 100, 190, wait_ns=90)  # another process
-    trace = run.trace()
-    pairing = paired(trace, A, B)
-    last = Last(np.arange(6) + 20, np.arange(6) + 30)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last)
-    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    named = {
-        (int(gaps.side[gap]), int(gaps.start[gap]), int(gaps.end[gap])): explainer.waiting_for(gaps, gap)
-        for gap in range(gaps.size)
-    }
-    # A's first op waits from 10 on, its second from 130; B's second op starts at 195.
-    assert named[0, 0, 10] == (1, 21, 31), "alpha's own wait, until it really starts"
-    assert named[1, 100, 195] == (2, 22, 32)
-    assert all(found is None or found[0] in (1, 2) for found in named.values())
-
-
-def test_a_gap_in_which_no_collective_waits_names_none() -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 0, 100)
-    rank.kernel("alpha", 8, 100, 140)
-    rank.kernel("alpha", 8, 140, 240, wait_ns=50)  # begins only as the gap has ended
-    trace = run.trace()
-    pairing = paired(trace, A, B)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
-    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    assert (int(gaps.side[0]), int(gaps.start[0]), int(gaps.end[0])) == (0, 0, 100)
-    assert explainer.waiting_for(gaps, 0) is None

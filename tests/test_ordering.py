@@ -74,6 +74,38 @@ def test_a_path_names_record_and_wait() -> None:
     assert str(path[2]) == "wait on stream 8"
 
 
+def test_each_step_of_a_path_says_where_and_when_the_host_asked_for_it() -> None:
+    run, rank = one_rank()
+    rank.kernel("before", 9, 0, 1)
+    first = rank.kernel("a", 7, 100, 120, launch=(0, 2))
+    rank.wait_stream(8, 7, 5)
+    second = rank.kernel("b", 8, 130, 140, launch=(25, 27))
+    rank.synchronize("stream", 30, 145, stream=8, thread=4)
+    third = rank.kernel("c", 9, 170, 180, launch=(160, 162), thread=4)
+    path = Ordering(run.trace()).path(first, third)
+    assert [(step.kind, step.stream, step.thread, step.instant_ns, step.op, step.call) for step in path] == [
+        ("op", 7, -1, 0, first, 0),
+        ("record", 7, -1, 5, -1, 1),
+        ("wait", 8, -1, 7, -1, 2),
+        ("synchronize", -1, 4, 145, -1, 4),
+        ("launch", 9, -1, 160, -1, -1),
+        ("op", 9, -1, 160, third, 5),
+    ]
+    assert [str(step) for step in path[2:4]] == ["wait on stream 8", "synchronize on thread 4"]
+    assert Ordering(run.trace()).path(third, first) == Ordering(run.trace()).path(second, first) == ()
+
+
+def test_another_process_knows_nothing_of_an_op() -> None:
+    run, rank = one_rank()
+    op = rank.kernel("a", 7, 10, 20, launch=(0, 2))
+    other = run.rank(1)
+    other.kernel("a", 7, 10, 20, launch=(0, 2))
+    other.synchronize("device", 5, 25)
+    rank.synchronize("device", 5, 40)
+    instant, call = Ordering(run.trace()).host_knows(np.array([op]))
+    assert (instant.tolist(), run.rows["api"][int(call[0])]["end_ns"]) == ([40], 40)
+
+
 def test_a_host_synchronization_orders_what_its_own_thread_launches_later() -> None:
     run, rank = one_rank()
     first = rank.kernel("a", 7, 10, 20, launch=(0, 2))

@@ -30,6 +30,7 @@ class Program:
     queue: dict[int, list[int]] = field(default_factory=dict)
     wait_for: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
+    returns: dict[int, int] = field(default_factory=dict)  # when each synchronization returned
 
     def run(self, blocking: tuple[int, ...] = ()) -> Trace:
         dice = random.Random(self.seed)
@@ -72,17 +73,24 @@ class Program:
                 else:
                     rank.synchronize("event", at, at + 5, record=record, thread=thread)
                     learned[thread].add(step)
+                    self.returns[step] = at + 5
             else:
                 self.needs[step] |= {queued[s] for s in ([stream] if what == "stream" else queued) if s in queued}
                 rank.synchronize(what, at, at + 5, stream=stream if what == "stream" else -1, thread=thread)
                 learned[thread].add(step)
+                self.returns[step] = at + 5
         return run.trace()
 
-    def reachable(self) -> np.ndarray:
-        """For ops i, j: does i come before j? By plain closure over all steps."""
+    def behind(self) -> list[set[int]]:
+        """All steps that each step comes after, by plain closure."""
         behind: list[set[int]] = []
         for needs in self.needs:
             behind.append(set().union(needs, *(behind[need] for need in needs)))
+        return behind
+
+    def reachable(self) -> np.ndarray:
+        """For ops i, j: does i come before j?"""
+        behind = self.behind()
         return np.array([[first in behind[second] for second in self.ops] for first in self.ops])
 
     def stream_of(self, step: int) -> int:
@@ -129,6 +137,19 @@ def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:
         if path:
             assert (path[0].op, path[-1].op) == (first, second)
             assert all(early.instant_ns <= late.instant_ns + 5 for early, late in pairwise(path))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it(seed: int) -> None:
+    program = Program(seed, streams=2 + seed % 4, threads=1 + seed % 3)
+    trace = program.run((2, 3) if seed % 2 else ())
+    behind, ops = program.behind(), np.arange(len(program.ops))[::-1]
+    instant, call = Ordering(trace).host_knows(ops)
+    never = np.iinfo(np.int64).max
+    for op, known, row in zip(ops, instant.tolist(), call.tolist(), strict=True):
+        step = program.ops[op]
+        assert known == min((end for each, end in program.returns.items() if step in behind[each]), default=never)
+        assert row == -1 if known == never else trace.api["end_ns"].iloc[row] == known
 
 
 @pytest.mark.parametrize("seed", range(40))
