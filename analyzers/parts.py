@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analyzers.cache_captures import stored
+from analyzers.cache_captures import cited, stored
 from analyzers.cache_tables import Unusable, read_trace
 from analyzers.captures import read_one, without_bad
 from analyzers.claims import claimed
@@ -131,7 +131,7 @@ def ask_one(
     trace = None
     if folder is not None:
         with contextlib.suppress(Unusable):
-            trace = read_trace(folder)
+            trace = cited(read_trace(folder), one.url or one.path)
     if trace is None:
         trace = read_one(replace(one, rank=None, pids={}), reading, progress)
     trace = put(trace, standing)
