@@ -15,6 +15,7 @@ from analyzers.errors import TracevizError
 from analyzers.files import find_inputs
 from analyzers.progress import Overall
 from analyzers.reading import Reading
+from analyzers.watch import Watch
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
 PER_BYTE = 0.8  # memory at most for a byte of a capture: Kineto JSON takes 0.6, nsys databases 0.7
@@ -30,16 +31,19 @@ class Crew(Protocol):
 
 
 class LocalCrew:
-    """Processes on this machine, or none but this one where one at a time is asked for."""
+    """Processes on this machine, or none but this one where one at a time is asked for and memory is not bounded."""
 
-    def __init__(self, count: int, scratch: Path) -> None:
-        self.count = count
+    def __init__(self, count: int, scratch: Path, memory: int | None = None) -> None:
+        self.count, self.memory = count, memory
         self.scratch: Path | None = scratch
 
     def map(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], overall: Overall) -> list[Any]:
         """Call a function with each task's arguments and `progress`."""
-        if self.count > 1 and len(tasks) > 1:
-            return workers.run(function, tasks, self.count, overall.tell)
+        if self.memory is not None or (self.count > 1 and len(tasks) > 1):
+            watch = None if self.memory is None else Watch(self.memory)
+            found = workers.run(function, tasks, self.count, overall.tell, watch)
+            self.count = max(1, self.count - (0 if watch is None else watch.ended))  # for the next tasks as well
+            return found
         results: list[Any] = []
         for place, task in enumerate(tasks):
             try:
@@ -61,9 +65,15 @@ def crew_for(paths: Sequence[str], reading: Reading) -> Iterator[Crew]:
 
     Raises
     ------
-    TracevizError : no such scheduler, no such captures, or no room for one within the memory budget.
+    TracevizError : no such scheduler, no such captures, no room for one within the memory budget, or a budget for a
+        cluster.
     """
     if reading.dask is not None:
+        if reading.memory is not None:
+            hint = "Leave out --memory, and start them with: dask worker --memory-limit SIZE."
+            raise TracevizError(
+                "--memory bounds this machine's processes; Dask's workers have a limit of their own.", hint=hint
+            )
         with dask_crew(reading.dask) as far:
             yield far
         return
@@ -95,4 +105,4 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
             )
         count = max(1, min(count, (reading.memory - BASE_BYTES) // need))
     with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
-        yield LocalCrew(count, Path(scratch))
+        yield LocalCrew(count, Path(scratch), reading.memory)
