@@ -18,6 +18,7 @@ from analyzers.reading import Reading
 from analyzers.watch import Watch
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
+SLACK = 4  # how many times less than the budget a single task must be thought to take to need no watching
 PER_BYTE = 0.8  # memory at most for a byte of a capture: Kineto JSON takes 0.6, nsys databases 0.7
 
 
@@ -84,7 +85,7 @@ def crew_for(paths: Sequence[str], reading: Reading) -> Iterator[Crew]:
 
 @contextlib.contextmanager
 def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
-    """As many processes as are asked for and the memory budget has room for.
+    """As many processes as are asked for and the memory budget has room for; they are watched to keep to it.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
     ------
     TracevizError : the budget has no room for one.
     """
-    count = reading.processes
+    count, watched = reading.processes, reading.memory
     if reading.memory is not None:
         need = BASE_BYTES + int(largest_bytes * PER_BYTE)
         if need > reading.memory:
@@ -104,5 +105,7 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
                 hint=f"Give --memory {-(-need // 10**6)}MB or more.",
             )
         count = max(1, min(count, (reading.memory - BASE_BYTES) // need))
+        if count == 1 and need * SLACK < reading.memory:
+            watched = None
     with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
-        yield LocalCrew(count, Path(scratch), reading.memory)
+        yield LocalCrew(count, Path(scratch), watched)

@@ -58,7 +58,8 @@ _BY_PARTS = {
             str | None,
             typer.Option(
                 metavar="SIZE",
-                help="Look at ranks one by one, as many at once as fit into this much memory, such as 8GB.",
+                help="Look at ranks one by one, as many at once as this much memory has room for, such as 8GB; "
+                "a rank that needs more is an error. Not with --dask.",
                 show_default=False,
             ),
         ],
@@ -69,7 +70,8 @@ _BY_PARTS = {
             str | None,
             typer.Option(
                 metavar="ADDRESS",
-                help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786.",
+                help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786; their memory is "
+                "bounded by dask worker --memory-limit.",
                 show_default=False,
             ),
         ],
