@@ -1,8 +1,8 @@
 """The user's cache folder: where it is, what lies in it, and how it is kept small.
 
-It holds captures as tables (`traces/`), nsys exports (`nsys/`) and files brought from elsewhere (`urls/`). Every entry
-is made under another name and renamed once it is whole; whoever finds none, or can't write one, works without. The
-least recently used go first.
+It holds captures as tables (`traces/`), answers about them (`answers/`), nsys exports (`nsys/`) and files brought from
+elsewhere (`urls/`). Every entry is made under another name and renamed once it is whole; whoever finds none, or can't
+write one, works without. The least recently used go first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from analyzers.errors import TracevizError
 
 VARIABLE = "TRACEVIZ_CACHE"
 OFF = ("off", "no", "0")  # values of the variable that turn the cache off
-KINDS = {"traces": "capture as tables", "nsys": "nsys export", "urls": "file brought from a URL"}  # by folder
+KINDS = {
+    "traces": "capture as tables",
+    "answers": "answer",
+    "nsys": "nsys export",
+    "urls": "file brought from a URL",
+}  # by folder
 LIMIT_BYTES = 20 << 30
 LIMIT_FILE = "limit"
 ABOUT = "about.json"  # of a capture as tables: written last, and touched by use

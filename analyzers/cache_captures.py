@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from analyzers import cache, nsys_open
-from analyzers.cache_tables import FORMAT, Unusable, read_trace, write_trace
+from analyzers.cache_keys import home, is_worth_keeping, tables_name
+from analyzers.cache_tables import Unusable, read_trace, write_trace
 from analyzers.errors import TracevizError
 from analyzers.trace import Trace
 
-# Below these sizes a capture is read about as fast as its tables, by kind; gzip packs JSON some ten times.
-WORTH_BYTES = 4 << 20
-WORTH_BYTES_PACKED = 512 << 10
-KINDS = ("kineto", "nsys-report", "nsys-sqlite")
 
-
-def through_cache(path: Path, kind: str, read: Callable[[], Trace]) -> Trace:
+def through_cache(path: Path, kind: str, read: Callable[[Path], Trace]) -> Trace:
     """Return a capture from the cache; else read it, and keep it where that pays and the cache can be written.
 
     Raises
@@ -35,11 +28,17 @@ def through_cache(path: Path, kind: str, read: Callable[[], Trace]) -> Trace:
     known = cached(path, kind)
     if known is not None:
         return known
-    before = _name(path, kind) if _is_worth_keeping(path, kind) else ""
-    trace = read()
-    if before and before == _name(path, kind):  # changed while it was read, it belongs under neither name
+    if not is_worth_keeping(path, kind):
+        return read(path)
+    before, there = tables_name(path, kind), home(path)
+    try:
+        trace = read(there)  # so that what is kept of it serves, however it is named the next time
+    except TracevizError as error:
+        error.path, error.message = str(path), error.message.replace(str(there), str(path))
+        raise
+    if before == tables_name(path, kind):  # changed while it was read, it belongs under neither name
         _keep(trace, cache.root() / "traces" / before)
-    return trace
+    return cited(trace, path)
 
 
 def cached(path: Path, kind: str) -> Trace | None:
@@ -49,16 +48,26 @@ def cached(path: Path, kind: str) -> Trace | None:
     ------
     TracevizError : it is a database that somebody writes, or can't be read at all.
     """
-    if not _is_worth_keeping(path, kind):
+    if not is_worth_keeping(path, kind):
         return None
     if kind == "nsys-sqlite":
         nsys_open.check(path)
-    folder = cache.root() / "traces" / _name(path, kind)
+    folder = cache.root() / "traces" / tables_name(path, kind)
     with contextlib.suppress(Unusable):
         trace = read_trace(folder)
         cache.touch(folder)
-        return trace
+        return cited(trace, path)
     return None
+
+
+def cited(trace: Trace, path: str | Path) -> Trace:
+    """One file's Trace under the name by which it is asked for, in what it says as well."""
+    known, asked = trace.captures[0].path, str(path)
+    if known == asked:
+        return trace
+    captures = tuple(replace(capture, path=asked) for capture in trace.captures)
+    warnings = tuple(replace(one, message=one.message.replace(known, asked)) for one in trace.warnings)
+    return replace(trace, captures=captures, warnings=warnings)
 
 
 def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> Path:
@@ -68,8 +77,8 @@ def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> P
     ------
     TracevizError : the scratch folder's disk is full.
     """
-    if keeps and _is_worth_keeping(path, kind):
-        folder = cache.root() / "traces" / _name(path, kind)
+    if keeps and is_worth_keeping(path, kind):
+        folder = cache.root() / "traces" / tables_name(path, kind)
         with contextlib.suppress(Unusable):
             read_trace(folder)
             return folder
@@ -80,35 +89,6 @@ def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> P
         hint = "Set $TMPDIR to a folder with more room, or give --workers 1."
         raise TracevizError(f"The tables of this can't be passed on ({error}).", path=path, hint=hint) from error
     return made
-
-
-def _is_worth_keeping(path: Path, kind: str) -> bool:
-    if kind not in KINDS:
-        return False
-    packed = path.name.endswith(".gz") or kind == "nsys-report"
-    try:
-        return path.stat().st_size >= (WORTH_BYTES_PACKED if packed else WORTH_BYTES)
-    except OSError:  # for the reader to say what is wrong
-        return False
-
-
-def _name(path: Path, kind: str) -> str:
-    """An entry's name: the content, what reads it, and the path, which captures and warnings cite as it was given."""
-    size, changed = path.stat().st_size, path.stat().st_mtime_ns
-    said = [cache.content_stamp(path), str(path), kind, str(FORMAT), loaders()]
-    if size > cache.WHOLE:  # of which only pieces are hashed
-        said.append(str(changed))
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.name).lstrip(".-")[:60]
-    return f"{stem}-{hashlib.sha256(os.fsencode(chr(0).join(said))).hexdigest()[:32]}"
-
-
-@functools.cache
-def loaders() -> str:
-    """A short name for the code that reads captures: other code may read them into other tables."""
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _keep(trace: Trace, folder: Path) -> None:

@@ -18,11 +18,11 @@ import pandas as pd
 import pyarrow as pa
 
 from analyzers.cache import ABOUT
+from analyzers.cache_keys import FORMAT
 from analyzers.errors import TraceWarning
 from analyzers.schemas import TABLES
 from analyzers.trace import Capture, Process, Trace
 
-FORMAT = 1  # of these files
 _COLUMNS = b"traceviz.columns"
 _KINDS: Mapping[str, Any] = {
     "captures": tuple[Capture, ...],

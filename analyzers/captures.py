@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analyzers import kineto, nsys, nsys_export, nsys_stats, workers
+from analyzers import workers
 from analyzers.cache import folder_for_exports
-from analyzers.cache_captures import cached, stored, through_cache
+from analyzers.cache_captures import cached, cited, stored, through_cache
 from analyzers.cache_tables import Unusable, read_trace
 from analyzers.claims import claimed
 from analyzers.errors import TracevizError, TraceWarning
 from analyzers.files import UNREADABLE, Input, kind_of
 from analyzers.lost import count_lost_work
 from analyzers.progress import Overall, Progress, silent
-from analyzers.ranks import rank_in_name
+from analyzers.rank_numbers import rank_in_name
 from analyzers.reading import Reading
 from analyzers.remote import brought
 from analyzers.trace import Trace
@@ -40,12 +40,12 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
             except TracevizError as error:
                 error.path = one.url
                 raise
-            return _at(trace, str(path), one.url)
+            return cited(trace, one.url)
     if one.kind == UNREADABLE:
         kind_of(one.path)
     try:
         if reading.keeps:
-            trace = through_cache(one.path, one.kind, lambda: _read(one, reading, progress))
+            trace = through_cache(one.path, one.kind, lambda path: _read(replace(one, path=path), reading, progress))
         else:
             trace = _read(one, reading, progress)
     except TracevizError as error:
@@ -123,7 +123,7 @@ def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -
 
 def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
     try:
-        trace = read_trace(folder)
+        trace = cited(read_trace(folder), one.path)
     except Unusable:  # removed from the cache since
         return read_one(one, reading)
     return claimed(trace, one)
@@ -134,13 +134,6 @@ def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress)
     return stored(
         read_one(replace(one, rank=None, pids={}), reading, progress), one.path, one.kind, reading.keeps, scratch
     )
-
-
-def _at(trace: Trace, path: str, url: str) -> Trace:
-    """A capture under the name by which it was asked for."""
-    captures = tuple(replace(capture, path=url) for capture in trace.captures)
-    warnings = tuple(replace(warning, message=warning.message.replace(path, url)) for warning in trace.warnings)
-    return replace(trace, captures=captures, warnings=warnings)
 
 
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
@@ -154,12 +147,21 @@ def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
 
 
 def _recorded(one: Input, reading: Reading, progress: Progress) -> Trace:
+    """Read what no cache has, by its format's own module; what it needs takes a while to load."""
     if one.kind == "kineto":
+        from analyzers import kineto
+
         return kineto.read(one.path, progress)
     if one.kind == "nsys-report":
+        from analyzers import nsys, nsys_export
+
         with folder_for_exports() as folder:
             exported = nsys_export.exported(one.path, reading.nsys, progress, folder)
             return nsys.read_sqlite(exported, progress, report=one.path)
     if one.kind == "nsys-sqlite":
+        from analyzers import nsys
+
         return nsys.read_sqlite(one.path, progress)
+    from analyzers import nsys_stats
+
     return nsys_stats.read(one.path)

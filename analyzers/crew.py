@@ -15,8 +15,10 @@ from analyzers.errors import TracevizError
 from analyzers.files import find_inputs
 from analyzers.progress import Overall
 from analyzers.reading import Reading
+from analyzers.watch import Watch
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
+SLACK = 4  # how many times less than the budget a single task must be thought to take to need no watching
 PER_BYTE = 0.8  # memory at most for a byte of a capture: Kineto JSON takes 0.6, nsys databases 0.7
 
 
@@ -30,16 +32,19 @@ class Crew(Protocol):
 
 
 class LocalCrew:
-    """Processes on this machine, or none but this one where one at a time is asked for."""
+    """Processes on this machine, or none but this one where one at a time is asked for and memory is not bounded."""
 
-    def __init__(self, count: int, scratch: Path) -> None:
-        self.count = count
+    def __init__(self, count: int, scratch: Path, memory: int | None = None) -> None:
+        self.count, self.memory = count, memory
         self.scratch: Path | None = scratch
 
     def map(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], overall: Overall) -> list[Any]:
         """Call a function with each task's arguments and `progress`."""
-        if self.count > 1 and len(tasks) > 1:
-            return workers.run(function, tasks, self.count, overall.tell)
+        if self.memory is not None or (self.count > 1 and len(tasks) > 1):
+            watch = None if self.memory is None else Watch(self.memory)
+            found = workers.run(function, tasks, self.count, overall.tell, watch)
+            self.count = max(1, self.count - (0 if watch is None else watch.ended))  # for the next tasks as well
+            return found
         results: list[Any] = []
         for place, task in enumerate(tasks):
             try:
@@ -61,9 +66,15 @@ def crew_for(paths: Sequence[str], reading: Reading) -> Iterator[Crew]:
 
     Raises
     ------
-    TracevizError : no such scheduler, no such captures, or no room for one within the memory budget.
+    TracevizError : no such scheduler, no such captures, no room for one within the memory budget, or a budget for a
+        cluster.
     """
     if reading.dask is not None:
+        if reading.memory is not None:
+            hint = "Leave out --memory, and start them with: dask worker --memory-limit SIZE."
+            raise TracevizError(
+                "--memory bounds this machine's processes; Dask's workers have a limit of their own.", hint=hint
+            )
         with dask_crew(reading.dask) as far:
             yield far
         return
@@ -74,7 +85,7 @@ def crew_for(paths: Sequence[str], reading: Reading) -> Iterator[Crew]:
 
 @contextlib.contextmanager
 def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
-    """As many processes as are asked for and the memory budget has room for.
+    """As many processes as are asked for and the memory budget has room for; they are watched to keep to it.
 
     Parameters
     ----------
@@ -84,7 +95,7 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
     ------
     TracevizError : the budget has no room for one.
     """
-    count = reading.processes
+    count, watched = reading.processes, reading.memory
     if reading.memory is not None:
         need = BASE_BYTES + int(largest_bytes * PER_BYTE)
         if need > reading.memory:
@@ -94,5 +105,7 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
                 hint=f"Give --memory {-(-need // 10**6)}MB or more.",
             )
         count = max(1, min(count, (reading.memory - BASE_BYTES) // need))
+        if count == 1 and need * SLACK < reading.memory:
+            watched = None
     with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
-        yield LocalCrew(count, Path(scratch))
+        yield LocalCrew(count, Path(scratch), watched)

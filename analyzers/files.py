@@ -14,7 +14,7 @@ from pathlib import Path
 
 from analyzers import remote
 from analyzers.errors import TracevizError
-from analyzers.ranks import RANKS
+from analyzers.rank_numbers import RANKS
 
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analyzers.kineto_events import whole
-from analyzers.ranks import rank_in_name
+from analyzers.rank_numbers import rank_in_name
 from analyzers.trace import table
 
 _METADATA = {  # as the file calls it -> as people do

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers import export_parquet, perfetto_read
 from analyzers.captures import read_many
 from analyzers.clocks import align as align_clocks
 from analyzers.errors import TracevizError, TraceWarning
@@ -88,6 +87,8 @@ def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
     if len(inputs) > 1:
         path = next(one.path for one in inputs if one.kind in EXPORTS.values())
         raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=path, hint="Give it alone.")
+    from analyzers import export_parquet, perfetto_read
+
     one = inputs[0]
     trace = (perfetto_read if one.kind == "perfetto-export" else export_parquet).read(one.path, progress)
     aligned = trace.clocks is not None and trace.clocks.method == "collectives"

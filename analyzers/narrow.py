@@ -54,10 +54,20 @@ def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
     ------
     TracevizError : one of them is not in the trace.
     """
+    check_ranks(trace, ranks)
+    return _keep(trace, np.isin(ints(trace.ops, "rank"), ranks))
+
+
+def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:
+    """Refuse ranks that a trace does not have.
+
+    Raises
+    ------
+    TracevizError : one of them is not in the trace.
+    """
     missing = sorted(set(ranks) - set(trace.rank_ids))
     if missing:
         raise TracevizError(f"There is no rank {_listed(missing)}; there are {_listed(trace.rank_ids)}.")
-    return _keep(trace, np.isin(ints(trace.ops, "rank"), ranks))
 
 
 def only_steps(trace: Trace, first: int, last: int) -> Trace:

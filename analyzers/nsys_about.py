@@ -13,7 +13,7 @@ import pandas as pd
 from analyzers.errors import TraceWarning
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_process import LOW_24, pid
-from analyzers.ranks import rank_in_name
+from analyzers.rank_numbers import rank_in_name
 from analyzers.trace import Ints, Process, ints, is_one_of
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analyzers.cache_captures import stored
+from analyzers.cache_captures import cited, stored
 from analyzers.cache_tables import Unusable, read_trace
 from analyzers.captures import read_one, without_bad
 from analyzers.claims import claimed
@@ -21,7 +21,7 @@ from analyzers.crew import Crew
 from analyzers.errors import TracevizError
 from analyzers.files import EXPORTS, Input, find_inputs
 from analyzers.load import joined
-from analyzers.narrow import Narrowing
+from analyzers.narrow import Narrowing, check_ranks
 from analyzers.outline import Outline, Standing, outline_of, put, standings
 from analyzers.progress import Overall, Progress, silent
 from analyzers.reading import Reading
@@ -63,6 +63,8 @@ class Run:
         ------
         TracevizError : what a question raises, or narrowing where it leaves nothing of any capture.
         """
+        if narrowing.ranks is not None:
+            check_ranks(self.trace, narrowing.ranks)
         asked = [place for place in (range(len(self.inputs)) if only is None else only) if self._has(place, narrowing)]
         tasks = [
             (self.inputs[place], self.reading, self.folders[place], self.standings[place], narrowing, question)
@@ -131,7 +133,7 @@ def ask_one(
     trace = None
     if folder is not None:
         with contextlib.suppress(Unusable):
-            trace = read_trace(folder)
+            trace = cited(read_trace(folder), one.url or one.path)
     if trace is None:
         trace = read_one(replace(one, rank=None, pids={}), reading, progress)
     trace = put(trace, standing)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
 from analyzers import check, check_part, concurrency
 from analyzers import collectives as collecting
+from analyzers.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.collectives import Collectives
 from analyzers.concurrency import RankStreams, StreamsResult
 from analyzers.narrow import Narrowing
@@ -37,9 +39,9 @@ def check_overlap(
     names = str(parse(a)), str(parse(b))
     alone = None
     if baseline is not None:
-        parts = _parts(baseline, a, b, names, ALL, explain=False)
+        parts = _told(baseline, _parts(baseline, a, b, names, ALL, explain=False), (a, b), ALL)
         alone = check.answer(parts, check.Run.of(baseline.trace), a, b, min_overlap=min_overlap)
-    parts = _parts(run, a, b, names, narrowing, explain=True)
+    parts = _told(run, _parts(run, a, b, names, narrowing, explain=True), (a, b), narrowing)
     return check.answer(parts, check.Run.of(run.trace), a, b, min_overlap=min_overlap, baseline=alone)
 
 
@@ -82,6 +84,35 @@ def _examine(
 ) -> check_part.Part:
     part = check_part.examine(trace, a, b, explain=explain, agreed=agreed)
     return replace(part, ranks=tuple(replace(rank, gaps=None) for rank in part.ranks))
+
+
+def _told(
+    run: Run, parts: Sequence[check_part.Part], texts: tuple[str, str], narrowing: Narrowing
+) -> Sequence[check_part.Part]:
+    """The parts, with why a side is empty told by what all of them hold."""
+    for side, text in enumerate(texts):
+        if not any(part.sides[side].picked for part in parts):
+            reason = _why_empty(run, text, narrowing)
+            parts = [_because(part, side, reason) for part in parts]
+    return parts
+
+
+def _because(part: check_part.Part, side: int, reason: str) -> check_part.Part:
+    sides = list(part.sides)
+    sides[side] = replace(sides[side], reason=reason)
+    return replace(part, sides=(sides[0], sides[1]))
+
+
+def _why_empty(run: Run, text: str, narrowing: Narrowing) -> str:
+    def launches(kind: str, wanted: Sequence[str]) -> Mapping[str, int]:
+        found = run.ask(partial(launches_in, kind=kind, wanted=wanted), narrowing)
+        return reduce(add, found.values())
+
+    selector = parse(text)
+    work = reduce(add, run.ask(partial(work_of, selector=selector), narrowing).values())
+    # Narrowing concerns GPU work alone: ranges are those of all captures.
+    ranges = reduce(add, run.ask(partial(ranges_of, selector=selector)).values())
+    return explain_nothing(selector, work, ranges, launches)
 
 
 def _kept(trace: Trace) -> Ints | None:

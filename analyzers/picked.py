@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from analyzers.errors import TracevizError
+from analyzers.picking import RANGE_ATOMS, named_ranges
 from analyzers.regions import launched_in
-from analyzers.selection import RANGE_ATOMS, named_ranges, select
+from analyzers.selection import select
 from analyzers.selectors import Atom, parse
 from analyzers.trace import Trace, codes
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from analyzers import names, selectors
-from analyzers.communication import is_communication, is_compute, operations
+from analyzers import selectors
+from analyzers.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.errors import TraceWarning
+from analyzers.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.regions import launched_by_others, launched_in
-from analyzers.selectors import And, Atom, Not, Or, Selector
-from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
+from analyzers.selectors import Atom, Selector
+from analyzers.trace import Ints, Mask, Trace
 
 MOST_THREADS = 4  # named in a warning
-RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
 
 
 @dataclass(frozen=True)
@@ -83,139 +83,14 @@ def select(trace: Trace, text: str) -> Selection:
     every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
     if named:
         occurrence, _ = launched_in(trace, every)
-    picked = _evaluate(trace, selector)
-    reason = "" if picked.any() else explain_nothing(trace, selector)
+    picked = evaluate(trace, selector)
+    reason = "" if picked.any() else _explained(trace, selector)
     return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(threads))
 
 
-def named_ranges(trace: Trace, atom: Atom) -> Mask:
-    """Rows of `trace.ranges` an `nvtx:` or `op:` atom names; where a trace has no operators, NVTX ranges stand in."""
-    fits = atom.matcher(whole=True)
-    kinds = RANGE_ATOMS[atom.kind]
-    of_kind = is_one_of(trace.ranges, "kind", kinds)
-    if atom.kind == "op" and not of_kind.any():  # nsys: torch.autograd.profiler.emit_nvtx names ranges "op, seq = 1"
-        of_kind = is_one_of(trace.ranges, "kind", ("nvtx",))
-        return _fitting(trace, lambda name: fits(name.partition(",")[0])) & of_kind
-    return _fitting(trace, fits) & of_kind
-
-
-def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
-    code, texts = codes(trace.ranges, "name")
-    return np.array([fits(text) for text in texts] + [False])[code]
-
-
-def _evaluate(trace: Trace, selector: Selector) -> Mask:
-    if isinstance(selector, Not):
-        return ~_evaluate(trace, selector.part)
-    if isinstance(selector, And):
-        return np.logical_and.reduce([_evaluate(trace, part) for part in selector.parts])
-    if isinstance(selector, Or):
-        return np.logical_or.reduce([_evaluate(trace, part) for part in selector.parts])
-    return _PICK[selector.kind](trace, selector)
-
-
-def _pick_range(trace: Trace, atom: Atom) -> Mask:
-    return launched_in(trace, named_ranges(trace, atom))[0] >= 0
-
-
-def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
-    fits = atom.matcher(whole=False)
-    code, texts = codes(trace.ops, "name")
-    fitting = np.array([fits(text) or fits(names.function(text)) for text in texts] + [False])
-    return fitting[code] & is_one_of(trace.ops, "kind", ("kernel",))
-
-
-def _pick_copy(trace: Trace, atom: Atom) -> Mask:
-    copies = is_one_of(trace.ops, "kind", ("memcpy",))
-    if not atom.text:
-        return copies
-    fits = atom.matcher(whole=True)
-    code, texts = codes(trace.ops, "copy")
-    return copies & np.array([fits(text) for text in texts] + [False])[code]
-
-
-def _pick_collective(trace: Trace, atom: Atom) -> Mask:
-    fits = atom.matcher(whole=True)
-    return is_communication(trace) & np.array([fits(text) for text in operations(trace)], dtype=bool)
-
-
-_PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
-    "nvtx": _pick_range,
-    "op": _pick_range,
-    "kernel": _pick_kernel,
-    "stream": lambda trace, atom: ints(trace.ops, "stream") == int(atom.text),
-    "collective": _pick_collective,
-    "comm": lambda trace, _: is_communication(trace),
-    "compute": lambda trace, _: is_compute(trace),
-    "memcpy": _pick_copy,
-    "memset": lambda trace, _: is_one_of(trace.ops, "kind", ("memset",)),
-    "graph": lambda trace, _: is_one_of(trace.ops, "kind", ("graph",)),
-}
-
-
-def explain_nothing(trace: Trace, selector: Selector) -> str:
-    """Why a selector picks nothing: the first of its atoms that picks nothing, with names that come near."""
-    if not len(trace.ops):
-        return "there is no GPU work in what was selected"
-    for atom in selectors.atoms(selector):
-        if not _evaluate(trace, atom).any():
-            return _explain_atom(trace, atom)
-    return f"no op fits all of '{selector}'"
-
-
-def _explain_atom(trace: Trace, atom: Atom) -> str:
-    if atom.kind in RANGE_ATOMS:
-        word = "range" if atom.kind == "nvtx" else "operator"
-        if named_ranges(trace, atom).any():
-            return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
-        kinds = is_one_of(trace.ranges, "kind", RANGE_ATOMS[atom.kind])
-        code, texts = codes(trace.ranges, "name")
-        there = [texts[index] for index in np.unique(code[kinds]) if index >= 0]
-        near = nearest(atom.text, there)
-        hints = [f"'{name}' ({_launches(trace, atom.kind, name)})" for name in near]
-        return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not there else "")
-    if atom.kind == "kernel":
-        code, texts = codes(trace.ops, "name")
-        there = [texts[index] for index in np.unique(code[is_one_of(trace.ops, "kind", ("kernel",))]) if index >= 0]
-        near = nearest(atom.text, [names.function(text) for text in there])
-        return f"no kernel named like '{atom.text}'" + _did_you_mean([f"'{name}'" for name in near])
-    if atom.kind == "stream":
-        there = [str(stream) for stream in np.unique(ints(trace.ops, "stream"))]
-        return f"no op ran on stream {atom.text}; there are {', '.join(there[:20])}{' …' if len(there) > 20 else ''}"
-    if atom.kind in ("collective", "memcpy") and atom.text:
-        there = sorted({text for text in (operations(trace) if atom.kind == "collective" else _copies(trace)) if text})
-        return f"no {atom.kind} '{atom.text}'; there " + (f"are {', '.join(there)}" if there else "is none at all")
-    what = {"comm": "communication", "compute": "compute kernels"}.get(atom.kind, atom.kind)
-    return f"there is no {what} in the trace"
-
-
-def _copies(trace: Trace) -> list[str]:
-    code, texts = codes(trace.ops, "copy")
-    return [texts[index] for index in np.unique(code)]
-
-
-def _launches(trace: Trace, kind: str, name: str) -> str:
-    count = int(np.count_nonzero(_evaluate(trace, Atom(kind, name))))
-    return f"{count} launch{'es' * (count != 1)}"
-
-
-def nearest(text: str, there: Sequence[str], count: int = 3) -> list[str]:
-    """Names that come near a text, whatever their case, nearest first; only case apart, nothing else comes near."""
-    same = [name for name in dict.fromkeys(there) if name.lower() == text.lower()]
-    if same:
-        return same[:count]
-    by_lower: dict[str, str] = {}
-    for name in there:
-        by_lower.setdefault(name.lower(), name)
-    near = difflib.get_close_matches(text.lower(), list(by_lower), n=count, cutoff=0.6)
-    inside = [lower for lower in by_lower if text.lower() in lower and lower not in near]
-    return [by_lower[lower] for lower in [*near, *sorted(inside, key=len)][:count]]
-
-
-def _did_you_mean(near: Sequence[str], otherwise: str = "") -> str:
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
-    return f"; {otherwise}" if otherwise else ""
+def _explained(trace: Trace, selector: Selector) -> str:
+    launches = partial(launches_in, trace)
+    return explain_nothing(selector, work_of(trace, selector), ranges_of(trace, selector), launches)
 
 
 def about_threads(threads: Threads) -> list[TraceWarning]:

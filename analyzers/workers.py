@@ -13,14 +13,18 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from analyzers.errors import TracevizError
+from analyzers.watch import TICK_SECONDS, Watch
 from analyzers.worker import BROKEN, DONE, PROGRESS, receive, send
 
 _START = "import sys; sys.path[:] = {path!r}; from analyzers.worker import main; main()"
+AGAIN = "again"  # said of a task that is to be begun anew
+NO_MORE = -1  # in place of a task
 PATIENCE_SECONDS = 5.0  # for a worker to clean up after itself
 Tell = Callable[[int, int, int], None]
 
@@ -30,13 +34,21 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], workers: int, tell: Tell) -> list[Any]:
+def run(
+    function: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    workers: int,
+    tell: Tell,
+    watch: Watch | None = None,
+) -> list[Any]:
     """Call a module's function with each task's arguments, in worker processes.
 
     Parameters
     ----------
     function : takes a task's arguments and `progress`.
     tell : called with (task, done, total) as tasks progress; (task, 1, 1) when one has ended.
+    watch : looks after the memory of all processes. Where they hold too much, the youngest task is begun anew once
+        another has ended, with one worker less from then on; a task that is alone fails.
 
     Returns
     -------
@@ -46,6 +58,7 @@ def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], workers:
     Raises
     ------
     RuntimeError : the function failed otherwise; with the worker's traceback.
+    TracevizError : this process alone holds more memory than it may.
     """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for index in range(len(tasks)):
@@ -58,17 +71,26 @@ def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], workers:
             worker.start()
         left = len(tasks)
         while left:
-            index, kind, content = heard.get()
+            if watch is not None:
+                watch.look(crew)
+            try:
+                index, kind, content = heard.get(timeout=None if watch is None else TICK_SECONDS)
+            except queue.Empty:
+                continue
             if kind == PROGRESS:
                 tell(index, *content)
                 continue
             if kind == BROKEN:
                 raise RuntimeError(f"a worker process failed:\n{content}")
+            if kind == AGAIN:
+                waiting.put(index)
+                continue
             results[index] = content
             left -= 1
             tell(index, 1, 1)
     finally:
         for worker in crew:
+            waiting.put(NO_MORE)
             worker.stop()
         for worker in crew:
             worker.end()
@@ -76,7 +98,7 @@ def run(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], workers:
 
 
 class _Worker(threading.Thread):
-    """A thread that feeds one process and passes on what it answers."""
+    """A thread that feeds one process and passes on what it answers; it ends when it is let go."""
 
     def __init__(
         self,
@@ -88,21 +110,32 @@ class _Worker(threading.Thread):
         super().__init__(daemon=True)
         self.function, self.tasks, self.waiting, self.heard = function, tasks, waiting, heard
         self.process: subprocess.Popen[bytes] | None = None
-        self.stopped = False
+        self.stopped = self.leaving = False
+        self.busy_since: float | None = None
+        self.why: TracevizError | None = None
 
     def run(self) -> None:
         index = -1
         try:
-            while not self.stopped:
-                index = self.waiting.get_nowait()
+            while not self.stopped and (index := self._next()) != NO_MORE:
+                self.busy_since = time.monotonic()
                 for kind, content in self._work(index):
+                    if kind == DONE:
+                        self.busy_since = None
                     self.heard.put((index, kind, content))
-        except queue.Empty:
-            pass
         except Exception:  # no process can be started, a task can't be sent: whoever waits must hear of it
             self.heard.put((index, BROKEN, traceback.format_exc()))
         finally:
             self._dismiss()
+
+    def _next(self) -> int:
+        """The next task; while there is none, there may be one again, but the process is not kept for it."""
+        try:
+            return self.waiting.get_nowait()
+        except queue.Empty:
+            self._dismiss()
+            self.leaving = False
+            return self.waiting.get()
 
     def _work(self, index: int) -> Any:
         process = self.process = self.process or self._launched()
@@ -113,9 +146,33 @@ class _Worker(threading.Thread):
             kind = PROGRESS
             while kind == PROGRESS:
                 kind, content = receive(process.stdout)
-                yield kind, content
+                yield (kind, content) if kind in (PROGRESS, BROKEN) else (DONE, content)
         except (EOFError, OSError):
-            yield DONE, _died(self._dismiss())
+            code = self._dismiss()
+            if not self.leaving:
+                yield DONE, _died(code)
+            elif self.why is not None:
+                yield DONE, self.why
+                self.leaving = False
+            else:
+                yield AGAIN, None
+                self.stopped, self.busy_since, self.leaving = True, None, False
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, None where it has none."""
+        process = self.process
+        return None if process is None else process.pid
+
+    def let_go(self, since: float, why: TracevizError | None) -> None:
+        """End the process, if at work since then; its task is done anew by another, or has failed where `why` says."""
+        if self.busy_since != since:
+            return
+        self.leaving, self.why = True, why
+        process = self.process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has started
 
     def _launched(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers import cache, cache_captures, load
+from analyzers import cache, cache_captures, cache_keys, load
 from analyzers.cache_captures import through_cache
 from analyzers.cache_tables import Unusable, read_trace, write_trace
 from analyzers.captures import read_one
@@ -39,8 +40,8 @@ PLAIN = Reading(cache=False)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of each test's own that takes the smallest captures."""
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(cache_captures, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache_captures, "WORTH_BYTES_PACKED", 0)
+    monkeypatch.setattr(cache_keys, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_keys, "WORTH_BYTES_PACKED", 0)
     return tmp_path / "cache"
 
 
@@ -63,6 +64,16 @@ def looked_at(path: Path) -> Trace:
     return read_one(Input(path, kind_of(path)), Reading())
 
 
+def kinds() -> dict[str, int]:
+    return dict(Counter(entry.kind for entry in cache.entries()))
+
+
+def forget_answers() -> None:
+    for entry in cache.entries():
+        if entry.kind == "answers":
+            cache.remove(entry.path)
+
+
 @pytest.mark.parametrize("path", [TORCH, NSYS, STATS], ids=lambda path: path.name)
 def test_what_is_written_is_what_is_read(path: Path, tmp_path: Path) -> None:
     trace = plain(path)
@@ -74,7 +85,7 @@ def test_what_is_written_is_what_is_read(path: Path, tmp_path: Path) -> None:
 def test_the_second_look_is_from_the_cache_and_equal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = looked_at(path)
 
-    def nothing() -> Trace:
+    def nothing(path: Path) -> Trace:
         raise AssertionError("the capture was read again")
 
     assert_same(through_cache(path, kind_of(path), nothing), first)
@@ -95,8 +106,10 @@ def test_answers_do_not_depend_on_the_cache(command: str, folder: Path) -> None:
         without = run_json(*arguments, "--no-cache")
         assert not folder.exists() or not cache.entries()
         assert run_json(*arguments) == without  # fills it
-        assert len(cache.entries()) == len(paths)
-        assert run_json(*arguments) == without  # uses it
+        assert kinds() == {"traces": len(paths), "answers": 1}
+        forget_answers()
+        assert run_json(*arguments) == without  # uses the tables
+        assert run_json(*arguments) == without  # and the answer
         cache.clear()
 
 
@@ -130,6 +143,35 @@ def test_one_content_under_two_names_keeps_both_names(tmp_path: Path) -> None:
         assert looked_at(path).processes == plain(path).processes
 
 
+UNLINKED = [
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 2, "args": {"stream": 7}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1, "dur": 1},
+]  # a warning says by its path which capture has ops without a launch call
+
+
+@pytest.mark.parametrize("kind", ["unlinked", "nsys"])
+def test_one_file_under_many_paths_is_kept_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "runs")
+    path = tmp_path / "runs" / "rank3.json"
+    path.write_bytes(json.dumps({"traceEvents": UNLINKED}).encode() if kind == "unlinked" else NSYS.read_bytes())
+    monkeypatch.chdir(tmp_path / "runs")
+    for spelling in ("rank3.json", "../runs/rank3.json", "../linked/rank3.json", str(path)):
+        found = looked_at(Path(spelling))
+        assert_same(found, plain(Path(spelling)))
+        assert found.captures[0].path == spelling
+        assert kind == "nsys" or f"in {spelling}:" in found.warnings[-1].message
+        assert len(cache.entries()) == 1
+
+
+def test_an_error_names_the_path_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rank3.json").write_text('{"traceEvents": [')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TracevizError) as caught:
+        looked_at(Path("rank3.json"))
+    assert (caught.value.path, str(tmp_path) in str(caught.value)) == ("rank3.json", False)
+
+
 @pytest.mark.parametrize("name", ["ops.arrow", "ranges.arrow", cache.ABOUT])
 def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
     looked_at(TORCH)
@@ -144,13 +186,13 @@ def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
 
 KEEPING = """
 import sys, pathlib
-from analyzers import cache, cache_captures
+from analyzers import cache, cache_keys
 from analyzers.captures import read_one
 from analyzers.files import Input
 from analyzers.reading import Reading
-cache_captures.WORTH_BYTES_PACKED = 0
-print("ready", flush=True)
+cache_keys.WORTH_BYTES_PACKED = 0
 while True:
+    print("again", flush=True)
     cache.clear()
     read_one(Input(pathlib.Path(sys.argv[1]), "kineto"), Reading())
 """
@@ -163,7 +205,9 @@ def test_killed_at_any_moment_it_leaves_nothing_half_written_that_is_believed(fo
         process = subprocess.Popen([sys.executable, "-c", KEEPING, str(TORCH)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(chance.uniform(0, 0.25))
+        began = time.perf_counter()
+        process.stdout.readline()
+        time.sleep(chance.uniform(0, time.perf_counter() - began))  # somewhere in a round, however busy the machine
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
@@ -257,7 +301,7 @@ def test_what_killed_processes_left_is_swept_in_time(folder: Path) -> None:
 
 def test_other_code_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(TORCH)
-    monkeypatch.setattr(cache_captures, "loaders", lambda: "of another version")
+    monkeypatch.setattr(cache_keys, "code", lambda *packages: "of another version")
     looked_at(TORCH)
     assert len(cache.entries()) == 2
 

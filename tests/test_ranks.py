@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from analyzers.errors import TracevizError
-from analyzers.ranks import RULES, assign_ranks, rank_in_name
+from analyzers.rank_numbers import rank_in_name
+from analyzers.ranks import RULES, assign_ranks
 from analyzers.trace import Capture, Process, Trace
 from tests.builder import Builder
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.selection import nearest, select
+from analyzers.absence import nearest
+from analyzers.selection import select
 from analyzers.trace import Trace
 from tests.builder import Builder
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers import captures, load, workers
+from analyzers import captures, load, watch, workers
 from analyzers.errors import TracevizError
 from analyzers.progress import Overall
 from analyzers.reading import Reading
@@ -69,6 +69,65 @@ def test_a_worker_that_dies_costs_its_task_alone() -> None:
 def test_a_bug_in_a_worker_is_no_answer() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         workers.run(failing, [(0,)], 1, lambda *_: None)
+
+
+HUNGRY_BYTES = 150_000_000
+
+
+def hungry(folder: str, number: int, size: int, progress: workers.Callable[..., None]) -> int:
+    """Holds some memory for a while, and notes how many do at the same time."""
+    mine = Path(folder) / f"{number}-{os.getpid()}.busy"
+    mine.touch()
+    held = bytearray(size)
+    held[::4096] = b"x" * len(held[::4096])
+    for _ in range(6):
+        time.sleep(0.1)
+        beside = [path for path in Path(folder).glob("*.busy") if is_alive(int(path.stem.partition("-")[2]))]
+        (Path(folder) / f"{number}.{len(beside)}.seen").touch()
+    mine.unlink()
+    return number
+
+
+def room_for(count: float) -> int:
+    """Bytes for this process, some bare workers, and what so many tasks hold."""
+    return watch.held(os.getpid()) + 60_000_000 + int(count * HUNGRY_BYTES)
+
+
+needs_proc = pytest.mark.skipif(not watch.held(os.getpid()), reason="what a process holds can't be seen here")
+
+
+@needs_proc
+def test_workers_that_hold_too_much_become_fewer_and_every_task_is_done(tmp_path: Path) -> None:
+    tasks = [(str(tmp_path), number, HUNGRY_BYTES) for number in range(5)]
+    eye = watch.Watch(room_for(1.6))
+    assert workers.run(hungry, tasks, 3, lambda *_: None, eye) == [0, 1, 2, 3, 4]
+    assert eye.ended == 2
+    last = {int(path.name.split(".")[1]) for path in tmp_path.glob("4.*.seen")}
+    assert last == {1}  # by then one at a time
+
+
+@needs_proc
+def test_a_task_too_large_by_itself_fails_and_the_others_do_not(tmp_path: Path) -> None:
+    sizes = [HUNGRY_BYTES, 4 * HUNGRY_BYTES, HUNGRY_BYTES]
+    tasks = [(str(tmp_path), number, size) for number, size in enumerate(sizes)]
+    found = workers.run(hungry, tasks, 1, lambda *_: None, watch.Watch(room_for(1.6)))
+    assert [found[0], found[2]] == [0, 2]
+    assert isinstance(found[1], TracevizError)
+    assert re.match(r"This alone takes more than \d+ MB of memory; the budget is \d+ MB\.", found[1].message)
+
+
+@needs_proc
+def test_what_the_caller_holds_counts_and_is_told_apart() -> None:
+    with pytest.raises(TracevizError, match="What all captures come to takes"):
+        workers.run(doubled, [(1,)], 1, lambda *_: None, watch.Watch(1_000_000))
+
+
+@needs_proc
+def test_workers_below_the_bound_are_left_alone(tmp_path: Path) -> None:
+    tasks = [(str(tmp_path), number, 1000) for number in range(3)]
+    eye = watch.Watch(1 << 40)
+    assert workers.run(hungry, tasks, 3, lambda *_: None, eye) == [0, 1, 2]
+    assert eye.ended == 0
 
 
 @pytest.fixture

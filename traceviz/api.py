@@ -138,7 +138,7 @@ def check_ranks(
     paths : as `load` takes them, and URLs that fsspec opens.
     a, b, min_overlap : as `check_overlap` takes them.
     dask : a client of a Dask cluster, or its scheduler's address, whose workers look at the ranks; else this machine's.
-    memory : bytes that this machine's processes may take together.
+    memory : bytes that this machine's processes may take together; not with `dask`, whose workers have their own limit.
     workers, skip_bad : as `load` takes them.
 
     Returns
@@ -147,7 +147,8 @@ def check_ranks(
 
     Raises
     ------
-    TracevizError : as `load` and `check_overlap`; no Dask scheduler answers; the memory has no room for one rank.
+    TracevizError : as `load` and `check_overlap`; no Dask scheduler answers; the memory has no room
+        for one rank.
 
     Examples
     --------

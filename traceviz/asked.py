@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from analyzers.progress import Progress
     from analyzers.reading import Reading
     from analyzers.trace import Trace
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Asked:
         return load.load(paths, nsys_command=self.nsys, align=not self.no_align, reading=reading, progress=tell)
 
 
-def asks(command: Callable[..., None]) -> Callable[..., None]:
+def asks(command: Callable[..., Result]) -> Callable[..., Result]:
     """Give a command, whose first parameter is an `Asked`, all of its fields for arguments and options."""
     hints = get_type_hints(Asked, include_extras=True)
     common = inspect.signature(Asked).parameters
@@ -70,9 +72,9 @@ def asks(command: Callable[..., None]) -> Callable[..., None]:
     _, *others = inspect.signature(command, eval_str=True).parameters.values()
 
     @functools.wraps(command)
-    def asking(**given: Any) -> None:
+    def asking(**given: Any) -> Result:
         asked = Asked(**{one.name: given.pop(one.name) for one in fields(Asked)})
-        command(asked, **given)
+        return command(asked, **given)
 
     parameters = [one.replace(annotation=hints[one.name]) for one in common.values()]
     parameters += others

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
+from typing import Any
 
 from analyzers.cards import plain as plain
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 _LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
-STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
 
 
 @dataclass(frozen=True)
@@ -55,24 +51,34 @@ class Table:
 
 
 Block = Headline | Paragraph | Bullets | Table
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Headline, Paragraph, Bullets, Table)}
 
 
-def print_blocks(blocks: Sequence[Block], console: Console) -> None:
-    """Print blocks to a terminal or a pipe; colours are the console's business."""
-    for index, block in enumerate(blocks):
-        if index:
-            console.print()
-        if isinstance(block, Headline):
-            console.print(Text.assemble((plain(block.word), STYLES[block.mood]), "  ", plain(block.text)))
-        elif isinstance(block, Paragraph):
-            head = f"{block.title}: " if block.title else ""
-            console.print(Text.assemble((plain(head), "bold"), (plain(block.text), STYLES[block.mood])))
-        elif isinstance(block, Bullets):
-            console.print(Text(plain(block.title), "bold"))
-            for item in block.items:
-                _print_item(plain(item), console)
-        else:
-            _print_table(block, console)
+def to_plain(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Blocks as what JSON can say."""
+    return [
+        {
+            "kind": type(block).__name__,
+            **{name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(block).items()},
+        }
+        for block in blocks
+    ]
+
+
+def from_plain(said: Sequence[dict[str, Any]]) -> list[Block]:
+    """The blocks that `to_plain` was given.
+
+    >>> blocks = [Headline("YES", "it did", "good"), Table(["a"], [["1"]], "", frozenset({"a"}))]
+    >>> from_plain(to_plain(blocks)) == blocks
+    True
+    """
+    found = []
+    for one in said:
+        fields = {name: value for name, value in one.items() if name != "kind"}
+        if "numeric" in fields:
+            fields["numeric"] = frozenset(fields["numeric"])
+        found.append(_KINDS[one["kind"]](**fields))
+    return found
 
 
 def markdown(blocks: Sequence[Block]) -> str:
@@ -99,27 +105,6 @@ def quoted(text: str) -> str:
     """
     text = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LINKS.sub(r"\1" + "\u200b", _MARKDOWN.sub(r"\\\1", text))
-
-
-def _print_item(text: str, console: Console) -> None:
-    grid = RichTable.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row("  •" if console.encoding.startswith("utf") else "  -", Text(text))
-    console.print(grid)
-
-
-def _print_table(block: Table, console: Console) -> None:
-    if block.title:
-        console.print(Text(plain(block.title), "bold"))
-    table = RichTable(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
-    for header in block.headers:
-        table.add_column(Text(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
-    for row in block.rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(table)
-    for line in block.note.splitlines():
-        console.print(Text(plain(line), "dim"))
 
 
 def _markdown_table(block: Table) -> str:

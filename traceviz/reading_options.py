@@ -6,13 +6,14 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from analyzers.errors import TracevizError
 from analyzers.reading import Reading
 
+Result = TypeVar("Result")
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -57,7 +58,8 @@ _BY_PARTS = {
             str | None,
             typer.Option(
                 metavar="SIZE",
-                help="Look at ranks one by one, as many at once as fit into this much memory, such as 8GB.",
+                help="Look at ranks one by one, as many at once as this much memory has room for, such as 8GB; "
+                "a rank that needs more is an error. Not with --dask.",
                 show_default=False,
             ),
         ],
@@ -68,7 +70,8 @@ _BY_PARTS = {
             str | None,
             typer.Option(
                 metavar="ADDRESS",
-                help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786.",
+                help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786; their memory is "
+                "bounded by dask worker --memory-limit.",
                 show_default=False,
             ),
         ],
@@ -77,21 +80,21 @@ _BY_PARTS = {
 }
 
 
-def reads_captures(command: Callable[..., None]) -> Callable[..., None]:
+def reads_captures(command: Callable[..., Result]) -> Callable[..., Result]:
     """Give a command the options of reading, and them to its parameter `reading`."""
     return _with(command, _OPTIONS)
 
 
-def reads_by_parts(command: Callable[..., None]) -> Callable[..., None]:
+def reads_by_parts(command: Callable[..., Result]) -> Callable[..., Result]:
     """The same for a command that can look at captures one by one."""
     return _with(command, {**_OPTIONS, **_BY_PARTS})
 
 
-def _with(command: Callable[..., None], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., None]:
+def _with(command: Callable[..., Result], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., Result]:
     @functools.wraps(command)
-    def wrapper(**given: Any) -> None:
+    def wrapper(**given: Any) -> Result:
         reading = _reading(**{name: given.pop(name) for name in options})
-        command(**given, reading=reading)
+        return command(**given, reading=reading)
 
     signature = inspect.signature(command, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name not in ("reading", "output")]

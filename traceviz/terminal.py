@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from analyzers.errors import TracevizError
 from analyzers.progress import NOTE, Progress
 from traceviz.arguments import Format
-from traceviz.document import Block, markdown, plain, print_blocks
+from traceviz.document import Block, markdown, plain
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -31,23 +29,36 @@ _PLAIN_LETTERS = {"µ": "u", "–": "-", "…": "...", "•": "-", "×": "x", "\
 
 def write(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callable[[], dict[str, Any]]) -> None:
     """Print a result to standard output in the format asked for."""
+    put(as_json(contract()) if kind is Format.json else as_text(kind, blocks()))
+
+
+def put(text: str) -> None:
+    """Print a text to standard output as far as somebody reads it."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_IN_PLAIN_LETTERS)
     try:
-        sys.stdout.write(_rendered(kind, blocks, contract))
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has gone; the exit code still answers
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _rendered(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callable[[], dict[str, Any]]) -> str:
-    if kind is Format.json:
-        return json.dumps(contract(), indent=1, allow_nan=False) + "\n"
+def as_json(contract: dict[str, Any]) -> str:
+    """A result for programs."""
+    return json.dumps(contract, indent=1, allow_nan=False) + "\n"
+
+
+def as_text(kind: Format, blocks: Sequence[Block]) -> str:
+    """A result for people: Markdown, or as wide as the terminal is."""
     if kind is Format.md:
-        return markdown(blocks())
+        return markdown(blocks)
+    from rich.console import Console
+
+    from traceviz.printed import print_blocks
+
     console = Console(width=None if sys.stdout.isatty() else _pipe_width())
     with console.capture() as captured:  # left to print, it would end the command with 1 at a broken pipe
-        print_blocks(blocks(), console)
+        print_blocks(blocks, console)
     # Tables pad their lines, which a pipe should not see.
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
@@ -72,6 +83,8 @@ def fail(error: TracevizError) -> int:
     """Print an error to standard error in the project's form; returns the exit code."""
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors=_IN_PLAIN_LETTERS)
+    from rich.console import Console
+
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     where = f"{plain(error.path)}: " if error.path else ""
     console.print("traceviz: ", style="bold red", end="")
@@ -85,6 +98,7 @@ def progress() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield lambda what, done, total: None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 

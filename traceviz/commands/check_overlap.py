@@ -11,11 +11,12 @@ import typer
 
 from analyzers.errors import TracevizError
 from analyzers.reading import READING, Reading
+from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, OutputFormat, shown
 from traceviz.asked import Asked, asks
 from traceviz.opened import narrowing_of, run_of
 from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress, write
+from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -35,6 +36,7 @@ Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:Dt
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
+@answers
 @reads_by_parts
 @asks
 def check_overlap(
@@ -55,7 +57,7 @@ def check_overlap(
     ] = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
-) -> None:
+) -> Said:
     """Did A and B really overlap? Verdict and exit code.
 
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
@@ -91,9 +93,8 @@ def check_overlap(
             trace = asked.load(tell, reading)
             alone = asked.whole(shown(baseline), tell, reading) if baseline else None
             result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar, baseline=alone)
-    write(output, lambda: overlap.blocks(result), lambda: contract.overlap(result))
-    if save is not None:
-        from traceviz import history
+    if save is None:
+        return said(result, overlap.blocks, contract.overlap)
+    from traceviz import history
 
-        history.save(save, result, trace, commit=commit)
-    raise typer.Exit(result.exit_code)
+    return said(result, overlap.blocks, contract.overlap, lambda: history.save(save, result, trace, commit=commit))

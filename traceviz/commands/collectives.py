@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analyzers.reading import READING, Reading
+from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
 from traceviz.opened import narrowing_of, run_of
 from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress, write
+from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -17,6 +18,7 @@ Examples:
   traceviz collectives pasted-cuda_gpu_trace.txt --format md"""
 
 
+@answers
 @reads_by_parts
 def collectives(
     traces: Traces,
@@ -27,7 +29,7 @@ def collectives(
     nsys: Nsys = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
-) -> None:
+) -> Said:
     """What did each collective really cost?
 
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
@@ -47,4 +49,4 @@ def collectives(
         else:
             trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
             result = analysis.collectives_of(narrowed(trace, ranks, steps, window))
-    write(output, lambda: view.blocks(result), lambda: contract.collectives(result))
+    return said(result, view.blocks, contract.collectives)

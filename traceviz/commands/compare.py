@@ -11,9 +11,10 @@ import typer
 
 from analyzers.errors import TracevizError
 from analyzers.reading import READING, Reading
+from traceviz.answered import Said, answers_of, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
 from traceviz.reading_options import reads_captures
-from traceviz.terminal import progress, write
+from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -33,6 +34,7 @@ _SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite|\.nsys-rep|\.qdrep)
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
+@answers_of(lambda given: [[one] for one in given["traces"]])
 @reads_captures
 def compare(
     traces: Annotated[
@@ -72,7 +74,7 @@ def compare(
     nsys: Nsys = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
-) -> None:
+) -> Said:
     """What changed from one run to another, and can a claimed speedup be?
 
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
@@ -100,8 +102,7 @@ def compare(
         result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
         if timeline is not None:
             files.write(timeline, view.timeline(result, runs))
-    write(output, lambda: view.blocks(result), lambda: contract_runs.comparison(result))
-    raise typer.Exit(result.exit_code)
+    return said(result, view.blocks, contract_runs.comparison)
 
 
 def read_speedup(text: str) -> float:

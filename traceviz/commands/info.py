@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from analyzers.reading import READING, Reading
+from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, Nsys, OutputFormat, Traces, shown
 from traceviz.reading_options import reads_captures
-from traceviz.terminal import progress, write
+from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -13,8 +14,9 @@ Examples:
   traceviz info rank*.json.gz --format json"""
 
 
+@answers
 @reads_captures
-def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: OutputFormat = Format.text) -> None:
+def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: OutputFormat = Format.text) -> Said:
     """What is in these captures?
 
     Ranks, ranges to select by, steps, and what the captures can't answer.
@@ -26,4 +28,4 @@ def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: 
 
     with progress() as tell:
         result = look.info(load.load(shown(traces), nsys_command=nsys, reading=reading, progress=tell))
-    write(output, lambda: view.blocks(result), lambda: contract.info(result))
+    return said(result, view.blocks, contract.info)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analyzers.reading import READING, Reading
+from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
 from traceviz.opened import narrowing_of, run_of
 from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress, write
+from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -17,6 +18,7 @@ Examples:
   traceviz streams captures/ --ranks 0 --window 10ms:25ms --format json"""
 
 
+@answers
 @reads_by_parts
 def streams(
     traces: Traces,
@@ -27,7 +29,7 @@ def streams(
     nsys: Nsys = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
-) -> None:
+) -> Said:
     """How many streams were busy at once?
 
     Per rank and device: time with 0, 1, 2 … busy streams, each stream alone, and which streams overlap.
@@ -46,4 +48,4 @@ def streams(
         else:
             trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
             result = concurrency.streams(narrowed(trace, ranks, steps, window))
-    write(output, lambda: view.blocks(result), lambda: contract.streams(result))
+    return said(result, view.blocks, contract.streams)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from analyzers.reading import READING, Reading
+from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
 from traceviz.reading_options import reads_captures
-from traceviz.terminal import progress, write
+from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -14,6 +15,7 @@ Examples:
   traceviz syncs captures/ --ranks 0 --format json"""
 
 
+@answers
 @reads_captures
 def syncs(
     traces: Traces,
@@ -24,7 +26,7 @@ def syncs(
     nsys: Nsys = None,
     reading: Reading = READING,
     output: OutputFormat = Format.text,
-) -> None:
+) -> Said:
     """Where did the host wait, and is anything unordered?
 
     Host sync points by the GPU idle time they cost, with the operator that brought them; copies nobody waits for;
@@ -37,4 +39,4 @@ def syncs(
     with progress() as tell:
         trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
         result = order_report.order_report(narrowed(trace, ranks, steps, window))
-    write(output, lambda: view.blocks(result), lambda: contract.syncs(result))
+    return said(result, view.blocks, contract.syncs)

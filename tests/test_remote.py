@@ -1,0 +1,158 @@
+"""Captures named by URL: in memory, by HTTP from a local server, and on S3 as moto plays it."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analyzers import cache
+from analyzers.errors import TracevizError
+from analyzers.remote import brought, expand, head_of
+from tests.command_lines import run_json, run_text
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("fsspec") is None, reason="needs fsspec (the extra `cluster`)")
+# What s3fs and aiohttp start, threads and loops of their own, is no business of pytest's.
+by_http = pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="needs aiohttp")
+on_s3 = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("moto", "flask", "s3fs"))), reason="needs moto[server] and s3fs"
+)
+
+ROOT = Path(__file__).parents[1]
+TORCH = [ROOT / "tests" / "data" / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)]
+PATHS = [str(path) for path in TORCH]
+
+
+def test_files_in_memory_are_read_as_those_on_disk() -> None:
+    import fsspec
+
+    files = fsspec.filesystem("memory")
+    for path in TORCH:
+        files.pipe_file(f"/run7/{path.name}", path.read_bytes())
+    url = "memory://run7/dpmp_overlap.rank*.json.gz"
+    found = expand(url)
+    assert [one.rpartition("/")[2] for one in found] == [path.name for path in TORCH]
+    assert head_of(found[0])[:2] == b"\x1f\x8b"
+    for command in ("check-overlap", "collectives", "streams", "syncs"):
+        assert run_text(command, url) == run_text(command, *PATHS)
+    assert [one["path"] for one in run_json("info", url)["captures"]] == found
+
+
+def test_a_new_version_of_a_file_in_memory_is_brought_anew() -> None:
+    import fsspec
+
+    files = fsspec.filesystem("memory")
+    for text in (b"first", b"second, longer"):
+        files.pipe_file("/versions/rank0.json", text)
+        with brought("memory://versions/rank0.json", keep=True) as path:
+            assert path.read_bytes() == text
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """The address of a web server on 127.0.0.1 that has the captures."""
+    for path in TORCH:
+        shutil.copy(path, tmp_path)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def script(text: str, *arguments: str, **environment: str) -> str:
+    """What a Python program of its own prints."""
+    settings = {**os.environ, **environment}
+    settings["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    found = subprocess.run([sys.executable, "-c", text, *arguments], capture_output=True, text=True, cwd=ROOT,
+                           env=settings, timeout=180, check=False)  # fmt: skip
+    assert found.returncode in (0, 1, 3), found.stderr[-3000:]
+    return found.stdout
+
+
+COMMAND = "from traceviz.cli import main; main()"
+
+
+@by_http
+@pytest.mark.parametrize("more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join)
+def test_urls_of_a_web_server_give_the_answers_of_their_files(site: str, more: list[str]) -> None:
+    urls = [f"{site}/{path.name}" for path in TORCH]
+    words = ["check-overlap", *urls, "--format", "json", *more]
+    assert script(COMMAND, *words) == run_text("check-overlap", *PATHS)
+
+
+@by_http
+def test_a_url_the_server_does_not_have_is_an_error_that_names_it(site: str) -> None:
+    program = (
+        "import sys\nfrom analyzers.errors import TracevizError\nfrom analyzers.remote import expand\n"
+        "try: expand(sys.argv[1])\nexcept TracevizError as error: print(error)"
+    )
+    assert script(program, f"{site}/rank7.json") == f"{site}/rank7.json: There is no such file.\n"
+
+
+S3 = """
+import os, sys
+from pathlib import Path
+from moto.server import ThreadedMotoServer
+
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+host, port = server.get_host_and_port()
+os.environ["FSSPEC_S3_ENDPOINT_URL"] = f"http://{host}:{port}"
+import s3fs
+
+files = s3fs.S3FileSystem()
+files.mkdir("captures")
+captures, words = sys.argv[1:3], sys.argv[3:]
+for path in captures:
+    files.put_file(path, f"captures/run7/{Path(path).name}")
+from traceviz.cli import main
+
+sys.argv = ["traceviz", *words]
+try:
+    main()
+finally:
+    server.stop()
+"""
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+URL = "s3://captures/run7/dpmp_overlap.rank*.json.gz"
+
+
+@on_s3
+@pytest.mark.parametrize("more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join)
+def test_captures_on_s3_give_the_answers_of_their_files(more: list[str]) -> None:
+    words = ["check-overlap", URL, "--format", "json", *more]
+    assert script(S3, *PATHS, *words, **KEYS) == run_text("check-overlap", *PATHS)
+
+
+@on_s3
+def test_captures_on_s3_are_cited_by_their_urls() -> None:
+    said = json.loads(script(S3, *PATHS, "info", URL, "--format", "json", **KEYS))
+    assert [one["path"] for one in said["captures"]] == [f"s3://captures/run7/{path.name}" for path in TORCH]
+
+
+def test_what_fsspec_cannot_open_is_an_error_in_the_projects_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TracevizError) as caught:
+        expand("nosuch://bucket/rank0.json")
+    assert caught.value.path == "nosuch://bucket/rank0.json"
+    monkeypatch.setenv(cache.VARIABLE, "off")
+    with pytest.raises(TracevizError, match="can't be read"):
+        head_of("memory://nothing/here.json")
