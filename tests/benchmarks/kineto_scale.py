@@ -5,7 +5,8 @@
 A real capture is repeated in time until the file has the size; it lies in tests/benchmarks/data/ and is removed again.
 A look is a whole command, from its start to its exit. The bare decode is msgspec's, of the same bytes, into typed
 events and nothing more; simdjson's is its DOM. Bars: first look at most 3 times msgspec's decode, the same question
-again within a second, memory below the file's size, exponent at most 1.1. Processor seconds tell what a busy machine hides.
+again within a second, memory below the file's size, exponent at most 1.1. Processor seconds tell what a busy machine
+hides.
 """
 
 from __future__ import annotations
