@@ -11,7 +11,6 @@ number of ranks, exponent of processor seconds at most 1.1.
 from __future__ import annotations
 
 import argparse
-import gzip
 import math
 import os
 import subprocess
@@ -28,14 +27,16 @@ DATA = Path(__file__).parent / "data"
 
 
 def make(folder: Path, ranks: int, megabytes: int) -> list[Path]:
-    """Write traces of this size, one for each rank that has none."""
+    """Write traces of this size, one for each rank that has none: the first one's, under another rank."""
     paths = [folder / f"rank{rank}.json" for rank in range(ranks)]
+    if not paths[0].exists():
+        tile(SOURCE, paths[0], round(megabytes * 1e6 / BYTES_PER_EVENT))
+    head, said, rest = paths[0].read_bytes().partition(b'"rank": 0,')
+    assert said
     for rank, path in enumerate(paths):
         if not path.exists():
-            source = folder / "source.json.gz"
-            text = gzip.decompress(SOURCE.read_bytes()).decode()
-            source.write_bytes(gzip.compress(text.replace('"rank": 0,', f'"rank": {rank},', 1).encode(), 1))
-            tile(source, path, round(megabytes * 1e6 / BYTES_PER_EVENT))
+            with path.open("wb") as file:
+                file.writelines([head, b'"rank": %d,' % rank, rest])
     return paths
 
 
