@@ -17,6 +17,7 @@ from analyzers.check_warnings import (
     about_missing_waits,
     about_outside,
     about_ranks,
+    about_unmatched,
     about_waits,
     bears_on,
 )
@@ -174,6 +175,7 @@ def _warnings(
     steps = sorted({step for part in parts for step in part.steps})
     return [
         *said,
+        *(about_unmatched(*(sum(part.calls[k] for part in parts) for k in (0, 1))) if compared else []),
         *notes,
         *about_ranks([rank for part in parts for rank in part.rank_ids], places, ranks, job),
         *about_waits(names, places, ranks, waited),

@@ -78,6 +78,7 @@ class Part:
 
     places : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known; communicates : is one at all.
+    calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
     unsure : how far off the waits of both sides may be in all, ns.
     """
@@ -94,6 +95,7 @@ class Part:
     unclaimed_graphs: int = 0
     compared: bool = False
     communicates: bool = False
+    calls: tuple[int, int] = (0, 0)
     missing: tuple[tuple[int, int, str], ...] = ()
     waited: Mapping[Place, int] = field(default_factory=dict)
     outside: Mapping[Place, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
@@ -135,6 +137,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         missing = missing_waits(explainer, trace.rank_ids)
     ranks = [replace(rank, real_overlap_error_ns=_error(trace, sides, rank)) for rank in ranks]
     steps = find_steps(trace)
+    communication = is_communication(trace) & (sides[0].picked | sides[1].picked)
     return Part(
         agreed=Agreed(sharing, way, shift),
         shared=shared,
@@ -151,7 +154,11 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         unsure=_unsure(trace, sides[0].picked | sides[1].picked),
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
-        communicates=bool(np.any(is_communication(trace) & (sides[0].picked | sides[1].picked))),
+        communicates=bool(communication.any()),
+        calls=(
+            int(np.count_nonzero(communication)),
+            int(np.count_nonzero(communication & ~last_arrivals(trace).known)),
+        ),
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),

@@ -36,6 +36,17 @@ def bears_on(warning: TraceWarning, *, compared: bool, communicates: bool) -> bo
     return warning.code not in OF_CLOCKS or compared or (communicates and warning.code == "clocks-not-aligned")
 
 
+def about_unmatched(calls: int, unmatched: int) -> list[TraceWarning]:
+    """Say so where some calls of communication are matched with no other rank's, and others are."""
+    if not unmatched:
+        return []
+    text = (
+        f"{unmatched:,} of {calls:,} ops of communication are matched with no other rank's: what of their time was "
+        "waiting is not known, and counts as running."
+    )
+    return [TraceWarning("unmatched-calls", text)]
+
+
 def about_instances(ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
     """Say so where no rank has enough instances of the pair to tell the usual one from chance."""
     most = max((len(rank.instances) for rank in ranks), default=0)

@@ -18,14 +18,14 @@ from analyzers.cache import VARIABLE, content_stamp
 from analyzers.errors import TracevizError
 from analyzers.nsys_file import NsysFile
 from analyzers.nsys_find import Nsys, find_nsys, is_report, made_by, text
-from analyzers.progress import Progress, silent
+from analyzers.progress import NOTE, Progress, silent
 
 REPORTS = (".nsys-rep", ".qdrep")
 OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
 PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
 POLL_SECONDS = 0.1
 MOST_SAID = 1 << 20  # bytes of the output of nsys that are looked at
-WHAT = "exporting with nsys"
+WHAT = "exporting"
 
 
 def exported(path: Path, nsys: str | None = None, progress: Progress = silent, folder: Path | None = None) -> Path:
@@ -94,7 +94,11 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
         link.symlink_to(report)
         made = folder / "export.sqlite"
         command = [str(tool.path), "export", "--type=sqlite", "--force-overwrite=true", *_options(tool)]
-        reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, progress)
+
+        def tell(what: str, done: int, total: int) -> None:  # an nsys that stands on PATH is not run without a word
+            progress(f"{what}{NOTE}nsys {text(tool.version)} at {tool.path}", done, total)
+
+        reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, tell)
         if not reason and is_complete(made):
             _publish(made, entry)
             return ""

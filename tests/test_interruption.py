@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from tests.test_layout import COMMANDS as EVERY_COMMAND
 
 pytestmark = pytest.mark.once
 
@@ -19,6 +24,14 @@ ROOT = Path(__file__).parents[1]
 FILES = [str(path) for path in sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
 SIDES = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
 STARTED = "import traceviz.__main__ as program; print('.', flush=True); program.main()"
+LASTING = [sys.executable, "-c", "import signal, time; signal.signal(2, signal.SIG_DFL); time.sleep(60)"]
+NSYS = """#!/bin/sh
+case "$*" in
+    *--version*) echo "NVIDIA Nsight Systems version 2024.6.1.90-1v0" ;;
+    *--help*) printf "\\t-t, --trace=\\n\\t  Possible values are 'cuda', 'nvtx'\\n\\t-o, --output=\\n\\t  A name\\n" ;;
+    *) trap 'kill $!; exit 130' INT; trap 'kill $!; exit 143' TERM; sleep 60 & wait $! ;;
+esac
+"""
 COMMANDS = {
     "check-overlap": ["check-overlap", *FILES, *SIDES, "--save", "runs.db"],
     "collectives": ["collectives", *FILES],
@@ -28,12 +41,52 @@ COMMANDS = {
     "report": ["report", *FILES, *SIDES, "-o", "report"],
     "compare": ["compare", *FILES],
     "info": ["info", *FILES],
+    "export": ["export", *FILES, "-o", "exported.json"],
+    "history": ["history", "runs.db", "-o", "trend.html"],
+    "cache": ["cache", "--limit", "1GB"],
+    "workload": ["workload", "rowpar", "--ranks", "1"],
+    "collect torch": ["collect", "torch", "-o", "captures", "--", *LASTING],
+    "collect nsys": ["collect", "nsys", "--nsys", "./bin/nsys", "-o", "captures", "--", *LASTING],
 }
+MADE = ("page.html", "summary.md", "report.html", "results.json", "trend.html", "exported.json", "limit", "lock")
+WRITES = [name for name in COMMANDS if name not in ("collectives", "syncs", "streams", "compare", "info", "workload")]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of one run."""
+    folder = tmp_path_factory.mktemp("saved")
+    process = start(COMMANDS["check-overlap"], folder)
+    process.communicate(timeout=60)
+    return folder / "runs.db"
+
+
+@pytest.fixture
+def place(tmp_path: Path, saved: Path) -> Path:
+    """A folder with what commands ask for: a history, an nsys and a torch whose programs last."""
+    furnish(tmp_path, saved)
+    return tmp_path
+
+
+def furnish(folder: Path, saved: Path) -> None:
+    shutil.copyfile(saved, folder / "runs.db")
+    (folder / "bin" / "torch" / "distributed").mkdir(parents=True)
+    (folder / "bin" / "nsys").write_text(NSYS)
+    (folder / "bin" / "nsys").chmod(0o755)
+    for name in ("__init__.py", "distributed/__init__.py"):
+        (folder / "bin" / "torch" / name).touch()
+    (folder / "bin" / "torch" / "distributed" / "run.py").write_text(LASTING[-1])
+
+
+def test_every_command_is_interrupted_here() -> None:
+    assert {" ".join(words) for words in EVERY_COMMAND} == set(COMMANDS)
 
 
 def start(words: list[str], folder: Path, **environment: str) -> subprocess.Popen[bytes]:
     """A command that has come as far as its own code."""
-    settings = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp"), "PATH": "/nowhere", **environment}
+    settings = {**os.environ, "TMPDIR": str(folder / "tmp"), "PATH": "/nowhere:/usr/bin:/bin", **environment}
+    settings["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder / "bin")])
+    settings.setdefault("TRACEVIZ_CACHE", str(folder / "cache"))
     (folder / "tmp").mkdir(exist_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-c", STARTED, *words],
@@ -50,57 +103,102 @@ def start(words: list[str], folder: Path, **environment: str) -> subprocess.Pope
 def whole(folder: Path) -> None:
     """What lies there under its final name is whole; nothing else lies there."""
     for path in folder.rglob("*"):
-        if path.is_dir() or path.name.startswith("runs.db"):
+        if path.is_dir() or path.name.startswith("runs.db") or (folder / "bin") in path.parents:
             continue
-        assert path.name in ("page.html", "summary.md", "report.html", "results.json"), f"left behind: {path}"
+        assert path.name in MADE, f"left behind: {path}"
         if path.suffix == ".html":
             assert path.read_text().rstrip().endswith("</html>")
         if path.suffix == ".json":
             json.loads(path.read_text())
+        if path.name == "limit":
+            assert path.read_text() == str(10**9)
+    if (folder / "runs.db").exists() and (folder / "runs.db").stat().st_size:  # empty, it is a history of no run yet
+        with closing(sqlite3.connect(folder / "runs.db")) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert database.execute("SELECT count(*) FROM runs").fetchone()[0] in (0, 1, 2)
+
+
+def left_running(folder: Path) -> list[str]:
+    """Processes that still run in a folder."""
+    found = []
+    for each in Path("/proc").iterdir():
+        try:
+            if each.name.isdigit() and (each / "cwd").resolve() == folder and each.name != str(os.getpid()):
+                found.append((each / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_command_quietly(tmp_path: Path, command: str, number: signal.Signals) -> None:
+def test_a_signal_ends_a_command_quietly(place: Path, command: str, number: signal.Signals) -> None:
     rng = random.Random(f"{command} {number}")
-    process = start(COMMANDS[command], tmp_path)
+    process = start(COMMANDS[command], place)
     time.sleep(rng.uniform(0, 1.2))
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     assert b"Traceback" not in said, said.decode()
     # While Python itself starts or ends, its own handler ends it by the signal: a shell calls that 128 + number, too.
     assert process.returncode in (128 + number, -number, 0, 1, 3), (process.returncode, said)
-    whole(tmp_path)
+    whole(place)
+    assert not left_running(place)
 
 
-@pytest.mark.parametrize("command", ["timeline", "report", "check-overlap"])
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, command: str) -> None:
-    words = [
-        word.replace("page.html", "/proc/page.html").replace("runs.db", "/proc/runs.db") for word in COMMANDS[command]
-    ]
-    words = ["/proc/report" if word == "report" and words.index(word) else word for word in words]
-    if command == "report":
-        words[-1] = "/proc/report"
-    process = start(words, tmp_path)
+def test_sigint_amid_imports_prints_no_stack_trace_of_ours(place: Path) -> None:
+    """What Python prints of its own start, before it has come to the package, is Python's."""
+    rng = random.Random(1)
+    ended = set()
+    for _ in range(12):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "traceviz", *COMMANDS["info"]],
+            cwd=place,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        time.sleep(rng.uniform(0, 0.8))
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert str(ROOT / "traceviz").encode() not in said, said.decode()
+        ended.add(process.returncode)
+    assert ended & {130, -2}
+
+
+def elsewhere(command: str, folder: str) -> list[str]:
+    """A command that writes into a folder."""
+    words = COMMANDS[command][:]
+    option = "--save" if "--save" in words else "-o"
+    if option in words:
+        place = words.index(option) + 1
+        words[place] = f"{folder}/{words[place]}"
+    return words
+
+
+@pytest.mark.parametrize("command", WRITES)
+def test_a_folder_that_cannot_be_written_is_one_line(place: Path, command: str) -> None:
+    process = start(elsewhere(command, "/proc"), place, TRACEVIZ_CACHE="/proc/none")
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said.count(b"\n")) == (2, 1), said
-    whole(tmp_path)
+    whole(place)
 
 
-@pytest.mark.parametrize("command", ["timeline", "report", "check-overlap"])
-def test_a_full_disk_leaves_no_half_file(tmp_path: Path, command: str) -> None:
-    small = tmp_path / "small"
+@pytest.mark.parametrize("command", [one for one in WRITES if not one.startswith("collect")])
+def test_a_full_disk_leaves_no_half_file(place: Path, command: str) -> None:
+    """For captures, see test_collect_full_disk."""
+    small = place / "small"
     small.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)], capture_output=True, check=False
     )
     if made.returncode:
         pytest.skip("only root can make a small disk")
     try:
-        (small / "tmp").mkdir()
-        process = start(COMMANDS[command], small, TMPDIR=str(tmp_path))
+        (small / "full").write_bytes(b"x" * 8192)
+        process = start(elsewhere(command, str(small)), place, TRACEVIZ_CACHE=str(small / "cache"))
         _, said = process.communicate(timeout=60)
         assert (process.returncode, said.count(b"\n"), b"Traceback" in said) == (2, 1, False), said
+        (small / "full").unlink()
         whole(small)
     finally:
         subprocess.run(["umount", str(small)], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.errors import TracevizError
+from analyzers.nsys_export import exported
 from analyzers.nsys_find import find_nsys
+from traceviz.commands import collect
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "tests/data/nsys/rowpar_s1.rank0.nsys2023.nsys-rep"
@@ -76,3 +80,24 @@ esac"""
     assert len(set(answers)) == 1
     (entry,) = (cache / "nsys").iterdir()
     assert entry.read_bytes() == EXPORT.read_bytes()
+
+
+def test_which_nsys_runs_is_said_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that stands on PATH is not run without a word: neither to export, in the progress line, nor to collect."""
+    tool = tmp_path / "nsys"
+    tool.write_text("#!/bin/sh\necho NVIDIA Nsight Systems version 2024.6.1.90-1v0\n")
+    tool.chmod(0o755)
+    said: list[str] = []
+    with pytest.raises(TracevizError):  # it exports nothing
+        exported(REPORT, str(tool), lambda what, done, total: said.append(what), tmp_path / "kept")
+    assert set(said) == {f"exporting · nsys 2024.6.1 at {tool}"}
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        collect.find_nsys(str(tool))
+        expected = f"traceviz: nsys 2024.6.1 at {tool}.\n" if stream.isatty() else ""
+        assert stream.getvalue() == expected, "a log that nobody looks at stays as it was"
