@@ -138,9 +138,9 @@ def test_a_card_shows_each_kind_s_figures() -> None:
 
 
 def test_a_card_names_who_came_last_most_often() -> None:
-    late = {0: (0, 900), 1: (300, 900)}
-    ((*_, last),) = cells(measured(late, {0: (1500, 1900), 1: (1000, 1900)}, {0: (2000, 2900), 1: (2100, 2900)}))
-    assert last == "1"
+    mostly_0 = [{0: (2000 * k + 300, 2000 * k + 900), 1: (2000 * k, 2000 * k + 900)} for k in range(2)]
+    ((*_, last),) = cells(measured(*mostly_0, {0: (5000, 5900), 1: (5100, 5900)}))
+    assert last == "0"
 
 
 def test_what_a_card_does_not_know_is_a_dash() -> None:
@@ -177,3 +177,54 @@ def test_texts_that_a_capture_does_not_give_are_empty() -> None:
         builder.rank(rank).kernel("ncclDevKernel_AllReduce(x)", 20, 0, 100)
     (one,) = collectives(align(builder.trace(), enabled=False))
     assert (one.dtype, one.group, one.group_ranks, one.group_size) == ("", "", "", None)
+
+
+def test_a_kind_names_the_worst_straggler_s_rank_device_and_collective() -> None:
+    (kind,) = measured(
+        {0: (50, 500), 1: (0, 500)},
+        {0: (1000, 1700), 1: (1200, 1700)},
+        {0: (2100, 2900), 1: (2000, 2900)},
+    ).summary
+    assert (kind.worst_straggler_rank, kind.worst_straggler_device) == (1, 5)
+    assert (kind.worst_straggler_index, kind.worst_straggler_ns) == (1, 200)
+    assert kind.last_by_rank == {0: 2, 1: 1}
+    assert kind.wait_share == pytest.approx((50 + 200 + 100) / (450 + 500 + 700 + 500 + 800 + 900))
+
+
+def test_a_kind_of_one_rank_has_no_straggler_and_no_waiting() -> None:
+    (kind,) = measured({0: (0, 100)}, {0: (200, 260)}, elements=0).summary
+    assert (kind.bytes, kind.count, kind.median_ns) == (0, 2, 80)
+    assert kind.worst_straggler_rank is kind.worst_straggler_device is kind.worst_straggler_index is None
+    assert (kind.wait_share, kind.last_by_rank, kind.worst_straggler_ns) == (None, {}, 0)
+    assert kind.median_bus_gb_s is None
+
+
+def test_collectives_of_one_rank_are_no_part_of_a_kind_that_more_took_part_in() -> None:
+    both = {0: (0, 100), 1: (20, 100)}
+    (kind,) = measured(both, {0: (200, 900)}, {1: (1000, 1900)}).summary
+    assert (kind.count, kind.median_ns, kind.p90_ns) == (1, 80, 80)
+
+
+def test_p90_is_the_least_that_nine_in_ten_do_not_exceed() -> None:
+    lengths = [50, 10, 40, 30, 20, 60, 100, 90, 80, 70]
+    (kind,) = measured(
+        *({0: (1000 * k, 1000 * k + n), 1: (1000 * k, 1000 * k + n)} for k, n in enumerate(lengths))
+    ).summary
+    assert (kind.count, kind.median_ns, kind.p90_ns, kind.unsure) == (10, 55, 90, 0)
+
+
+def test_kinds_are_told_by_size_and_the_most_time_comes_first() -> None:
+    few = measured({0: (0, 100), 1: (20, 100)})
+    assert [kind.count for kind in three_ranks().summary] == [2, 1], "2 × 75 µs before 10 µs"
+    assert len(few.summary) == 1
+    frame = few.summary.to_frame()
+    assert frame["operation"].tolist() == ["all_reduce"]
+    assert frame["bytes"].tolist() == [4_000_000]
+
+
+def test_a_part_s_frames_are_numbered_anew() -> None:
+    part = collectives_of(run({0: (0, 50), 1: (10, 50)}, {0: (100, 200), 1: (130, 210)}).window(100, 260))
+    assert part.table.index.tolist() == [0]
+    assert part.calls.index.tolist() == [0, 1]
+    assert next(iter(part.calls)) == "collective"
+    assert part.table["index"].tolist() == [1], "its number in the whole trace"
