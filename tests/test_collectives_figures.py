@@ -59,6 +59,7 @@ def test_each_collective_keeps_to_its_own_ranks() -> None:
     first, second = measured({0: (100, 500), 1: (200, 510), 2: (150, 505)}, {0: (900, 950), 2: (800, 990)})
     assert (first.end_skew_ns, first.last_arrival_rank, first.last_arrival_lead_ns) == (10, 1, 50)
     assert (second.end_skew_ns, second.last_arrival_rank, second.last_arrival_lead_ns) == (40, 0, 100)
+    assert second.last_arrival_device == 4
     assert [call.rank for call in second.ranks] == [0, 2]
     assert (first.index, second.index) == (0, 1)
 
@@ -67,7 +68,7 @@ def test_bandwidth_counts_the_ranks_of_the_group_also_those_nobody_saw() -> None
     spans = {0: (0, 1000), 1: (0, 1000)}  # 4 MB in 1 µs are 4,000 GB/s
     (seen,) = measured(spans)
     (of_four,) = measured(spans, group_size=4)
-    assert seen.algorithm_gb_s == of_four.algorithm_gb_s == pytest.approx(4000)
+    assert seen.algorithm_gb_s == of_four.algorithm_gb_s == pytest.approx(4000, rel=1e-12)
     assert seen.bus_gb_s == pytest.approx(4000 * 2 * (2 - 1) / 2)
     assert of_four.bus_gb_s == pytest.approx(4000 * 2 * (4 - 1) / 4)
     assert (seen.group_size, of_four.group_size) == (None, 4)
@@ -80,7 +81,7 @@ def test_each_collective_has_the_factor_of_its_own_group() -> None:
 
 
 def test_one_rank_of_an_unknown_group_has_no_bus_bandwidth_and_no_last() -> None:
-    (alone,) = measured({2: (0, 1000)})
+    (alone,) = measured({2: (300, 1300)})
     assert (alone.bus_gb_s, alone.last_arrival_rank, alone.last_arrival_device) == (None, None, None)
     assert (alone.algorithm_gb_s, alone.last_arrival_lead_ns) == (pytest.approx(4000), 0)
     (of_two,) = measured({2: (0, 1000)}, group_size=2)
@@ -163,6 +164,7 @@ def test_a_frame_joins_each_rank_s_figures_with_its_collective_s() -> None:
     assert frame["fastest_ns"].tolist() == [45, 45, 80, 80]
     assert "index" not in frame
     assert frame["duration_ns"].dtype == np.dtype(np.int64)
+    assert frame["bus_gb_s"].dtype == np.dtype(float)
 
 
 def test_no_warning_is_told_twice() -> None:
