@@ -50,14 +50,14 @@ def test_of_clocks_that_few_collectives_align_the_least_bounded_is_named() -> No
 
 def test_ranks_whose_matches_are_unsure_are_named() -> None:
     builder = Builder()
-    for rank in range(2):
+    for rank in range(3):
         process = builder.rank(rank)
         for number in range(10 - rank):
             start = number * 1_000_000 + rank * 40_000_000
             process.kernel("ncclDevKernel_AllReduce(x)", 20, start, start + 100_000)
     found = said(builder.trace())
     assert found["clocks-not-aligned"] == [
-        "No collective that is surely matched says how far off the clock of rank 1 is."
+        "No collective that is surely matched says how far off the clock of rank 1, 2 is."
     ]
 
 
@@ -76,6 +76,18 @@ def test_clocks_that_nobody_asked_to_align_and_a_single_one_are_worth_no_word() 
     builder = Builder()
     builder.rank(0).kernel(KERNEL, 20, 0, 100)
     assert said(builder.trace()) == {}
+    silent = Builder()
+    silent.rank(0).kernel("gemm", 7, 0, 100)
+    assert said(silent.trace()) == {}
+
+
+def test_all_times_are_those_of_the_lowest_rank_s_clock() -> None:
+    aligned = align(two_ranks(50_000, SPANS).trace()).trace
+    assert ints(aligned.ops, "start_ns").tolist() == [start for first, second, _ in SPANS for start in (first, second)]
+    assert ints(aligned.ops, "end_ns").tolist() == [end for *_, end in SPANS for _ in range(2)]
+    assert ints(aligned.ops, "wait_ns").tolist() == [
+        wait for first, second, _ in SPANS for wait in (max(second - first, 0), max(first - second, 0))
+    ]
 
 
 def test_at_most_three_contradictions_are_told() -> None:
