@@ -124,3 +124,25 @@ def test_a_rank_waits_no_longer_than_its_own_call() -> None:
     aligned = align(builder.trace(), enabled=False)
     assert ints(aligned.trace.ops, "wait_ns").tolist() == [7, 0, 30, 0]
     assert waits(aligned.trace, aligned.matches).dtype == np.int64
+
+
+def test_contradictions_bear_the_numbers_that_collectives_have_on_the_common_clock() -> None:
+    """Ranks 0 and 1 contradict each other in the seventh call of theirs; each is followed by one of ranks 0 and 2."""
+    builder = Builder()
+    ranks = [builder.rank(rank) for rank in range(3)]
+    early = -50 * MS  # rank 1's clock: as captured, all calls of the first group end before any of the second
+    for k in range(12):
+        end = (k + 1) * MS
+        first = end - (6_000 if k % 2 else 300_000)
+        ended = end - 220_000 if k == 6 else end  # before rank 1 has come
+        for group, rank, start, stop in (
+            ("a", 0, first, ended),
+            ("a", 1, end - 200_000 + early, end + early),
+            ("b", 0, end + 100_000, end + 200_000),
+            ("b", 2, end + 150_000, end + 200_000),
+        ):
+            ranks[rank].kernel(KERNEL, 20, start, stop, launch=(0, 1))
+            builder.add("comms", process=rank, correlation=builder.correlation, group=group, sequence=k)
+    clocks = align(builder.trace()).clocks
+    assert clocks.doubtful == (12,)
+    assert any(12 in numbers for numbers in clocks.contradictions)
