@@ -67,7 +67,7 @@ def waits(trace: Trace, matches: Matches) -> Ints:
         return wait
     start, end = ints(trace.ops, "start_ns")[op], ints(trace.ops, "end_ns")[op]
     last = np.maximum.reduceat(start, np.flatnonzero(np.diff(collective, prepend=-1)))
-    wait[op] = np.clip(last[collective] - start, 0, end - start)
+    wait[op] = np.minimum(last[collective], end) - start
     return wait
 
 

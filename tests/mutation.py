@@ -15,22 +15,36 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# Of tests that take long, those that a module needs.
 CAUSES = (
     "causes",
     "causes_whose",
     "causes_random.py::test_each_slice_has_the_cause_that_the_slow_calculation_names",
     "causes_random.py::test_alone_time_is_split_without_loss_or_repetition",
 )
+CLOCKS = (
+    "clocks_warnings",
+    "clocks.py::test_a_contradiction_names_its_collective_and_marks_it_unsure",
+    "clocks.py::test_disabled_moves_nothing_and_waits_come_from_times_as_captured",
+    "clocks.py::test_wait_lasts_to_the_last_arrival_and_transfer_is_the_rest",
+    "clocks.py::test_true_offsets_lie_within_the_bounds_whatever_the_ends_do",
+)
+ORDERING = (
+    "ordering_steps",
+    "ordering_graph.py::test_a_path_leads_from_op_to_op_through_ordered_steps",
+    "ordering_graph.py::test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it",
+    "ordering_graph.py::test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_ended_last",
+)
 # Each family: its modules in analyzers/, and its tests.
 FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "intervals": (["intervals"], ["intervals"]),
     "overlap": (["overlap"], ["overlap"]),
-    "clocks": (["clocks"], ["clocks", "clocks_warnings"]),
+    "clocks": (["clocks"], CLOCKS),
     "clocks_solve": (["clocks_*"], ["clocks", "clocks_bounds"]),
     "collectives": (["collectives", "collectives_summary"], ["collectives", "collectives_figures"]),
     "collectives_match": (["collectives_[!s]*", "collectives_sequence"], ["collectives", "collectives_match"]),
-    "ordering": (["ordering"], ["ordering", "ordering_graph"]),
-    "ordering_graph": (["ordering_*"], ["ordering", "ordering_graph"]),
+    "ordering": (["ordering"], ORDERING),
+    "ordering_graph": (["ordering_*"], ["ordering", "ordering_steps", "ordering_graph"]),
     "causes": (["causes"], CAUSES),
     "certainty": (["certainty"], ["certainty"]),
 }

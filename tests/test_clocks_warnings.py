@@ -50,14 +50,14 @@ def test_of_clocks_that_few_collectives_align_the_least_bounded_is_named() -> No
 
 def test_ranks_whose_matches_are_unsure_are_named() -> None:
     builder = Builder()
-    for rank in range(2):
+    for rank in range(3):
         process = builder.rank(rank)
         for number in range(10 - rank):
             start = number * 1_000_000 + rank * 40_000_000
             process.kernel("ncclDevKernel_AllReduce(x)", 20, start, start + 100_000)
     found = said(builder.trace())
     assert found["clocks-not-aligned"] == [
-        "No collective that is surely matched says how far off the clock of rank 1 is."
+        "No collective that is surely matched says how far off the clock of rank 1, 2 is."
     ]
 
 
@@ -76,6 +76,18 @@ def test_clocks_that_nobody_asked_to_align_and_a_single_one_are_worth_no_word() 
     builder = Builder()
     builder.rank(0).kernel(KERNEL, 20, 0, 100)
     assert said(builder.trace()) == {}
+    silent = Builder()
+    silent.rank(0).kernel("gemm", 7, 0, 100)
+    assert said(silent.trace()) == {}
+
+
+def test_all_times_are_those_of_the_lowest_rank_s_clock() -> None:
+    aligned = align(two_ranks(50_000, SPANS).trace()).trace
+    assert ints(aligned.ops, "start_ns").tolist() == [start for first, second, _ in SPANS for start in (first, second)]
+    assert ints(aligned.ops, "end_ns").tolist() == [end for *_, end in SPANS for _ in range(2)]
+    assert ints(aligned.ops, "wait_ns").tolist() == [
+        wait for first, second, _ in SPANS for wait in (max(second - first, 0), max(first - second, 0))
+    ]
 
 
 def test_at_most_three_contradictions_are_told() -> None:
@@ -112,3 +124,25 @@ def test_a_rank_waits_no_longer_than_its_own_call() -> None:
     aligned = align(builder.trace(), enabled=False)
     assert ints(aligned.trace.ops, "wait_ns").tolist() == [7, 0, 30, 0]
     assert waits(aligned.trace, aligned.matches).dtype == np.int64
+
+
+def test_contradictions_bear_the_numbers_that_collectives_have_on_the_common_clock() -> None:
+    """Ranks 0 and 1 contradict each other in the seventh call of theirs; each is followed by one of ranks 0 and 2."""
+    builder = Builder()
+    ranks = [builder.rank(rank) for rank in range(3)]
+    early = -50 * MS  # rank 1's clock: as captured, all calls of the first group end before any of the second
+    for k in range(12):
+        end = (k + 1) * MS
+        first = end - (6_000 if k % 2 else 300_000)
+        ended = end - 220_000 if k == 6 else end  # before rank 1 has come
+        for group, rank, start, stop in (
+            ("a", 0, first, ended),
+            ("a", 1, end - 200_000 + early, end + early),
+            ("b", 0, end + 100_000, end + 200_000),
+            ("b", 2, end + 150_000, end + 200_000),
+        ):
+            ranks[rank].kernel(KERNEL, 20, start, stop, launch=(0, 1))
+            builder.add("comms", process=rank, correlation=builder.correlation, group=group, sequence=k)
+    clocks = align(builder.trace()).clocks
+    assert clocks.doubtful == (12,)
+    assert any(12 in numbers for numbers in clocks.contradictions)

@@ -59,6 +59,7 @@ def test_each_collective_keeps_to_its_own_ranks() -> None:
     first, second = measured({0: (100, 500), 1: (200, 510), 2: (150, 505)}, {0: (900, 950), 2: (800, 990)})
     assert (first.end_skew_ns, first.last_arrival_rank, first.last_arrival_lead_ns) == (10, 1, 50)
     assert (second.end_skew_ns, second.last_arrival_rank, second.last_arrival_lead_ns) == (40, 0, 100)
+    assert second.last_arrival_device == 4
     assert [call.rank for call in second.ranks] == [0, 2]
     assert (first.index, second.index) == (0, 1)
 
@@ -67,7 +68,7 @@ def test_bandwidth_counts_the_ranks_of_the_group_also_those_nobody_saw() -> None
     spans = {0: (0, 1000), 1: (0, 1000)}  # 4 MB in 1 µs are 4,000 GB/s
     (seen,) = measured(spans)
     (of_four,) = measured(spans, group_size=4)
-    assert seen.algorithm_gb_s == of_four.algorithm_gb_s == pytest.approx(4000)
+    assert seen.algorithm_gb_s == of_four.algorithm_gb_s == pytest.approx(4000, rel=1e-12)
     assert seen.bus_gb_s == pytest.approx(4000 * 2 * (2 - 1) / 2)
     assert of_four.bus_gb_s == pytest.approx(4000 * 2 * (4 - 1) / 4)
     assert (seen.group_size, of_four.group_size) == (None, 4)
@@ -80,7 +81,7 @@ def test_each_collective_has_the_factor_of_its_own_group() -> None:
 
 
 def test_one_rank_of_an_unknown_group_has_no_bus_bandwidth_and_no_last() -> None:
-    (alone,) = measured({2: (0, 1000)})
+    (alone,) = measured({2: (300, 1300)})
     assert (alone.bus_gb_s, alone.last_arrival_rank, alone.last_arrival_device) == (None, None, None)
     assert (alone.algorithm_gb_s, alone.last_arrival_lead_ns) == (pytest.approx(4000), 0)
     (of_two,) = measured({2: (0, 1000)}, group_size=2)
@@ -138,9 +139,9 @@ def test_a_card_shows_each_kind_s_figures() -> None:
 
 
 def test_a_card_names_who_came_last_most_often() -> None:
-    late = {0: (0, 900), 1: (300, 900)}
-    ((*_, last),) = cells(measured(late, {0: (1500, 1900), 1: (1000, 1900)}, {0: (2000, 2900), 1: (2100, 2900)}))
-    assert last == "1"
+    mostly_0 = [{0: (2000 * k + 300, 2000 * k + 900), 1: (2000 * k, 2000 * k + 900)} for k in range(2)]
+    ((*_, last),) = cells(measured(*mostly_0, {0: (5000, 5900), 1: (5100, 5900)}))
+    assert last == "0"
 
 
 def test_what_a_card_does_not_know_is_a_dash() -> None:
@@ -163,6 +164,7 @@ def test_a_frame_joins_each_rank_s_figures_with_its_collective_s() -> None:
     assert frame["fastest_ns"].tolist() == [45, 45, 80, 80]
     assert "index" not in frame
     assert frame["duration_ns"].dtype == np.dtype(np.int64)
+    assert frame["bus_gb_s"].dtype == np.dtype(float)
 
 
 def test_no_warning_is_told_twice() -> None:
@@ -177,3 +179,54 @@ def test_texts_that_a_capture_does_not_give_are_empty() -> None:
         builder.rank(rank).kernel("ncclDevKernel_AllReduce(x)", 20, 0, 100)
     (one,) = collectives(align(builder.trace(), enabled=False))
     assert (one.dtype, one.group, one.group_ranks, one.group_size) == ("", "", "", None)
+
+
+def test_a_kind_names_the_worst_straggler_s_rank_device_and_collective() -> None:
+    (kind,) = measured(
+        {0: (50, 500), 1: (0, 500)},
+        {0: (1000, 1700), 1: (1200, 1700)},
+        {0: (2100, 2900), 1: (2000, 2900)},
+    ).summary
+    assert (kind.worst_straggler_rank, kind.worst_straggler_device) == (1, 5)
+    assert (kind.worst_straggler_index, kind.worst_straggler_ns) == (1, 200)
+    assert kind.last_by_rank == {0: 2, 1: 1}
+    assert kind.wait_share == pytest.approx((50 + 200 + 100) / (450 + 500 + 700 + 500 + 800 + 900))
+
+
+def test_a_kind_of_one_rank_has_no_straggler_and_no_waiting() -> None:
+    (kind,) = measured({0: (0, 100)}, {0: (200, 260)}, elements=0).summary
+    assert (kind.bytes, kind.count, kind.median_ns) == (0, 2, 80)
+    assert kind.worst_straggler_rank is kind.worst_straggler_device is kind.worst_straggler_index is None
+    assert (kind.wait_share, kind.last_by_rank, kind.worst_straggler_ns) == (None, {}, 0)
+    assert kind.median_bus_gb_s is None
+
+
+def test_collectives_of_one_rank_are_no_part_of_a_kind_that_more_took_part_in() -> None:
+    both = {0: (0, 100), 1: (20, 100)}
+    (kind,) = measured(both, {0: (200, 900)}, {1: (1000, 1900)}).summary
+    assert (kind.count, kind.median_ns, kind.p90_ns) == (1, 80, 80)
+
+
+def test_p90_is_the_least_that_nine_in_ten_do_not_exceed() -> None:
+    lengths = [50, 10, 40, 30, 20, 60, 100, 90, 80, 70]
+    (kind,) = measured(
+        *({0: (1000 * k, 1000 * k + n), 1: (1000 * k, 1000 * k + n)} for k, n in enumerate(lengths))
+    ).summary
+    assert (kind.count, kind.median_ns, kind.p90_ns, kind.unsure) == (10, 55, 90, 0)
+
+
+def test_kinds_are_told_by_size_and_the_most_time_comes_first() -> None:
+    few = measured({0: (0, 100), 1: (20, 100)})
+    assert [kind.count for kind in three_ranks().summary] == [2, 1], "2 × 75 µs before 10 µs"
+    assert len(few.summary) == 1
+    frame = few.summary.to_frame()
+    assert frame["operation"].tolist() == ["all_reduce"]
+    assert frame["bytes"].tolist() == [4_000_000]
+
+
+def test_a_part_s_frames_are_numbered_anew() -> None:
+    part = collectives_of(run({0: (0, 50), 1: (10, 50)}, {0: (100, 200), 1: (130, 210)}).window(100, 260))
+    assert part.table.index.tolist() == [0]
+    assert part.calls.index.tolist() == [0, 1]
+    assert next(iter(part.calls)) == "collective"
+    assert part.table["index"].tolist() == [1], "its number in the whole trace"
