@@ -5,7 +5,8 @@
 A real capture is repeated in time until the file has the size; it lies in tests/benchmarks/data/ and is removed again.
 A look is a whole command, from its start to its exit. The bare decode is msgspec's, of the same bytes, into typed
 events and nothing more; simdjson's is its DOM. Bars: first look at most 3 times msgspec's decode, the same question
-again within a second, memory below the file's size, exponent at most 1.1. Processor seconds tell what a busy machine hides.
+again within a second, memory below the file's size, exponent at most 1.1. Processor seconds tell what a busy machine
+hides.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def looks(path: Path, cache: Path) -> dict[str, Run]:
     found["same question: check-overlap"] = run(check, environment)
     found["same question, as text"] = run([*check[:-1], "text"], environment)  # whose first time makes it
     found["same question, as text"] = run([*check[:-1], "text"], environment)
-    found["another question: check-overlap"] = run([*check, "-b", "kernel:gemm"], environment)
+    found["another question: check-overlap"] = run([*check, "-a", "compute", "-b", "comm"], environment)
     for command in ("streams", "info", "collectives"):
         for which in ("another question", "same question"):
             found[f"{which}: {command}"] = run([*base, command, str(path), "--format", "json"], environment)
