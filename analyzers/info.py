@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -97,50 +98,112 @@ class TraceInfo:
         return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {len(self.steps)} step(s)>"
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is counted of a trace; captures of a run add up.
+
+    unknown : ops whose launch is not on record. occurrences, launches : by range name.
+    """
+
+    ranks: tuple[RankInfo, ...]
+    steps: frozenset[int]
+    ops: int
+    unknown: int
+    graphs: int
+    ranges: int
+    operators: int
+    syncs: int
+    occurrences: Counter[str]
+    launches: Counter[str]
+
+    def __add__(self, other: Facts) -> Facts:
+        return Facts(
+            tuple(sorted([*self.ranks, *other.ranks], key=lambda one: one.rank)),
+            self.steps | other.steps,
+            *(getattr(self, name) + getattr(other, name) for name in _COUNTED),
+        )
+
+
+_COUNTED = [field.name for field in fields(Facts)][2:]
+
+
 def info(trace: Trace) -> TraceInfo:
     """Look into a trace."""
-    ranges, more = _ranges(trace)
-    return TraceInfo(
-        captures=trace.captures,
+    return told(trace, facts_of(trace))
+
+
+def facts_of(trace: Trace) -> Facts:
+    """Count what is in a trace, or in one capture of a run."""
+    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
+    code, texts = codes(trace.ranges, "name")
+    names, occurrences = np.unique(code[kinds & (code >= 0)], return_counts=True)
+    launched = np.zeros(len(texts), np.int64)
+    seen: list[Ints] = []
+    for rows in launched_in_all(trace, kinds):
+        name = np.where(rows >= 0, code[rows], -1)
+        for before in seen:  # nested ranges of one name hold an op once
+            name = np.where(name == before, -1, name)
+        launched += np.bincount(name[name >= 0], minlength=len(texts))
+        seen.append(name)
+    return Facts(
         ranks=_ranks(trace),
-        ranges=ranges,
-        more_ranges=more,
-        steps=tuple(find_steps(trace).present),
-        cannot=cannot_answer(trace),
-        warnings=but_rows(trace.warnings),  # `cannot` says it
+        steps=frozenset(find_steps(trace).present),
+        ops=len(trace.ops),
+        unknown=int(np.count_nonzero(ints(trace.ops, "launch") < 0)),
+        graphs=int(np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)))),
+        ranges=len(trace.ranges),
+        operators=int(np.count_nonzero(is_one_of(trace.ranges, "kind", ("op",)))),
+        syncs=len(trace.syncs),
+        occurrences=Counter({texts[name]: int(times) for name, times in zip(names, occurrences, strict=True)}),
+        launches=Counter({texts[name]: int(launched[name]) for name in names}),
+    )
+
+
+def told(run: Trace, facts: Facts) -> TraceInfo:
+    """Say what was counted; of the run itself its captures, the numbers of its ranks and its warnings count.
+
+    Range names stand by launches; an op counts for the name of every range around its launch.
+    """
+    by_launches = sorted(facts.occurrences, key=lambda name: (-facts.launches[name], name))
+    listed = [RangeInfo(name, facts.occurrences[name], facts.launches[name]) for name in by_launches[:MOST_RANGES]]
+    return TraceInfo(
+        captures=run.captures,
+        ranks=facts.ranks,
+        ranges=tuple(listed),
+        more_ranges=max(len(by_launches) - MOST_RANGES, 0),
+        steps=tuple(sorted(facts.steps)),
+        cannot=_cannot_answer(run, facts),
+        warnings=but_rows(run.warnings),  # `cannot` says it
     )
 
 
 def cannot_answer(trace: Trace) -> tuple[str, ...]:
     """What the trace can't tell, in words, most important first."""
-    launch = ints(trace.ops, "launch")
-    graphs = np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)))
-    unknown = np.count_nonzero(launch < 0)
-    known = trace.captures[0].world_size
-    steps = len(find_steps(trace).present)
+    return _cannot_answer(trace, facts_of(trace))
+
+
+def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
+    ranks, known, steps = len(run.rank_ids), run.captures[0].world_size, len(facts.steps)
     said = [
-        (graphs, f"what ran inside {graphs} CUDA graph launches: each is one row (nsys: --cuda-graph-trace=node)"),
-        (len(trace.rank_ids) == 1, "how long collectives waited for other ranks: only one rank was captured"),
         (
-            known is not None and len(trace.rank_ids) not in (1, known),
-            f"what the other ranks did: {len(trace.rank_ids)} of {known} were captured",
+            facts.graphs,
+            f"what ran inside {facts.graphs} CUDA graph launches: each is one row (nsys: --cuda-graph-trace=node)",
         ),
-        (not len(trace.ranges), "regions by name: there are no NVTX ranges or record_function annotations"),
-        (unknown == launch.size, "who launched what: no launch calls were recorded, so ranges pick nothing"),
+        (ranks == 1, "how long collectives waited for other ranks: only one rank was captured"),
+        (known is not None and ranks not in (1, known), f"what the other ranks did: {ranks} of {known} were captured"),
+        (not facts.ranges, "regions by name: there are no NVTX ranges or record_function annotations"),
+        (facts.unknown == facts.ops, "who launched what: no launch calls were recorded, so ranges pick nothing"),
         (
-            0 < unknown < launch.size,
-            f"who launched {unknown:,} of {launch.size:,} GPU ops: their launch calls are missing",
+            0 < facts.unknown < facts.ops,
+            f"who launched {facts.unknown:,} of {facts.ops:,} GPU ops: their launch calls are missing",
         ),
-        (
-            not is_one_of(trace.ranges, "kind", ("op",)).any(),
-            "which operator launched an op (nsys has no operator events)",
-        ),
-        (not len(trace.syncs), "which stream waited for what: there are no synchronization events"),
+        (not facts.operators, "which operator launched an op (nsys has no operator events)"),
+        (not facts.syncs, "which stream waited for what: there are no synchronization events"),
         (0 < steps < FEW, f"how much steps vary: {steps} are too few for a median"),
         (not steps, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
     ]
     own = [text for applies, text in said if applies]
-    return tuple(dict.fromkeys([*own, *(text for capture in trace.captures for text in capture.lacks)]))
+    return tuple(dict.fromkeys([*own, *(text for capture in run.captures for text in capture.lacks)]))
 
 
 def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
@@ -180,23 +243,3 @@ def _gpu_name(trace: Trace, process: int) -> str:
     used = np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == process])
     rows = (ints(trace.devices, "process") == process) & np.isin(ints(trace.devices, "device"), used)
     return ", ".join(dict.fromkeys(str(name) for name in trace.devices.loc[rows, "name"]))
-
-
-def _ranges(trace: Trace) -> tuple[tuple[RangeInfo, ...], int]:
-    """Names of NVTX ranges and annotations by launches; an op counts for the name of every range around its launch."""
-    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
-    code, texts = codes(trace.ranges, "name")
-    names, occurrences = np.unique(code[kinds & (code >= 0)], return_counts=True)
-    launched = np.zeros(len(texts), np.int64)
-    seen: list[Ints] = []
-    for rows in launched_in_all(trace, kinds):
-        name = np.where(rows >= 0, code[rows], -1)
-        for before in seen:  # nested ranges of one name hold an op once
-            name = np.where(name == before, -1, name)
-        launched += np.bincount(name[name >= 0], minlength=len(texts))
-        seen.append(name)
-    listed = [
-        RangeInfo(texts[name], int(times), int(launched[name])) for name, times in zip(names, occurrences, strict=True)
-    ]
-    listed.sort(key=lambda one: (-one.launches, one.name))
-    return tuple(listed[:MOST_RANGES]), max(len(listed) - MOST_RANGES, 0)

@@ -81,6 +81,12 @@ class Ordering:
         kept = {name: getattr(edges, name)[edges.exact] for name in Edges.__dataclass_fields__}
         return Graph(self.lanes, Edges(**kept))
 
+    @cached_property
+    def guessed(self) -> Ints:
+        """Processes of which some links are inferred."""
+        edges = self.graph.edges
+        return np.unique(self.lanes.process[edges.lane[~edges.exact]])
+
     def place(self, ops: Ints) -> tuple[Ints, Ints]:
         """Lane and position of each op's unit."""
         unit = self.lanes.unit_of_op[ops]

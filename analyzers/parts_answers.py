@@ -9,12 +9,15 @@ from operator import add
 
 import numpy as np
 
-from analyzers import check, check_part, concurrency
+from analyzers import check, check_part, concurrency, order_report
 from analyzers import collectives as collecting
+from analyzers import info as looking
 from analyzers.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.collectives import Collectives
 from analyzers.concurrency import RankStreams, StreamsResult
+from analyzers.info import TraceInfo
 from analyzers.narrow import Narrowing
+from analyzers.order_report import OrderReport
 from analyzers.parts import ALL, Run
 from analyzers.selectors import parse
 from analyzers.trace import Ints, Trace
@@ -63,6 +66,21 @@ def streams(run: Run, narrowing: Narrowing = ALL) -> StreamsResult:
     """The same as `analyzers.concurrency.streams`."""
     ranks = [one for found in run.ask(_streams, narrowing).values() for one in found]
     return StreamsResult(tuple(sorted(ranks, key=lambda one: (one.rank, one.device))), run.trace.warnings)
+
+
+def syncs(run: Run, narrowing: Narrowing = ALL) -> OrderReport:
+    """The same as `analyzers.order_report.order_report`; rows of tables that it names are those of their captures."""
+    if narrowing == ALL:
+        return order_report.joined([*run.ask(order_report.order_report).values()], run.trace.warnings)
+    spans = run.ask(order_report.launch_span, narrowing).values()
+    span = min(low for low, _ in spans), max(high for _, high in spans)
+    reports = run.ask(partial(order_report.order_report, span=span), narrowing).values()
+    return order_report.joined([*reports], run.trace.warnings)
+
+
+def info(run: Run) -> TraceInfo:
+    """The same as `analyzers.info.info`."""
+    return looking.told(run.trace, reduce(add, run.ask(looking.facts_of).values()))
 
 
 def _parts(

@@ -162,7 +162,7 @@ class _Checks:
     def _answer(self, lane: Ints, edge: Ints, direct: Mask, indirect: Mask, sure: Mask) -> tuple[Ints, Mask]:
         edges = self.ordering.graph.edges
         how = np.select([lane == self.main, direct, indirect], [SAME, DIRECT, INDIRECT], NO)
-        stated = bool(edges.exact.all())
+        stated = ~np.isin(pick(self.lanes.process, self.main), self.ordering.guessed)
         exact = pick(edges.exact, edge, True)
         return how, np.select([how == SAME, how == DIRECT, how == INDIRECT], [True, exact, sure], stated).astype(bool)
 

@@ -78,7 +78,7 @@ def unwaited_copies(trace: Trace, ordering: Ordering | None = None) -> UnwaitedC
     until, reason = _deadlines(trace, ordering, op, place, launched)
     known, _ = ordering.host_knows(op)
     late = known > until
-    exact = np.full(op.size, bool(ordering.graph.edges.exact.all()))
+    exact = ~np.isin(process, ordering.guessed)
     columns: dict[str, Any] = {
         "rank": ints(trace.ops, "rank")[op],
         "process": process,
@@ -104,8 +104,8 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, place: Any, launched:
     """When each copy should have been waited for, and why then: an index in `REASONS`."""
     last = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
     capture = np.array([process.capture for process in trace.processes] or [0], np.int64)
-    process = ints(trace.ops, "process")[op]
-    until = np.maximum(last[capture[process]], ints(trace.api, "end_ns").max(initial=0))
+    np.maximum.at(last, capture[ints(trace.api, "process")], ints(trace.api, "end_ns"))
+    until = last[capture[ints(trace.ops, "process")[op]]]
     reason = np.ones(op.size, np.int64)
     lane, _ = ordering.place(op)
     where, names = pd.factorize(place)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from analyzers import check, collectives, concurrency, load, parts, parts_answers
+from analyzers import (
+    check,
+    collectives,
+    concurrency,
+    crew,
+    info,
+    load,
+    order_report,
+    parts,
+    parts_answers,
+    watch,
+)
 from analyzers.crew import LocalCrew
 from analyzers.errors import TracevizError
 from analyzers.files import Input
@@ -46,6 +59,9 @@ PAIR = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
         ["streams"],
         ["collectives"],
         ["collectives", "--ranks", "1"],
+        ["syncs"],
+        ["syncs", "--ranks", "1"],
+        ["info"],
     ],
     ids=" ".join,
 )
@@ -58,7 +74,7 @@ def test_answers_are_those_of_the_whole(paths: list[str], question: list[str], w
 
 def test_steps_and_windows_may_leave_some_captures_out() -> None:
     for more in (["--window", "59ms:66ms"], ["--window", "25ms:60ms"]):
-        for command in ("check-overlap", "streams", "collectives"):
+        for command in ("check-overlap", "streams", "collectives", "syncs"):
             whole = run_text(command, *NSYS, *more)
             assert run_text(command, *NSYS, *more, "--memory", "8GB", "--workers", "1") == whole
 
@@ -98,26 +114,45 @@ def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
     return replace(trace, captures=(capture,), processes=processes, ops=ops, origin_utc_ns=1000 + rank)
 
 
-def answers(run: Run | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> Any:
-    """All answers as JSON, or the error in their place."""
+def verdict(run: Run | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> str:
+    """Of a run, or of a trace as a whole."""
+    return said(
+        lambda run: contract.overlap(parts_answers.check_overlap(run, a, b, narrowing=narrowing)),
+        lambda trace: contract.overlap(check.check_overlap(narrowing.of(trace), a, b)),
+        run,
+        trace,
+    )
+
+
+def other_answers(run: Run | None, trace: Trace | None, narrowing: Narrowing) -> list[str]:
+    """The same."""
+    pairs: list[tuple[Callable[[Run], Any], Callable[[Trace], Any]]] = [
+        (
+            lambda run: contract.streams(parts_answers.streams(run, narrowing)),
+            lambda trace: contract.streams(concurrency.streams(narrowing.of(trace))),
+        ),
+        (
+            lambda run: contract.collectives(parts_answers.collectives(run, narrowing)),
+            lambda trace: contract.collectives(collectives.collectives_of(narrowing.of(trace))),
+        ),
+        (
+            lambda run: contract.syncs(parts_answers.syncs(run, narrowing)),
+            lambda trace: contract.syncs(order_report.order_report(narrowing.of(trace))),
+        ),
+        (lambda run: contract.info(parts_answers.info(run)), lambda trace: contract.info(info.info(trace))),
+    ]
+    return [said(of_run, of_trace, run, trace) for of_run, of_trace in pairs]
+
+
+def said(of_run: Callable[[Run], Any], of_trace: Callable[[Trace], Any], run: Run | None, trace: Trace | None) -> str:
+    """An answer as JSON, or the error in its place."""
     try:
         if run is not None:
-            found = (
-                contract.overlap(parts_answers.check_overlap(run, a, b, narrowing=narrowing)),
-                contract.streams(parts_answers.streams(run, narrowing)),
-                contract.collectives(parts_answers.collectives(run, narrowing)),
-            )
-        else:
-            assert trace is not None
-            part = narrowing.of(trace)
-            found = (
-                contract.overlap(check.check_overlap(part, a, b)),
-                contract.streams(concurrency.streams(part)),
-                contract.collectives(collectives.collectives_of(part)),
-            )
+            return json.dumps(of_run(run))
+        assert trace is not None
+        return json.dumps(of_trace(trace))
     except TracevizError as error:
         return error.message.partition(";")[0]  # how far GPU work runs is told of one capture
-    return json.dumps(found)
 
 
 PAIRS = (("nvtx:A", "nvtx:B"), ("comm", "compute"), ("nvtx:A", "compute"), ("kernel:gemm", "nvtx:A,nvtx:B"))
@@ -133,15 +168,16 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     same = chance.random() < 0.5
     counts = [(2, 3)] * 3 if same else [(chance.randint(0, 2), chance.randint(1, 3)) for _ in range(3)]
     captures = {f"rank{rank}": made(rank, chance, *counts[rank]) for rank in range(3)}
-    inputs = [Input(tmp_path / name, "made") for name in captures]
+    inputs = [Input(Path(name), "made") for name in captures]
     monkeypatch.setattr(parts, "find_inputs", lambda paths, keep_bad: (inputs, []))
     monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
     run = open_run([], Reading(cache=False), LocalCrew(1, tmp_path))
     trace = load.joined(list(captures.values()), inputs, [], [], align=True)
     assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.outlines)
-    for a, b in (*PAIRS, *(NOTHING if seed < 6 else ())):
-        for narrowing in (Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))):
-            assert answers(run, None, a, b, narrowing) == answers(None, trace, a, b, narrowing)
+    for narrowing in (Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))):
+        assert other_answers(run, None, narrowing) == other_answers(None, trace, narrowing)
+        for a, b in (*PAIRS, *(NOTHING if seed < 3 else ())):
+            assert verdict(run, None, a, b, narrowing) == verdict(None, trace, a, b, narrowing)
 
 
 def test_a_rank_that_is_not_there_is_refused_by_parts_as_well() -> None:
@@ -157,6 +193,27 @@ def test_a_budget_too_small_for_one_capture_is_refused() -> None:
     result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--memory", "1MB"])
     assert isinstance(result.exception, TracevizError)
     assert "the budget is 1 MB" in result.exception.message
+
+
+def test_a_budget_for_a_cluster_is_refused_and_explained() -> None:
+    words = ["check-overlap", *TORCH, "--memory", "8GB", "--dask", "tcp://127.0.0.1:9"]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, TracevizError)
+    assert "Dask's workers have a limit of their own" in result.exception.message
+    assert "--memory-limit" in (result.exception.hint or "")
+
+
+def test_a_rank_that_holds_more_than_the_budget_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the estimate let it pass."""
+    monkeypatch.setattr(crew, "BASE_BYTES", 0)
+    monkeypatch.setattr(crew, "SLACK", 1 << 60)
+    monkeypatch.setattr(watch, "held", lambda pid: 0 if pid == os.getpid() else 2_000_000_000)
+    result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--no-cache", "--memory", "1GB", "--workers", "1"])
+    assert isinstance(result.exception, TracevizError)
+    assert str(result.exception) == (
+        f"{TORCH[0]}: This alone takes more than 2,000 MB of memory; the budget is 1,000 MB. "
+        "Give a larger --memory, or leave it out."
+    )
 
 
 def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path) -> None:

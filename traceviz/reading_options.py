@@ -30,16 +30,15 @@ def read_bytes(text: str) -> int:
     return int(float(match[1]) * unit)
 
 
-_OPTIONS = {
-    "workers": (
-        Annotated[
-            int | None,
-            typer.Option(
-                metavar="N", min=1, help="Processes that read captures side by side.", show_default="processors"
-            ),
-        ],
-        None,
-    ),
+SIDE_BY_SIDE = "Processes that read captures side by side"
+
+
+def _workers(help: str) -> tuple[Any, None]:
+    return Annotated[int | None, typer.Option(metavar="N", min=1, help=help, show_default="processors")], None
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "workers": _workers(f"{SIDE_BY_SIDE}; this command then holds all ranks in memory."),
     "skip_bad": (
         Annotated[
             bool, typer.Option("--skip-bad", help="Leave out captures that can't be read, with a warning naming them.")
@@ -52,7 +51,8 @@ _OPTIONS = {
     ),
 }
 
-_BY_PARTS = {
+_BY_PARTS: dict[str, tuple[Any, Any]] = {
+    "workers": _workers(f"{SIDE_BY_SIDE}."),
     "memory": (
         Annotated[
             str | None,
@@ -86,7 +86,7 @@ def reads_captures(command: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def reads_by_parts(command: Callable[..., Result]) -> Callable[..., Result]:
-    """The same for a command that can look at captures one by one."""
+    """The same for a command that can look at captures one by one, and need not hold all of them."""
     return _with(command, {**_OPTIONS, **_BY_PARTS})
 
 

@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--peer-repeats", type=int, default=1, help="of the slow ones")
     parser.add_argument("--gzip", action="store_true", help="read the trace compressed")
     options = parser.parse_args()
+    os.environ["TRACEVIZ_CACHE"] = "off"  # each round reads and works out anew
     trace = HERE / "data" / f"kineto-{options.events}.json"
     trace.parent.mkdir(exist_ok=True)
     if not trace.exists():

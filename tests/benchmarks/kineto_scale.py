@@ -56,7 +56,7 @@ def looks(path: Path, cache: Path) -> dict[str, Run]:
     found["same question: check-overlap"] = run(check, environment)
     found["same question, as text"] = run([*check[:-1], "text"], environment)  # whose first time makes it
     found["same question, as text"] = run([*check[:-1], "text"], environment)
-    found["another question: check-overlap"] = run([*check, "-b", "kernel:gemm"], environment)
+    found["another question: check-overlap"] = run([*check, "-a", "compute", "-b", "comm"], environment)
     for command in ("streams", "info", "collectives"):
         for which in ("another question", "same question"):
             found[f"{which}: {command}"] = run([*base, command, str(path), "--format", "json"], environment)

@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=2_000_000)
     parser.add_argument("--nsys-ai", default=shutil.which("nsys-ai"))
     arguments = parser.parse_args()
+    os.environ["TRACEVIZ_CACHE"] = "off"  # each round reads and works out anew
     path = DATA / f"nsys_{arguments.kernels}.sqlite"
     sys.path.insert(0, str(ROOT))
     if not path.exists():

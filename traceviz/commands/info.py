@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analyzers.reading import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, Nsys, OutputFormat, Traces, shown
-from traceviz.reading_options import reads_captures
+from traceviz.opened import run_of
+from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress
 
 EPILOG = """\b
@@ -15,7 +18,7 @@ Examples:
 
 
 @answers
-@reads_captures
+@reads_by_parts
 def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: OutputFormat = Format.text) -> Said:
     """What is in these captures?
 
@@ -26,6 +29,13 @@ def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: 
     from traceviz import contract
     from traceviz.views import info as view
 
+    reading = replace(reading, nsys=nsys)
     with progress() as tell:
-        result = look.info(load.load(shown(traces), nsys_command=nsys, reading=reading, progress=tell))
+        if reading.by_parts:
+            from analyzers import parts_answers
+
+            with run_of(traces, reading, align=True, progress=tell) as run:
+                result = parts_answers.info(run)
+        else:
+            result = look.info(load.load(shown(traces), reading=reading, progress=tell))
     return said(result, view.blocks, contract.info)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analyzers.reading import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
-from traceviz.reading_options import reads_captures
+from traceviz.opened import narrowing_of, run_of
+from traceviz.reading_options import reads_by_parts
 from traceviz.terminal import progress
 
 EPILOG = """\b
@@ -16,7 +19,7 @@ Examples:
 
 
 @answers
-@reads_captures
+@reads_by_parts
 def syncs(
     traces: Traces,
     ranks: Ranks = None,
@@ -36,7 +39,14 @@ def syncs(
     from traceviz import contract
     from traceviz.views import syncs as view
 
+    reading = replace(reading, nsys=nsys)
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, reading=reading, progress=tell)
-        result = order_report.order_report(narrowed(trace, ranks, steps, window))
+        if reading.by_parts:
+            from analyzers import parts_answers
+
+            with run_of(traces, reading, align=not no_align, progress=tell) as run:
+                result = parts_answers.syncs(run, narrowing_of(ranks, steps, window))
+        else:
+            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
+            result = order_report.order_report(narrowed(trace, ranks, steps, window))
     return said(result, view.blocks, contract.syncs)
