@@ -5,8 +5,6 @@
 >>> tv.check_overlap(trace, a="nvtx:DP Embedding", b="nvtx:MP Embedding")  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from traceviz._start import end_at_once
 
 end_at_once()

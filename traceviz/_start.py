@@ -4,16 +4,14 @@ Python's own handler would print a stack trace of the import. It is replaced onl
 not where it is a library of somebody else's; `traceviz.__main__` then installs the command's own.
 """
 
-from __future__ import annotations
-
-import signal
+import _signal  # type: ignore[import-not-found]  # built in: `signal` reads files, and could be interrupted there
 import sys
 
 
 def end_at_once() -> None:
     """Let SIGINT end the process as the kernel does it, silently, where this process is the `traceviz` command."""
-    if _is_command(sys.argv, sys.orig_argv) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if _is_command(sys.argv, sys.orig_argv) and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
 def _is_command(argv: list[str], started_as: list[str]) -> bool:
