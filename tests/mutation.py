@@ -66,7 +66,8 @@ pytest_add_cli_args =
     -pno:unraisableexception
 pytest_add_cli_args_test_selection =
     {tests}
-timeout_constant = 20.0
+timeout_constant = 5.0
+timeout_multiplier = 8.0
 """  # a line that holds prose is left alone: its wording is nothing for a test to hold
 
 

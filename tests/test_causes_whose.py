@@ -24,24 +24,26 @@ def test_each_thread_is_blocked_by_its_own_calls() -> None:
     assert 0 < late.after_sync_ns < late.ns, "only thread 2 had been blocked"
 
 
-def test_the_first_op_of_a_capture_may_be_a_copy_that_its_call_prepares() -> None:
+def test_the_first_op_of_a_capture_may_be_a_copy_whose_call_waits_for_it() -> None:
     run, rank = one_rank()
-    size = {"source_memory": "pageable", "target_memory": "device", "bytes": 10**8}
-    assert rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size) == 0
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), thread=2)
+    where = {"target_memory": "pageable", "source_memory": "device"}
+    assert rank.copy("DtoH", 7, 112 * US, 150 * US, launch=(2 * US, 151 * US), **where) == 0
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
     (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
-    assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
+    assert found == {"same-stream": 100 * US}
 
 
 def test_each_rank_and_device_is_explained_by_its_own_ops() -> None:
     run = Builder()
     expected = {}
-    for number, device in ((0, 0), (1, 0), (2, 1)):
-        rank = run.rank(number, device)
-        launched = (30 + 30 * len(expected)) * US
-        rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
-        rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, launched))
-        expected[number, device] = {"late-launch": launched - 10 * US, "same-stream": 110 * US - launched}
+    ranks = [run.rank(0), run.rank(1)]
+    for number, device in ((0, 0), (1, 0), (0, 1)):
+        rank = ranks[number]
+        rank.device = device
+        begin, late = 60 * len(expected) * US, (20 + 30 * len(expected)) * US
+        rank.kernel("beta", 7, begin + 10 * US, begin + 110 * US, launch=(begin, begin + 5 * US))
+        rank.kernel("alpha", 7, begin + 112 * US, begin + 150 * US, launch=(begin + 7 * US, begin + 10 * US + late))
+        expected[number, device] = {"late-launch": late, "same-stream": 100 * US - late}
     trace = run.trace()
     for (number, device), split in expected.items():
         (found,) = alone_by_instance(trace, A, B, rank=number, device=device).values()

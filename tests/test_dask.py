@@ -87,7 +87,7 @@ COMMAND = "from traceviz.cli import main; main()"
 def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as (address, _):
         for paths in (TORCH, NSYS):
-            for command in ("check-overlap", "collectives", "streams"):
+            for command in ("check-overlap", "collectives", "streams", "syncs", "info"):
                 words = [command, *paths, "--format", "json"]
                 assert script(COMMAND, *words, "--dask", address) == run_text(command, *paths)
         urls = [f"file://{path}" for path in TORCH]

@@ -174,6 +174,19 @@ def test_an_unstated_wait_is_inferred_from_the_record_before_it_and_marked_so() 
     assert [step.exact for step in Ordering(trace).path(first, second)] == [True, False, False, True]
 
 
+def test_inferred_links_count_unless_only_stated_ones_are_asked_for() -> None:
+    run, rank = one_rank()
+    first = np.array([rank.kernel("a", 7, 100, 120, launch=(0, 2))])
+    rank.wait_stream(8, 7, 5, stated=False)
+    second = np.array([rank.kernel("b", 8, 130, 140, launch=(10, 12))])
+    ordering = Ordering(run.trace())
+    assert ordering.before(first, second).tolist() == [True]
+    source, place = ordering.place(first)[0], ordering.place(second)
+    assert ordering.complete(source, *place).tolist() == [1]
+    assert ordering.complete(source, *place, exact=True).tolist() == [0]
+    assert ordering.complete(source, *place).dtype == np.int64
+
+
 def test_times_refute_an_inferred_wait_for_the_home_stream() -> None:
     run, rank = one_rank()
     first = rank.kernel("a", 7, 100, 300, launch=(0, 2))
