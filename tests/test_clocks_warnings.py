@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,19 @@ def test_of_clocks_that_few_collectives_align_the_least_bounded_is_named() -> No
     # Rank 1: 100 − 0 and 100 − 60 µs; rank 2: 100 − 0 and 100 − 30.
     assert "align rank 2's clock" in message
     assert " 170.0 µs" in message
+
+
+def test_a_device_is_named_with_its_rank_where_that_drives_several() -> None:
+    builder = Builder()
+    alone, first = builder.rank(0), builder.rank(1)
+    second = replace(first, device=1)
+    for number in range(3):
+        end = (number + 1) * MS
+        for process, start in ((alone, 0), (first, 60_000), (second, 30_000)):
+            process.kernel(KERNEL, 20, end - 100_000 + start, end, launch=(0, 1))
+            builder.add("comms", process=process.process, correlation=builder.correlation, group="0", sequence=number)
+    (message,) = said(builder.trace())["few-collectives"]
+    assert "align rank 1 device 1's clock" in message
 
 
 def test_ranks_whose_matches_are_unsure_are_named() -> None:
