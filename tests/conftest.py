@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ settings.register_profile(
     "mutation", deadline=None, max_examples=15, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("usual")
+
+# A shell has what it runs in the background ignore SIGINT, and so would all that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -113,7 +113,7 @@ def test_a_task_too_large_by_itself_fails_and_the_others_do_not(tmp_path: Path) 
     found = workers.run(hungry, tasks, 1, lambda *_: None, watch.Watch(room_for(1.6)))
     assert [found[0], found[2]] == [0, 2]
     assert isinstance(found[1], TracevizError)
-    assert re.match(r"This alone takes more than \d+ MB of memory; the budget is \d+ MB\.", found[1].message)
+    assert re.match(r"This alone takes more than [\d,]+ MB of memory; the budget is [\d,]+ MB\.", found[1].message)
 
 
 @needs_proc
