@@ -3,6 +3,7 @@
 It may not import anything but the standard library: the command's Python need not be traceviz' own.
 """
 
+import _signal  # built in: `signal` reads files, and could be interrupted there
 import importlib.util
 import os
 import sys
@@ -30,8 +31,21 @@ def _start_hook():
     spec = importlib.util.spec_from_file_location("_traceviz_hook", os.path.join(_HERE, "_traceviz_hook.py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules["_traceviz_hook"] = module
-    spec.loader.exec_module(module)
+    _load(spec.loader, module)
     module.start(settings)
+
+
+def _load(loader, module):
+    """Import it; an interrupt meanwhile ends the process as the kernel does, not with a stack trace of ours."""
+    heard = _signal.getsignal(_signal.SIGINT)
+    ours = heard is _signal.default_int_handler
+    if ours:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    try:
+        loader.exec_module(module)
+    finally:
+        if ours:
+            _signal.signal(_signal.SIGINT, heard)
 
 
 try:
