@@ -163,7 +163,7 @@ def _warnings(
     notes: Sequence[TraceWarning],
 ) -> list[TraceWarning]:
     """The run's warnings that bear on this pair, the sides' own, and what the figures call for."""
-    compared, communicates = any(part.compared for part in parts), any(part.communicates for part in parts)
+    compared, communicates = any(part.compared for part in parts), any(part.calls[0] for part in parts)
     said = [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):

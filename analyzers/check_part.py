@@ -77,7 +77,7 @@ class Part:
     """What a part of a run says.
 
     places : the (rank, device) that have ops, of either side or not.
-    compared : whether an op of either side is of a collective whose last rank is known; communicates : is one at all.
+    compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
     unsure : how far off the waits of both sides may be in all, ns.
@@ -94,7 +94,6 @@ class Part:
     arrivals: tuple[Arrivals, Arrivals] = field(default_factory=lambda: (Arrivals(), Arrivals()))
     unclaimed_graphs: int = 0
     compared: bool = False
-    communicates: bool = False
     calls: tuple[int, int] = (0, 0)
     missing: tuple[tuple[int, int, str], ...] = ()
     waited: Mapping[Place, int] = field(default_factory=dict)
@@ -154,7 +153,6 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         unsure=_unsure(trace, sides[0].picked | sides[1].picked),
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
-        communicates=bool(communication.any()),
         calls=(
             int(np.count_nonzero(communication)),
             int(np.count_nonzero(communication & ~last_arrivals(trace).known)),

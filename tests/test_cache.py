@@ -27,6 +27,7 @@ from analyzers.files import Input, kind_of
 from analyzers.reading import Reading
 from analyzers.schemas import TABLES
 from analyzers.trace import Trace
+from tests.caching import folder as folder
 from tests.command_lines import run_json
 
 DATA = Path(__file__).parent / "data"
@@ -34,15 +35,6 @@ TORCH = DATA / "torch" / "ddp.rank0.json.gz"
 NSYS = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
 STATS = next((DATA / "nsys-stats").glob("*.txt"))
 PLAIN = Reading(cache=False)
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of each test's own that takes the smallest captures."""
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(cache_keys, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache_keys, "WORTH_BYTES_PACKED", 0)
-    return tmp_path / "cache"
 
 
 def assert_same(one: Trace, other: Trace) -> None:

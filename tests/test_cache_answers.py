@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from analyzers import cache, cache_answers, cache_keys, load
 from analyzers.errors import TracevizError
+from tests.caching import folder as folder
 from tests.command_lines import run_json
 from traceviz.cli import app
 
@@ -34,15 +35,6 @@ COMMANDS = {
     "info": ["info", *TORCH],
     "compare": ["compare", SERIAL[0], TORCH[0]],
 }
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of each test's own that takes the smallest captures."""
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr(cache_keys, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache_keys, "WORTH_BYTES_PACKED", 0)
-    return tmp_path / "cache"
 
 
 def run(*words: str) -> Result:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from traceviz.arguments import read_numbers, read_steps, read_window, shown
+from traceviz.arguments import narrowed, read_numbers, read_steps, read_window, shown
+from traceviz.terminal import progress
 
 if TYPE_CHECKING:
     from analyzers.narrow import Narrowing
     from analyzers.parts import Run
     from analyzers.progress import Progress
     from analyzers.reading import Reading
+    from analyzers.trace import Trace
+
+Result = TypeVar("Result")
+
+
+def looked_at(
+    paths: Sequence[str | Path],
+    reading: Reading,
+    by_parts: Callable[[Run, Narrowing], Result],
+    whole: Callable[[Trace], Result],
+    *,
+    ranks: str | None = None,
+    steps: str | None = None,
+    window: str | None = None,
+    align: bool = True,
+) -> Result:
+    """Ask something of the captures of one run, capture by capture or of all together, as `reading` has it."""
+    from analyzers import load
+
+    with progress() as tell:
+        if reading.by_parts:
+            with run_of(paths, reading, align=align, progress=tell) as run:
+                return by_parts(run, narrowing_of(ranks, steps, window))
+        trace = load.load(shown(paths), align=align, reading=reading, progress=tell)
+        return whole(narrowed(trace, ranks, steps, window))
 
 
 @contextlib.contextmanager

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from analyzers.reading import READING, Reading
 from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
-from traceviz.opened import narrowing_of, run_of
+from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
+from traceviz.opened import looked_at
 from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -35,18 +34,19 @@ def collectives(
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
     """
     from analyzers import collectives as analysis
-    from analyzers import load
+    from analyzers import parts_answers
     from traceviz import contract
     from traceviz.views import collectives as view
 
     reading = replace(reading, nsys=nsys)
-    with progress() as tell:
-        if reading.by_parts:
-            from analyzers import parts_answers
-
-            with run_of(traces, reading, align=not no_align, progress=tell) as run:
-                result = parts_answers.collectives(run, narrowing_of(ranks, steps, window))
-        else:
-            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
-            result = analysis.collectives_of(narrowed(trace, ranks, steps, window))
+    result = looked_at(
+        traces,
+        reading,
+        parts_answers.collectives,
+        analysis.collectives_of,
+        ranks=ranks,
+        steps=steps,
+        window=window,
+        align=not no_align,
+    )
     return said(result, view.blocks, contract.collectives)

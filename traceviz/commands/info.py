@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from analyzers.reading import READING, Reading
 from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, Nsys, OutputFormat, Traces, shown
-from traceviz.opened import run_of
+from traceviz.arguments import Format, Nsys, OutputFormat, Traces
+from traceviz.opened import looked_at
 from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -25,17 +24,10 @@ def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: 
     Ranks, ranges to select by, steps, and what the captures can't answer.
     """
     from analyzers import info as look
-    from analyzers import load
+    from analyzers import parts_answers
     from traceviz import contract
     from traceviz.views import info as view
 
     reading = replace(reading, nsys=nsys)
-    with progress() as tell:
-        if reading.by_parts:
-            from analyzers import parts_answers
-
-            with run_of(traces, reading, align=True, progress=tell) as run:
-                result = parts_answers.info(run)
-        else:
-            result = look.info(load.load(shown(traces), reading=reading, progress=tell))
+    result = looked_at(traces, reading, lambda run, _: parts_answers.info(run), look.info)
     return said(result, view.blocks, contract.info)

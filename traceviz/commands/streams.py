@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from analyzers.reading import READING, Reading
 from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window, narrowed, shown
-from traceviz.opened import narrowing_of, run_of
+from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
+from traceviz.opened import looked_at
 from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -34,18 +33,19 @@ def streams(
 
     Per rank and device: time with 0, 1, 2 … busy streams, each stream alone, and which streams overlap.
     """
-    from analyzers import concurrency, load
+    from analyzers import concurrency, parts_answers
     from traceviz import contract
     from traceviz.views import streams as view
 
     reading = replace(reading, nsys=nsys)
-    with progress() as tell:
-        if reading.by_parts:
-            from analyzers import parts_answers
-
-            with run_of(traces, reading, align=not no_align, progress=tell) as run:
-                result = parts_answers.streams(run, narrowing_of(ranks, steps, window))
-        else:
-            trace = load.load(shown(traces), align=not no_align, reading=reading, progress=tell)
-            result = concurrency.streams(narrowed(trace, ranks, steps, window))
+    result = looked_at(
+        traces,
+        reading,
+        parts_answers.streams,
+        concurrency.streams,
+        ranks=ranks,
+        steps=steps,
+        window=window,
+        align=not no_align,
+    )
     return said(result, view.blocks, contract.streams)

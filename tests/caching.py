@@ -1,0 +1,18 @@
+"""What the tests of the cache share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analyzers import cache, cache_keys
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of each test's own that takes the smallest captures."""
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(cache_keys, "WORTH_BYTES", 0)
+    monkeypatch.setattr(cache_keys, "WORTH_BYTES_PACKED", 0)
+    return tmp_path / "cache"
