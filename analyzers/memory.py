@@ -17,8 +17,8 @@ class MemoryPeak:
     """One device's peak.
 
     source : "allocator", what the framework's allocator had handed out in all (torch.profiler, profile_memory=True);
-        "driver", what was taken from the driver since the capture began (nsys, --cuda-memory-usage=true): what was
-        taken before is not in it.
+        "driver", what was taken from the driver in all (nsys, --cuda-memory-usage=true); "driver-change", the same
+        since the capture began, where nsys does not tell what was taken before.
     peak_bytes : the most at any one time; reserved_peak_bytes : the most the allocator held, None where not said.
     """
 
@@ -51,7 +51,7 @@ def memory_peaks(trace: Trace, steps: Sequence[int] | None = None) -> tuple[Memo
             continue
         kind = names[source[held[0]]]
         peak, reserved = (int(ints(memory, column)[held].max()) for column in ("bytes", "reserved"))
-        peak = max(peak, 0) if kind == "driver" else peak
+        peak = max(peak, 0) if kind == "driver-change" else peak
         found.append(MemoryPeak(rank, device, kind, peak, reserved if reserved >= 0 else None))
     return tuple(sorted(found, key=lambda one: (one.rank, one.device)))
 

@@ -9,6 +9,7 @@ from analyzers.nesting import lanes
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_ops import memories
 from analyzers.nsys_process import Processes
+from analyzers.schemas import MEMORY_SOURCES
 from analyzers.trace import table
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
@@ -17,10 +18,10 @@ HOST = ("pageable", "pinned")
 
 
 def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataFrame:
-    """Bytes taken from the driver since the capture began, per device, after each change.
+    """Bytes taken from the driver, per device, after each change; memory of the host is left out.
 
-    What was allocated before is not in the export, so that levels are counted from the capture's beginning. Memory of
-    the host is left out.
+    What was taken before the capture began stands at its very beginning, at 0, as nsys 2025.3 writes it. Where nothing
+    stands there, levels are counted from the beginning.
     """
     raw = file.ints(
         USAGE,
@@ -39,16 +40,19 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataF
     rows = rows[np.argsort(raw["start_ns"][rows], kind="stable")]
     process, device = processes.number(raw["owner"][rows]), raw["device"][rows]
     change = np.where(raw["operation"][rows] == RELEASE, -1, 1) * raw["bytes"][rows]
-    level = np.zeros(rows.size, np.int64)
+    level, in_all = np.zeros(rows.size, np.int64), np.zeros(rows.size, dtype=bool)
     for mine in lanes(process, device).values():
         level[mine] = np.cumsum(change[mine])
+        in_all[mine] = raw["start_ns"][rows[mine[0]]] == 0
     return table(
         "memory",
         {
             "process": process,
             "device": device,
             "start_ns": raw["start_ns"][rows] - shift_ns,
-            "source": "driver",
+            "source": pd.Categorical.from_codes(
+                np.where(in_all, *map(MEMORY_SOURCES.index, ("driver", "driver-change"))), list(MEMORY_SOURCES)
+            ),
             "bytes": level,
         },
         length=rows.size,

@@ -9,7 +9,7 @@ OP_KINDS = ("kernel", "memcpy", "memset", "graph")
 COPY_KINDS = ("", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unknown")
 MEMORY_KINDS = ("", "pageable", "pinned", "device", "array", "managed", "unknown")
 RANGE_KINDS = ("nvtx", "annotation", "op", "python")
-MEMORY_SOURCES = ("allocator", "driver")
+MEMORY_SOURCES = ("allocator", "driver", "driver-change")
 SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
 # Column -> type and default. "text" is a categorical of strings; a tuple is a categorical of those values.
@@ -122,8 +122,8 @@ MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler r
     "process": ("int32", 0),
     "device": ("int32", -1),
     "start_ns": ("int64", 0),
-    # "allocator": what the framework's allocator has handed out, in all; "driver": what has been taken from the driver
-    # since the capture began, which may be less than nothing.
+    # "allocator": what the framework's allocator has handed out, in all; "driver": what has been taken from the driver,
+    # in all; "driver-change": the same since the capture began, which may be less than nothing.
     "source": (MEMORY_SOURCES, "allocator"),
     "bytes": ("int64", 0),
     "reserved": ("int64", -1),  # what the allocator holds of the driver's; of "allocator" only

@@ -172,8 +172,21 @@ def test_nsys_states_what_was_taken_from_the_driver_since_the_capture_began(tmp_
     assert (ints(mine, "bytes") // MIB).tolist() == [100, 107, 157, 37, 97]
     loaded = load([with_usage(tmp_path)])
     assert [(one.source, one.peak_bytes // MIB, one.reserved_peak_bytes) for one in memory_peaks(loaded)] == [
-        ("driver", 157, None),
-        ("driver", 314, None),
+        ("driver-change", 157, None),
+        ("driver-change", 314, None),
+    ]
+
+
+def test_what_nsys_lists_at_the_beginning_was_taken_before_and_counts(tmp_path: Path) -> None:
+    path = with_usage(tmp_path)
+    database = sqlite3.connect(path)
+    database.execute("INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS SELECT 0, globalPid, deviceId, 1, 1, 0, 1048576000, 2, 0, NULL, NULL, NULL FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE start = 10 AND deviceId = 0")  # fmt: skip  # noqa: E501
+    database.commit()
+    database.close()
+    # On one of the two devices 1000 MiB more all the time, and so no mere change.
+    assert [(one.source, one.peak_bytes // MIB) for one in memory_peaks(load([path]))] == [
+        ("driver", 1157),
+        ("driver-change", 314),
     ]
 
 
@@ -181,8 +194,8 @@ def test_releases_alone_make_no_negative_peak() -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 10)
     for at, level in ((1, -5), (2, -9)):
-        run.add("memory", process=0, device=0, start_ns=at, source="driver", bytes=level)
-    assert memory_peaks(run.trace()) == (MemoryPeak(0, 0, "driver", 0, None),)
+        run.add("memory", process=0, device=0, start_ns=at, source="driver-change", bytes=level)
+    assert memory_peaks(run.trace()) == (MemoryPeak(0, 0, "driver-change", 0, None),)
 
 
 def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) -> None:
@@ -214,13 +227,13 @@ def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) 
 
 def test_what_allocator_and_driver_say_is_not_compared() -> None:
     runs = []
-    for source in ("allocator", "driver"):
+    for source in ("allocator", "driver", "driver-change"):
         run = Builder()
         run.rank(0).kernel("k", 7, 0, 10)
         run.add("memory", process=0, device=0, start_ns=1, source=source, bytes=2 * MIB)
         runs.append(run.trace())
     text = markdown(view.blocks(compare(runs)))
-    assert "| memory peak | 2.0 MiB | +2.0 MiB |" in text
+    assert "| memory peak | 2.0 MiB | 2.0 MiB | +2.0 MiB |" in text
     assert "since the capture began" in text
 
 

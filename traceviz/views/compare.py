@@ -30,8 +30,9 @@ NOTE = (
 
 MEMORY_NOTES = {
     "allocator": "Memory peak: the most that the allocator had handed out on any one device.",
-    "driver": "Memory peak with +: the most taken from the driver since the capture began, on any one device; what was "
-    "taken before is not in it.",
+    "driver": "Memory peak: the most that had been taken from the driver on any one device.",
+    "driver-change": "Memory peak with +: the most taken from the driver since the capture began, on any one device; "
+    "what may have been taken before is not in it.",
 }
 
 
@@ -127,7 +128,7 @@ def _highest(run: Run, first: Run) -> str:
 
 
 def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
-    text = ("+" if peak.source == "driver" else "") + size(peak.peak_bytes)
+    text = ("+" if peak.source == "driver-change" else "") + size(peak.peak_bytes)
     if before is None or before.source != peak.source:
         return text
     if before.peak_bytes == peak.peak_bytes:
