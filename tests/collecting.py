@@ -17,14 +17,17 @@ TRAIN = """
 import os, sys, time
 import torch, torch.distributed as dist
 
+def say(line):
+    os.write(1, (line + "\\n").encode())  # at once: lines of several ranks must not mix
+
 ranks = "RANK" in os.environ
 if ranks:
     dist.init_process_group("gloo")
 rank = int(os.environ.get("RANK", 0))
 model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-print("ARGUMENTS", sys.argv[1:], flush=True)
-print("PATH", os.environ.get("PYTHONPATH", ""), flush=True)
+say(f"ARGUMENTS {sys.argv[1:]}")
+say(f"PATH {os.environ.get('PYTHONPATH', '')}")
 for index in range(int(os.environ.get("STEPS", 12))):
     with torch.profiler.record_function(f"step {index}"):
         model(torch.randn(2, 8)).sum().backward()
@@ -33,7 +36,7 @@ for index in range(int(os.environ.get("STEPS", 12))):
                 dist.all_reduce(parameter.grad)
         optimizer.step()
     time.sleep(float(os.environ.get("PAUSE", 0)))
-    print("STEP", index, flush=True)
+    say(f"STEP {index}")
     if rank == 1 and str(index) == os.environ.get("DIES_AFTER"):
         os.kill(os.getpid(), 9)
 sys.exit(int(os.environ.get("CODE", 0)))

@@ -9,7 +9,7 @@ import sys
 import time
 
 import torch
-from _traceviz_steps import BeforeSigterm
+from _traceviz_ending import IDLE_SECONDS, BeforeSigterm, let_gpu_end
 
 LIBC = ctypes.CDLL(None)
 FLUSH_SECONDS = 1.0
@@ -238,6 +238,11 @@ class NsysWindow(Window):
     def hand_over(self):
         """Let nsys take the GPU's events out of this process, which ends and would take them along."""
         if torch.cuda.is_available() and torch.cuda.is_initialized():
+            began = time.monotonic()
+            if let_gpu_end():
+                self.about.tell(note="its GPU waited for a peer that had ended; its last collectives were aborted")
+            if self.settings["shared"]:  # a stop ends the report for all: each gets the time that the slowest may need
+                time.sleep(max(0.0, began + 2 * IDLE_SECONDS - time.monotonic()))
             torch.cuda.profiler.stop()
             time.sleep(FLUSH_SECONDS)
 

@@ -66,6 +66,7 @@ def load(name):
 def watch(settings):
     """Load the part that needs torch."""
     steps = load("_traceviz_steps")
+    load("_traceviz_ending")
     steps.watch(settings, load("_traceviz_capture"))
 
 

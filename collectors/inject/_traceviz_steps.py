@@ -7,11 +7,9 @@ window begins and after it is over, this costs one Python call a step.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import re
-import signal
 import socket
 import sys
 import threading
@@ -194,50 +192,3 @@ class About:
             version = cuda.nccl.version()
             said["nccl"] = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
         return said
-
-
-class BeforeSigterm:
-    """Runs a function before SIGTERM ends this process; where something is being written, after that is done.
-
-    Only where the program leaves the signal to the system.
-    """
-
-    def __init__(self, then):
-        self.then, self.held, self.came = then, False, False
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self.handle)
-
-    def handle(self, number, frame):
-        """The signal is there."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # told twice, it would end while it writes
-        if self.held:
-            self.came = True
-        else:
-            self.end()
-
-    def end(self):
-        """End as the signal would have."""
-        try:
-            self.then()
-        finally:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    @contextlib.contextmanager
-    def hold(self):
-        """Let what is done inside be finished first."""
-        if self.held:
-            yield
-            return
-        self.held = True
-        try:
-            yield
-        finally:
-            self.held = False
-            if self.came:
-                self.end()
-
-    def restore(self):
-        """Leave the signal to the system again."""
-        if signal.getsignal(signal.SIGTERM) == self.handle:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
