@@ -44,15 +44,15 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataF
     for mine in lanes(process, device).values():
         level[mine] = np.cumsum(change[mine])
         in_all[mine] = raw["start_ns"][rows[mine[0]]] == 0
+    total, change_only = (MEMORY_SOURCES.index(name) for name in ("driver", "driver-change"))
+    sources = np.where(in_all, total, change_only)
     return table(
         "memory",
         {
             "process": process,
             "device": device,
             "start_ns": raw["start_ns"][rows] - shift_ns,
-            "source": pd.Categorical.from_codes(
-                np.where(in_all, *map(MEMORY_SOURCES.index, ("driver", "driver-change"))), list(MEMORY_SOURCES)
-            ),
+            "source": pd.Categorical.from_codes(sources, dtype=pd.CategoricalDtype(list(MEMORY_SOURCES))),
             "bytes": level,
         },
         length=rows.size,
