@@ -9,9 +9,12 @@ and Ford's rounds over clocks and such moments take as long as there are calls, 
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.nesting import grouped
 from analyzers.trace import Ints, Mask
 
 Floats = npt.NDArray[np.float64]
@@ -31,16 +34,16 @@ class Calls:
     def __init__(self, collective: Ints, member: Ints, start: Floats, end: Floats, members: int) -> None:
         self.collective, self.member, self.start, self.end, self.members = collective, member, start, end, members
         is_first = np.diff(collective, prepend=-1) != 0
-        self._collectives = np.append(
-            np.flatnonzero(is_first), collective.size
-        )  # the calls of each, one behind another
-        self._by_member = np.argsort(member, kind="stable")
-        self._column = (np.cumsum(is_first) - 1)[self._by_member]
-        self._present, firsts = np.unique(member[self._by_member], return_index=True)
+        self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
+        self._by_member, firsts = grouped(member)
+        self._column, self._end = (np.cumsum(is_first) - 1)[self._by_member], end[self._by_member]
+        self._present = member[self._by_member[firsts]]
         self._members = np.append(firsts, member.size)  # the places in `_by_member` of each that is present
 
     def only(self, rows: Mask) -> Calls:
         """Some of the calls."""
+        if rows.all():
+            return self
         return Calls(self.collective[rows], self.member[rows], self.start[rows], self.end[rows], self.members)
 
     def upper(self, given: Floats) -> Floats:
@@ -55,7 +58,8 @@ class Calls:
 
     def lower(self, given: Floats) -> Floats:
         """The smallest x ≥ given that meets all constraints; -inf where nothing bounds it. There has to be one."""
-        mirrored = Calls(self.collective, self.member, -self.end, -self.start, self.members)
+        mirrored = copy(self)
+        mirrored.start, mirrored.end, mirrored._end = -self.end, -self.start, -self.start[self._by_member]
         return -mirrored.upper(-given)
 
     def contradiction(self) -> list[int]:
@@ -85,7 +89,7 @@ class Calls:
         if not self.member.size:
             return np.empty(0)
         arrived = np.minimum.reduceat(bound[self.member] - self.start, self._collectives[:-1])
-        return arrived[self._column] + self.end[self._by_member]
+        return arrived[self._column] + self._end
 
     def _tight(self, ways: Floats) -> Floats:
         tight = np.full(self.members, np.inf)

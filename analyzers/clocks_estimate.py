@@ -42,42 +42,50 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
     Parameters
     ----------
     collective : 0, 1, … of each call.
-    member : clock of each call.
+    member : clock of each call; a (collective, member) occurs once.
     end : end of each call, ns since an instant near the middle of the run.
     """
-    by_member = lanes(member)
-    rows = [by_member.get((one,), np.empty(0, np.int64)) for one in range(members)]
-    offset = _spread_out(collective, end, rows, reference)
-    drift = np.zeros(members)
-    known = np.isfinite(offset)
-    number = int(collective.max(initial=-1)) + 1
-    used = known[member]
-    seen = np.bincount(collective[used], minlength=number)
-    middle = np.bincount(collective[used], weights=(end - offset[member])[used], minlength=number) / np.maximum(seen, 1)
+    # Clock by clock: what one needs lies together and stays in the processor's cache, however many clocks there are.
+    rows = lanes(member)
+    mine = [rows.get((one,), np.empty(0, np.int64)) for one in range(members)]
+    calls, ends = [collective[its] for its in mine], [end[its] for its in mine]
+    offset, seen = _spread_out(calls, ends, int(collective.max(initial=-1)) + 1, reference)
+    drift, middle = np.zeros(members), np.zeros(seen.size)
+    known = np.flatnonzero(np.isfinite(offset)).tolist()
+    for one in range(members):
+        telling = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(calls[one].size, dtype=bool)
+        calls[one], ends[one] = calls[one][telling], ends[one][telling]
+
+    def aligned(one: int) -> Floats:
+        return ends[one] - offset[one] - drift[one] * middle[calls[one]]
+
+    def total() -> Floats:
+        ends_of = np.zeros(seen.size)
+        for one in known:
+            ends_of[calls[one]] += aligned(one)
+        return ends_of
+
+    middle = total() / np.maximum(seen, 1)
     for _ in range(ROUNDS):
-        aligned = end - offset[member] - drift[member] * middle[collective]
-        common = np.bincount(collective[used], weights=aligned[used], minlength=number) / np.maximum(seen, 1)
-        for one in np.flatnonzero(known).tolist():
-            mine = rows[one][seen[collective[rows[one]]] > 1]
-            if mine.size:
-                shift, slope = _fit(common[collective[mine]], aligned[mine] - common[collective[mine]])
+        common = total() / np.maximum(seen, 1)
+        for one in known:
+            if calls[one].size:
+                at = common[calls[one]]
+                shift, slope = _fit(at, aligned(one) - at)
                 offset[one] += shift
                 drift[one] += slope
         offset -= offset[reference]
         drift -= drift[reference]
-    aligned = end - offset[member] - drift[member] * middle[collective]
-    total = np.bincount(collective[used], weights=aligned[used], minlength=number)
-    count, error = np.zeros(members, np.int64), np.full(members, np.nan)
-    apart: list[Floats] = []  # of each clock's ends from the mean of the others'
-    for one, all_mine in enumerate(rows):
-        mine = all_mine[seen[collective[all_mine]] > 1]
-        others = np.maximum(seen[collective[mine]] - 1, 1)
-        apart.append(aligned[mine] - (total[collective[mine]] - aligned[mine]) / others)
-        count[one] = mine.size
+    together = total()
+    apart = []  # of each clock's ends from the mean of the others'
+    for one in range(members):
+        own, its = aligned(one), calls[one]
+        apart.append(own - (together[its] - own) / np.maximum(seen[its] - 1, 1))
+    count, error = np.array([one.size for one in apart], np.int64), np.full(members, np.nan)
     degrees = sum(max(one.size - 1, 0) for one in apart) - int(np.max(count, initial=1)) + 1
     pooled = float(np.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in apart if one.size) / max(degrees, 1)))
     doubt = np.array([_doubt(one, pooled, degrees) for one in apart])
-    for one in np.flatnonzero(known).tolist():
+    for one in known:
         spread = float(np.quantile(np.abs(apart[one]), 0.95, method="higher")) if count[one] else np.inf
         error[one] = max(spread, doubt[one]) + doubt[reference]
     error[reference] = 0.0
@@ -92,25 +100,27 @@ def bases(end: Ints, member: Ints, members: int, at: int) -> Ints:
     return np.where(np.abs(base - at) < HOUR_NS, at, base)
 
 
-def _spread_out(collective: Ints, end: Floats, rows: list[Ints], reference: int) -> Floats:
-    """First offsets: from the reference to the clocks that share collectives with it, and on from those."""
-    offset = np.full(len(rows), np.nan)
+def _spread_out(calls: list[Ints], ends: list[Floats], number: int, reference: int) -> tuple[Floats, Ints]:
+    """First offsets: from the reference to the clocks that share collectives with it, and on from those.
+
+    The other result: how many calls of such clocks each collective has.
+    """
+    offset = np.full(len(calls), np.nan)
     offset[reference] = 0.0
-    number = int(collective.max(initial=-1)) + 1
     total, seen = np.zeros(number), np.zeros(number, np.int64)
     fresh = [reference]
     while fresh:
         for one in fresh:
-            np.add.at(total, collective[rows[one]], end[rows[one]] - offset[one])
-            np.add.at(seen, collective[rows[one]], 1)
+            total[calls[one]] += ends[one] - offset[one]
+            seen[calls[one]] += 1
         fresh = []
         common = total / np.maximum(seen, 1)
         for one in np.flatnonzero(np.isnan(offset)).tolist():
-            mine = rows[one][seen[collective[rows[one]]] > 0]
-            if mine.size:
-                offset[one] = float(np.median(end[mine] - common[collective[mine]]))
+            linked = seen[calls[one]] > 0
+            if linked.any():
+                offset[one] = float(np.median((ends[one] - common[calls[one]])[linked]))
                 fresh.append(one)
-    return offset
+    return offset, seen
 
 
 def _fit(at: Floats, difference: Floats) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from analyzers.collectives_checks import capture_warnings
 from analyzers.collectives_summary import Summary, summarize
 from analyzers.durations import duration, percent, size
 from analyzers.errors import TraceWarning
+from analyzers.reuse import freed_memory_kept
 from analyzers.trace import Ints, Trace, codes, ints
 
 LAST = np.iinfo(np.int64).max
@@ -143,10 +144,11 @@ class Collectives:
 
 def collectives(aligned: Aligned) -> Collectives:
     """Measure every collective of an aligned trace; durations, waits and transfers are ns."""
-    calls = _calls(aligned)
-    table = _table(aligned, calls)
-    warnings = (*aligned.trace.warnings, *capture_warnings(aligned, calls))
-    return Collectives(table, calls, summarize(table, calls), aligned.clocks, tuple(dict.fromkeys(warnings)))
+    with freed_memory_kept(len(aligned.trace.ops)):
+        calls = _calls(aligned)
+        table = _table(aligned, calls)
+        warnings = (*aligned.trace.warnings, *capture_warnings(aligned, calls))
+        return Collectives(table, calls, summarize(table, calls), aligned.clocks, tuple(dict.fromkeys(warnings)))
 
 
 def collectives_of(trace: Trace) -> Collectives:

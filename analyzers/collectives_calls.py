@@ -55,29 +55,26 @@ def calls(trace: Trace) -> Calls:
     rows = np.flatnonzero(communicates[code] & (kinds == kind_names.index("kernel")))
     ops = trace.ops.iloc[rows]
     member, members = _members(trace, ops)
-    table = pd.DataFrame(
-        {
-            "op": rows.astype(np.int64),
-            "member": member,
-            "rank": ints(ops, "rank"),
-            "stream": ints(ops, "stream"),
-            "start_ns": ints(ops, "start_ns"),
-            "end_ns": ints(ops, "end_ns"),
-            "kernel": _kernel(code[rows], names, ints(ops, "grid")),
-        }
-    )
+    columns: dict[str, Any] = {
+        "op": rows.astype(np.int64),
+        "member": member,
+        "rank": ints(ops, "rank"),
+        "stream": ints(ops, "stream"),
+        "start_ns": ints(ops, "start_ns"),
+        "end_ns": ints(ops, "end_ns"),
+        "kernel": _kernel(code[rows], names, ints(ops, "grid")),
+    }
     said = _said(ops, trace.comms)
     by_name = _texts(code[rows], [operation(name) for name in names])
     by_call = _texts(*_codes(said["operation"]), operation)
     told = by_call.codes >= 0
     merged = union_categoricals([by_name, by_call])
-    table["operation"] = pd.Categorical.from_codes(
-        np.where(told, merged.codes[rows.size :], merged.codes[: rows.size]), dtype=merged.dtype
-    )
-    table = table.assign(**{column: said[column] for column in _SAID if column not in ("operation", "bytes")})
-    table["bytes"], table["per_rank"] = _message_bytes(table["operation"].array, said)
-    table["peer"] = _global_peers(table["group_ranks"].array, ints(ops, "rank"), ints(table, "peer"))
-    return Calls(members, table)
+    operations = np.where(told, merged.codes[rows.size :], merged.codes[: rows.size])
+    columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
+    columns |= {column: said[column] for column in _SAID if column not in ("operation", "bytes")}
+    columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], said)
+    columns["peer"] = _global_peers(said["group_ranks"], columns["rank"], said["peer"])
+    return Calls(members, pd.DataFrame(columns, copy=False))  # many ranks have many calls: a copy takes its time
 
 
 def label(*columns: Any) -> Ints:
@@ -139,10 +136,7 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
 def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
     calls_said = _one_per_call(comms[[*_KEYS, *_SAID, "in_elements", "out_elements"]])
-    number = label(*(np.concatenate([ints(calls_said, key), ints(ops, key)]) for key in _KEYS))
-    said_at = np.full(int(number.max(initial=0)) + 1, -1, np.int64)
-    said_at[number[: len(calls_said)]] = np.arange(len(calls_said))
-    row = said_at[number[len(calls_said) :]]
+    row = _places(*_launches(calls_said, ops))
     said: dict[str, Any] = {}
     for column in (*_SAID, "in_elements", "out_elements"):
         values = calls_said[column].array
@@ -153,11 +147,35 @@ def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     return said
 
 
+def _launches(*frames: pd.DataFrame) -> list[Ints]:
+    """A number for each row's launch, the same in all frames; ascending as (process, correlation) do, if possible."""
+    process, correlation = ([ints(frame, key) for frame in frames] for key in _KEYS)
+    low, high = (int(end([end(one, initial=0) for one in correlation])) for end in (np.min, np.max))
+    width = high - low + 1
+    if width * (max(int(one.max(initial=0)) for one in process) + 1) <= _WIDEST:
+        return [one * width + (launched - low) for one, launched in zip(process, correlation, strict=True)]
+    together = label(np.concatenate(process), np.concatenate(correlation))
+    return np.split(together, np.cumsum([len(frame) for frame in frames])[:-1])
+
+
+def _places(keys: Ints, wanted: Ints) -> Ints:
+    """Where among keys, each of which occurs once, each wanted one is; -1 where it is not."""
+    if not keys.size:
+        return np.full(wanted.size, -1)
+    order = np.arange(keys.size) if (np.diff(keys) > 0).all() else np.argsort(keys)
+    keys = keys[order]
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[at] == wanted, order[at], -1)
+
+
 def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
     """One row a launch: calls coalesced into one kernel add up their sizes, and unlike ones are send_recv."""
     known = ints(comms, "correlation") >= 0
     plain = comms if known.all() else comms[known]
-    number = label(*(ints(plain, key) for key in _KEYS))
+    [launch] = _launches(plain)
+    if (np.diff(launch) > 0).all():  # as they mostly stand, each once; to number them takes longer than all else
+        return plain
+    number = label(launch)
     several = np.bincount(number)[number] > 1
     if not several.any():
         return plain
@@ -194,10 +212,11 @@ def _global_peers(group_ranks: pd.Categorical, rank: Ints, peer: Ints) -> Ints:
     """A peer is printed as a global rank or as a place in its group: the latter where it must be."""
     result = peer.copy()
     named = [_listed(str(text)) for text in group_ranks.categories]
-    for (code, own, other), rows in lanes(group_ranks.codes.astype(np.int64), rank, peer).items():
+    told = np.flatnonzero(peer >= 0)
+    for (code, own, other), rows in lanes(group_ranks.codes[told].astype(np.int64), rank[told], peer[told]).items():
         ranks = named[code] if code >= 0 else []
-        if 0 <= other < len(ranks) and (other not in ranks or other == own):
-            result[rows] = ranks[other]
+        if other < len(ranks) and (other not in ranks or other == own):
+            result[told[rows]] = ranks[other]
     return result
 
 

@@ -63,8 +63,7 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     lacking: dict[int, tuple[int, int]] = {}
     collective, rank = ints(calls, "collective"), ints(calls, "rank")
     start, end = ints(calls, "start_ns"), ints(calls, "start_ns") + ints(calls, "duration_ns")
-    first = {key[0]: int(start[rows].min()) for key, rows in lanes(rank).items()}
-    last = {key[0]: int(end[rows].max()) for key, rows in lanes(rank).items()}
+    first, last = _spans(aligned, start, end)
     for sets, ends, starts in _groups(aligned, collective, rank, start, end):
         counts = Counter(sets)
         number = {members: index for index, members in enumerate(counts)}
@@ -87,6 +86,18 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     more = f"; {len(said) - 8} more ranks likewise" if len(said) > 8 else ""
     text = f"Ranks are cut off at different points: {'; '.join(said[:8])}{more} of its collectives."
     return [TraceWarning("cut-off", text)]
+
+
+def _spans(aligned: Aligned, start: Ints, end: Ints) -> tuple[dict[int, int], dict[int, int]]:
+    """Each rank's first start and last end of a call."""
+    member, ranks = ints(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
+    limits = np.iinfo(np.int64)
+    starts, ends = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min)
+    np.minimum.at(starts, member, start)
+    np.maximum.at(ends, member, end)
+    mine = {rank: at for (rank,), at in lanes(ranks).items()}
+    first = {rank: int(starts[at].min()) for rank, at in mine.items()}
+    return first, {rank: int(ends[at].max()) for rank, at in mine.items()}
 
 
 def _groups(

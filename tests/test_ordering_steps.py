@@ -68,6 +68,20 @@ def test_a_path_names_record_and_wait() -> None:
     assert str(path[2]) == "wait on stream 8"
 
 
+def test_a_path_leads_over_the_wait_that_covers_the_op_and_not_over_an_earlier_one() -> None:
+    run, rank = one_rank()
+    rank.kernel("before", 7, 100, 110, launch=(0, 2))
+    rank.wait_stream(8, 7, 5)
+    first = rank.kernel("a", 7, 110, 120, launch=(10, 12))
+    rank.wait_stream(8, 7, 15)
+    second = rank.kernel("b", 8, 130, 140, launch=(25, 27))
+    path = Ordering(run.trace()).path(first, second)
+    assert [(step.kind, step.stream, step.instant_ns) for step in path][1:3] == [
+        ("record", 7, 15),
+        ("wait", 8, 17),
+    ]
+
+
 def test_each_step_of_a_path_says_where_and_when_the_host_asked_for_it() -> None:
     run, rank = one_rank()
     rank.kernel("before", 9, 0, 1)
