@@ -15,7 +15,7 @@ import numpy as np
 from analyzers.gaps import Gaps, find_gaps
 from analyzers.intervals import Union, union
 from analyzers.job import Last
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.occupancy import Pieces, limits_of, room
 from analyzers.ordering import Ordering
 from analyzers.pairing import Pairing

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from analyzers.intervals import coverage, union
 from analyzers.job import Arrivals, Calls, Job, last_arrivals
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.places import Place
 from analyzers.trace import Ints, Mask, Trace, ints
 

@@ -20,9 +20,9 @@ from analyzers.check_warnings import missing_waits, outside_steps, waited_for
 from analyzers.communication import is_communication
 from analyzers.graphs import claimed, unclaimed
 from analyzers.job import Arrivals, Last, arrivals, last_arrivals
+from analyzers.keys import lanes
 from analyzers.missed import explain_missed
 from analyzers.narrow import in_whole, whole_with_cuts
-from analyzers.nesting import lanes
 from analyzers.overlap import RankOverlap, measure_ranks
 from analyzers.pairing import (
     Moves,

@@ -12,7 +12,7 @@ from analyzers.errors import TraceWarning
 from analyzers.forks import crossings
 from analyzers.intervals import measure, union
 from analyzers.job import Job, last_arrivals
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.overlap import RankOverlap
 from analyzers.places import Place, Places
 from analyzers.selection import Selection

@@ -10,7 +10,7 @@ from analyzers.clocks_apply import move
 from analyzers.clocks_solve import FEW, METHODS, Clock, Clocks, solve, unaligned
 from analyzers.collectives_match import Matches, match
 from analyzers.errors import TraceWarning
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.places import Places
 from analyzers.reuse import freed_memory_kept
 from analyzers.trace import Ints, Trace, ints

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.clocks_solve import Clock, Clocks
+from analyzers.keys import lanes
 from analyzers.merge import TIME_COLUMNS
-from analyzers.nesting import lanes
 from analyzers.trace import Ints, Trace, ints
 
 FAR_NS = 1_000_000  # an op this long before its launch is a broken record, not a clock

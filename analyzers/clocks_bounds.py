@@ -14,7 +14,7 @@ from copy import copy
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.nesting import grouped
+from analyzers.keys import grouped
 from analyzers.trace import Ints, Mask
 
 Floats = npt.NDArray[np.float64]

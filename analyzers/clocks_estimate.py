@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ import pandas as pd
 from analyzers.clocks_bounds import Calls, Floats
 from analyzers.clocks_estimate import RESOLUTION_NS, bases, estimate
 from analyzers.collectives_match import Matches
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints, Mask, ints, is_one_of
 
 METHODS = {

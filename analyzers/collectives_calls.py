@@ -12,15 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
+from analyzers.keys import WIDEST, label, lanes, places
 from analyzers.merge import concat
 from analyzers.names import function, is_communication, operation
-from analyzers.nesting import lanes
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
 PAIRWISE = ("send", "recv", "send_recv")
 # NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
-_WIDEST = 1 << 62  # that integers hold
 _KEYS = ["process", "correlation"]
 _SAID = ("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "sequence", "communicator", "peer")
 _DTYPE_BYTES = {
@@ -77,26 +76,6 @@ def calls(trace: Trace) -> Calls:
     return Calls(members, pd.DataFrame(columns, copy=False))  # many ranks have many calls: a copy takes its time
 
 
-def label(*columns: Any) -> Ints:
-    """Number the distinct combinations of columns from 0, in the order they first occur."""
-    combined, span = np.zeros(len(columns[0]), np.int64), 1
-    for column in columns:
-        code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
-        code, width = _from_nought(code)
-        if span * width > _WIDEST:
-            combined, span = _from_nought(pd.factorize(combined)[0])
-        combined, span = combined * width + code, span * width
-    return pd.factorize(combined)[0].astype(np.int64, copy=False)
-
-
-def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
-    """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
-    low, high = int(code.min(initial=0)), int(code.max(initial=0))
-    if high - low >= _WIDEST >> 31:
-        return pd.factorize(code)[0].astype(np.int64), code.size
-    return code.astype(np.int64) - low, high - low + 1
-
-
 def is_one(values: pd.Categorical, texts: tuple[str, ...]) -> Mask:
     """Rows of a categorical whose text is one of `texts`."""
     return np.array([text in texts for text in values.categories] + [False], dtype=bool)[values.codes]
@@ -136,7 +115,7 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
 def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
     calls_said = _one_per_call(comms[[*_KEYS, *_SAID, "in_elements", "out_elements"]])
-    row = _places(*_launches(calls_said, ops))
+    row = places(*_launches(calls_said, ops))
     said: dict[str, Any] = {}
     for column in (*_SAID, "in_elements", "out_elements"):
         values = calls_said[column].array
@@ -152,20 +131,10 @@ def _launches(*frames: pd.DataFrame) -> list[Ints]:
     process, correlation = ([ints(frame, key) for frame in frames] for key in _KEYS)
     low, high = (int(end([end(one, initial=0) for one in correlation])) for end in (np.min, np.max))
     width = high - low + 1
-    if width * (max(int(one.max(initial=0)) for one in process) + 1) <= _WIDEST:
+    if width * (max(int(one.max(initial=0)) for one in process) + 1) <= WIDEST:
         return [one * width + (launched - low) for one, launched in zip(process, correlation, strict=True)]
     together = label(np.concatenate(process), np.concatenate(correlation))
     return np.split(together, np.cumsum([len(frame) for frame in frames])[:-1])
-
-
-def _places(keys: Ints, wanted: Ints) -> Ints:
-    """Where among keys, each of which occurs once, each wanted one is; -1 where it is not."""
-    if not keys.size:
-        return np.full(wanted.size, -1)
-    order = np.arange(keys.size) if (np.diff(keys) > 0).all() else np.argsort(keys)
-    keys = keys[order]
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[at] == wanted, order[at], -1)
 
 
 def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.clocks import Aligned
 from analyzers.errors import TraceWarning
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints, codes, ints
 
 COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from analyzers.clocks_estimate import bases, estimate
-from analyzers.collectives_calls import PAIRWISE, calls, is_one, label
+from analyzers.collectives_calls import PAIRWISE, calls, is_one
 from analyzers.collectives_merge import merge_sequences
 from analyzers.collectives_pair import Floats
 from analyzers.collectives_sequence import CLEAR
-from analyzers.nesting import lanes
+from analyzers.keys import label, lanes, occurrence, ordered
 from analyzers.trace import Ints, Mask, Trace, ints
 
 MATCHED_BY = {
@@ -61,7 +61,7 @@ class Matches:
         number = np.empty(order.size, np.int64)
         number[order] = np.arange(order.size)
         moved = self.calls.assign(collective=number[ints(self.calls, "collective")])
-        rows = _by_collective(ints(moved, "collective"), ints(moved, "rank"))
+        rows = ordered(ints(moved, "collective"), ints(moved, "rank"))
         return Matches(
             self.members,
             moved.take(rows).reset_index(drop=True),
@@ -168,26 +168,13 @@ def _has_key(table: pd.DataFrame) -> Mask:
 
 def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
     key = label(*(table[column].array for column in _KEY))
-    again = _occurrence(ints(table, "member"), key)  # calls coalesced under one number
+    again = occurrence(ints(table, "member"), key)  # calls coalesced under one number
     collective = label(key, again) if again.any() else key
     operation = _categorical(table, "operation").codes.astype(np.int64)
     least, most = np.full(collective.max() + 1, operation.max() + 1), np.full(collective.max() + 1, -1)
     np.minimum.at(least, collective, operation)
     np.maximum.at(most, collective, operation)
     return collective, np.where((least == most)[collective], 1.0, UNLIKE)
-
-
-def _occurrence(member: Ints, key: Ints) -> Ints:
-    """How many earlier rows of the same member have the same key; keys count from 0."""
-    key = member * (int(key.max(initial=0)) + 1) + key
-    if int(key.max(initial=0)) <= 8 * key.size and np.bincount(key).max(initial=0) <= 1:  # mostly; sorting takes longer
-        return np.zeros(key.size, np.int64)
-    order = np.argsort(key, kind="stable")
-    head = np.flatnonzero(np.diff(key[order], prepend=-1))
-    count = np.diff(np.append(head, key.size))
-    result = np.empty(key.size, np.int64)
-    result[order] = np.arange(key.size) - np.repeat(head, count)
-    return result
 
 
 def _sequences(table: pd.DataFrame, rows: Mask) -> list[tuple[str, Ints]]:
@@ -261,7 +248,7 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     np.minimum.at(earliest, collective, ints(table, "end_ns"))
     number = np.empty(earliest.size, np.int64)
     number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
-    order = _by_collective(number[collective], ints(table, "rank"))
+    order = ordered(number[collective], ints(table, "rank"))
     collective, confidence, by = number[collective][order], confidence[order], by[order]
     head = np.flatnonzero(np.diff(collective, prepend=-1))
     count = np.diff(np.append(head, collective.size))
@@ -292,20 +279,6 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     calls_of = {"collective": collective, "confidence": confidence}
     calls_of |= {column: ints(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
     return Matches(members, pd.DataFrame(calls_of, copy=False), collectives)
-
-
-def _by_collective(collective: Ints, rank: Ints) -> Ints:
-    """Rows by collective, then by rank; ties as they are."""
-    low = int(rank.min(initial=0))
-    width = int(rank.max(initial=0)) - low + 1
-    place = collective * width + (rank - low)
-    if int(place.max(initial=0)) <= 4 * place.size:  # mostly there is a place for each, which is quicker than sorting
-        row = np.full(int(place.max(initial=0)) + 1, -1)
-        row[place] = np.arange(place.size)
-        row = row[row >= 0]
-        if row.size == place.size:
-            return row
-    return np.argsort(place, kind="stable")
 
 
 def _knows(table: pd.DataFrame, text: str) -> bool:

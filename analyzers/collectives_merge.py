@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from analyzers.collectives_pair import JITTER_NS, Sequence
 from analyzers.collectives_sequence import align
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints
 
 Floats = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints, codes, ints
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from analyzers.communication import is_communication, is_compute
 from analyzers.compare_noise import Spread, spread
 from analyzers.grouped import overlap_by_group
-from analyzers.nesting import RangeIndex, lanes
+from analyzers.keys import lanes
+from analyzers.nesting import RangeIndex
 from analyzers.steps import Steps, find_steps, step_of_ops
 from analyzers.syncs import host_syncs
 from analyzers.trace import Ints, Mask, Trace, ints

@@ -12,7 +12,7 @@ from analyzers.cards import card
 from analyzers.durations import duration, percent
 from analyzers.errors import TraceWarning
 from analyzers.intervals import Union, depth, measure, union
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints, Trace, ints
 
 CELLS = 1 << 22  # of the segment × stream matrix held at once

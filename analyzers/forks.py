@@ -30,8 +30,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.forks_visits import Visitor, Visits
+from analyzers.keys import lanes as rows_by_key
 from analyzers.names import function
-from analyzers.nesting import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_lanes import FAR, LONG_AGO, group_numbers, pick
 from analyzers.syncs_context import around

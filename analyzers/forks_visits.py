@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_lanes import pick, run_heads
 from analyzers.ordering_launches import Launches, homes

@@ -13,7 +13,7 @@ from analyzers.communication import is_communication
 from analyzers.durations import duration
 from analyzers.errors import TraceWarning
 from analyzers.graphs import but_rows
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.ranks import RULES
 from analyzers.regions import launched_in_all
 from analyzers.steps import find_steps

@@ -17,7 +17,7 @@ import pandas as pd
 
 from analyzers.communication import is_communication
 from analyzers.intervals import intersect, measure, union
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.overlap import RankOverlap
 from analyzers.places import Place
 from analyzers.trace import Ints, Mask, Trace, ints

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
 _LAUNCH = re.compile(r"(cuda|cu|hip)(Module)?Launch(Cooperative)?Kernel(Ex|ExC)?|(cuda|cu)Mem(cpy|set).*")

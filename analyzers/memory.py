@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.steps import find_steps
 from analyzers.trace import Ints, Trace, codes, ints
 

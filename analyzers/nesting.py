@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import heapq
-import math
 
 import numpy as np
 import pandas as pd
 
+from analyzers.keys import lanes
 from analyzers.trace import Ints, ints
 
 MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
 _LIMITS = np.iinfo(np.int64)
-_WIDEST = 1 << 62  # that integers hold
-_RADIX = 1 << 16
 
 
 class RangeIndex:
@@ -59,33 +57,6 @@ class RangeIndex:
                 inside = (at >= 0) & (instant[rows] <= ends[at])
                 found[depth][rows[inside]] = positions[at[inside]]
         return found
-
-
-def lanes(*keys: Ints) -> dict[tuple[int, ...], Ints]:
-    """Rows of each distinct combination of integer keys, in order of first key, then second, …; rows ascend."""
-    if keys[0].size == 0:
-        return {}
-    order, heads = grouped(*keys)
-    return {tuple(int(key[rows[0]]) for key in keys): rows for rows in np.split(order, heads[1:])}
-
-
-def grouped(*keys: Ints) -> tuple[Ints, Ints]:
-    """Rows by keys, ties in the order given, and where in them a new combination begins."""
-    if keys[0].size == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    lows = [int(key.min()) for key in keys]
-    widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
-    if (span := math.prod(widths)) > _WIDEST:
-        order = np.lexsort(keys[::-1])
-        new = [np.diff(key[order]) != 0 for key in keys]
-        return order, np.append(0, np.flatnonzero(np.logical_or.reduce(new)) + 1)
-    code = keys[0].astype(np.int64, copy=False) - lows[0]
-    for key, low, width in zip(keys[1:], lows[1:], widths[1:], strict=True):
-        code = code * width + (key.astype(np.int64, copy=False) - low)
-    if span <= _RADIX:  # numpy's stable sort takes a few passes then, however the rows lie
-        code = code.astype(np.uint16)
-    order = np.argsort(code, kind="stable")
-    return order, np.append(0, np.flatnonzero(np.diff(code[order])) + 1)
 
 
 def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.nsys_file import NO_TIME, NsysFile
 from analyzers.nsys_ops import memories
 from analyzers.nsys_process import Processes

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.keys import lanes
 from analyzers.names import is_communication, operation
-from analyzers.nesting import lanes
 from analyzers.nsys_events import ROW
 from analyzers.nsys_payload import Payload
 from analyzers.trace import Ints, Mask, codes, ints, table

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.intervals import distinct
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Ints, Mask, Trace, ints
 
 # Grains and reserves are those of CUDA's occupancy calculator (cuda_occupancy.h), for compute capability 8.0 and later.

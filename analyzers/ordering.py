@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from analyzers.errors import TraceWarning
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_calls import host_calls
 from analyzers.ordering_edges import all_edges, known_streams
 from analyzers.ordering_graph import EDGE_KINDS, Edges, Graph

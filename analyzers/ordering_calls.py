@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_lanes import Lanes, find_lanes, pick
 from analyzers.trace import Ints, Trace, codes, ints, is_one_of
 

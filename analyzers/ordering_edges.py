@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.intervals import distinct
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_calls import Calls
 from analyzers.ordering_graph import EDGE_KINDS, Edges, join
 from analyzers.ordering_lanes import Lanes

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_calls import Calls, HostCalls, communication_around
 from analyzers.ordering_lanes import FAR, LONG_AGO, group_numbers, pick, run_heads
 from analyzers.ordering_launches import Launches, homes

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.keys import lanes as rows_by_key
 from analyzers.names import is_communication
-from analyzers.nesting import lanes as rows_by_key
 from analyzers.trace import Ints, Mask, Trace, codes, ints
 
 FAR, LONG_AGO = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_calls import HostCalls
 from analyzers.ordering_lanes import LONG_AGO, UNSEEN, Lanes, pick
 from analyzers.trace import Ints, Mask, Trace, ints

@@ -20,8 +20,8 @@ from analyzers.clocks_apply import move
 from analyzers.collectives_match import Matches
 from analyzers.communication import is_communication
 from analyzers.job import last_arrivals
+from analyzers.keys import lanes
 from analyzers.merge import at_origin
-from analyzers.nesting import lanes
 from analyzers.places import Places
 from analyzers.trace import Ints, Trace, codes, ints, is_one_of, table
 

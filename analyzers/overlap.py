@@ -14,7 +14,7 @@ import numpy as np
 
 from analyzers.grouped import overlap_by_group
 from analyzers.intervals import intersect, measure, union
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.pairing import Pairing
 from analyzers.trace import Ints, Mask, Trace, ints
 

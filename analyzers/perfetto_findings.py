@@ -12,7 +12,7 @@ from analyzers.causes import CAUSES
 from analyzers.check import OverlapResult
 from analyzers.collectives import Collectives
 from analyzers.intervals import Union, intersect, subtract, union
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.order_report import OrderReport
 from analyzers.overlap import MissedGaps, RankOverlap
 from analyzers.perfetto_lines import Column, Events

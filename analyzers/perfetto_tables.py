@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.perfetto_lines import Column, Events
 from analyzers.perfetto_tracks import Tracks
 from analyzers.schemas import TABLES

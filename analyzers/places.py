@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.trace import Trace, ints
 
 Place = tuple[int, int]  # (rank, device)

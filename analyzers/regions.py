@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.nesting import RangeIndex, lanes
+from analyzers.keys import lanes
+from analyzers.nesting import RangeIndex
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 
 ENGINE = "autograd::engine::evaluate_function"

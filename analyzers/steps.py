@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.nesting import RangeIndex, lanes
+from analyzers.keys import lanes
+from analyzers.nesting import RangeIndex
 from analyzers.regions import launches
 from analyzers.trace import Ints, Trace, codes, ints, is_one_of
 

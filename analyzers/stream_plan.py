@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.forks_visits import Visitor
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_graph import EDGE_KINDS
 from analyzers.ordering_lanes import FAR, LONG_AGO, pick

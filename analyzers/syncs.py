@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_calls import communication_around
 from analyzers.ordering_lanes import pick, run_heads

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering import Ordering
 from analyzers.ordering_calls import calls_of_kind
 from analyzers.ordering_lanes import FAR, LONG_AGO, pick

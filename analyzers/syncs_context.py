@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_lanes import LONG_AGO, pick, run_heads
 from analyzers.trace import Ints, Mask, Trace, codes, ints, is_one_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.intervals import coverage, union
-from analyzers.nesting import lanes as rows_by_key
+from analyzers.keys import lanes as rows_by_key
 from analyzers.ordering_lanes import LONG_AGO, Lanes
 from analyzers.trace import Ints
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers import nesting
-from analyzers.nesting import RangeIndex, lanes
+from analyzers.nesting import RangeIndex
 from analyzers.trace import table
 from tests import oracle
 
@@ -50,11 +50,3 @@ def test_another_thread_or_process_has_ranges_of_its_own() -> None:
     ranges = table("ranges", {"process": [0, 0, 1], "thread": [5, -7, 5], "start_ns": [0, 0, 0], "end_ns": [9, 9, 9]})
     process, thread = np.array([0, 0, 1, 1]), np.array([5, -7, 5, -7])
     assert RangeIndex(ranges).innermost(process, thread, np.full(4, 3)).tolist() == [0, 1, 2, -1]
-
-
-@given(st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), max_size=20))
-def test_lanes_split_rows_by_every_combination_of_keys(rows: list[tuple[int, int]]) -> None:
-    first, second = (np.array([row[k] for row in rows], np.int64) for k in range(2))
-    found = {key: mine.tolist() for key, mine in lanes(first, second).items()}
-    assert list(found) == sorted(set(rows))
-    assert found == {key: [k for k, row in enumerate(rows) if row == key] for key in found}

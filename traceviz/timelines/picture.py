@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzers.check import OverlapResult
 from analyzers.errors import TraceWarning
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.order_report import OrderReport
 from analyzers.ordering import Ordering
 from analyzers.overlap import RankOverlap

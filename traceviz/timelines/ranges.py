@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.regions import launches
 from analyzers.syncs_context import range_classes
 from analyzers.trace import Ints, Trace, codes, ints

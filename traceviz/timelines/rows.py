@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzers.nesting import lanes
+from analyzers.keys import lanes
 from analyzers.regions import launches
 from analyzers.trace import Ints, Trace, ints
 
