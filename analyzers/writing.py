@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from analyzers.errors import TracevizError
+
+T = TypeVar("T")
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
@@ -31,14 +34,43 @@ def replacing(path: Path) -> Iterator[Path]:
     ------
     TracevizError : the place can't be written.
     """
+    with _beside(path) as beside:
+        yield beside
+        beside.replace(path)
+
+
+def create(path: Path, write: Callable[[Path], T]) -> T | None:
+    """Let a function write a file beside `path`, and give it that name if nothing has it by then.
+
+    Returns what the function does; None where something was there first, and stays.
+
+    Raises
+    ------
+    TracevizError : the place can't be written.
+    """
+    with _beside(path) as beside:
+        result = write(beside)
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return None
+        except OSError:  # a file system without hard links
+            if os.path.lexists(path):
+                return None
+            beside.rename(path)
+        return result
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A file of no name that anybody knows, gone at the end unless it was given another."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(descriptor)
         beside = Path(name)
+        beside.chmod(0o666 & ~_umask())  # mkstemp's own are for one user's secrets
         try:
             yield beside
-            beside.chmod(0o666 & ~_umask())  # mkstemp's own are for one user's secrets
-            beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
@@ -76,7 +108,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 def _unwritable(path: Path, error: OSError) -> TracevizError:
     reason = error.strerror or str(error)
-    return TracevizError(f"Could not be written: {reason}.", path=path, hint="Name another place with -o.")
+    return TracevizError(f"Could not be written: {reason}.", path=path, hint="Name another place.")
 
 
 def _umask() -> int:

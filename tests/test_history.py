@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -176,6 +177,53 @@ def test_a_missing_history_and_a_missing_folder(run: Run, tmp_path: Path) -> Non
     assert (code, "This can't be opened" in err) == (2, True)
     (tmp_path / "empty.db").touch()
     assert "This holds no history yet" in run("history", tmp_path / "empty.db")[2]
+
+
+def test_a_history_that_works_out_its_columns_is_refused_before_it_fills_the_memory(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60)
+    database = sqlite3.connect(path)
+    database.execute("ALTER TABLE runs DROP COLUMN host")
+    database.execute("ALTER TABLE runs ADD COLUMN host TEXT AS (printf('%999999999c', 'x')) VIRTUAL")
+    database.commit()
+    database.close()
+    code, _, err = run("history", path)
+    assert (code, err.count("\n"), "works out columns" in err) == (2, 1, True)
+
+
+def test_a_history_of_any_size_is_not_read(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60)
+    monkeypatch.setattr(history, "LARGEST", path.stat().st_size - 1)
+    code, _, err = run("history", path)
+    assert (code, "This is larger than" in err) == (2, True)
+
+
+def test_of_two_that_make_a_history_at_once_neither_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, create = tmp_path / "r.db", history.create
+
+    def overtaken(place: Path, write: Callable[[Path], int]) -> int | None:
+        def writes(beside: Path) -> int:
+            monkeypatch.setattr(history, "create", create)
+            saved(path, 60)  # another's
+            return write(beside)
+
+        return create(place, writes)
+
+    monkeypatch.setattr(history, "create", overtaken)
+    saved(path, 30)
+    assert [one.real_overlap_ratio for one in history.saved_runs(path)] == [0.6, 0.3]
+    assert [one.name for one in tmp_path.iterdir()] == ["r.db"]
+
+
+def test_a_file_system_without_links_gets_a_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "r.db"
+    saved(path, 60, 62)
+    assert len(history.saved_runs(path)) == 2
 
 
 def test_a_regression_ends_with_1_and_noise_does_not(run: Run, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyzers.errors import TracevizError
+from analyzers.writing import create
 
 if TYPE_CHECKING:
     from analyzers.check import OverlapResult
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 APPLICATION = 0x7472767A  # "trvz", in the file's header
 VERSION = 1
 PATIENCE = 60.0  # seconds to wait for another run that saves
+LARGEST = 256 << 20  # bytes; a run takes about one KiB
 COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")  # where CI systems say it
 
 TABLES: dict[str, dict[str, type]] = {
@@ -134,18 +136,29 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         "step_high_ns": step.high_ns if step else None,
         "steps": step.steps if step else None,
     }
-    with _opened(path, writing=True) as database:
-        database.execute("INSERT OR IGNORE INTO pairs (a, b) VALUES (?, ?)", (result.a, result.b))
-        query = "SELECT id FROM pairs WHERE a = ? AND b = ?"
-        (row["pair_id"],) = database.execute(query, (result.a, result.b)).fetchone()
-        run = _insert(database, "runs", row)
-        for rank in result.ranks:
-            columns = [name for name in TABLES["ranks"] if name not in ("run_id", *_OF_SIDES)]
-            figures = {name: getattr(rank, name) for name in columns}
-            sides = {name: getattr(rank.a if name[0] == "a" else rank.b, name[2:]) for name in _OF_SIDES}
-            _insert(database, "ranks", {"run_id": run, **figures, **sides})
-        for name, version in versions_of(trace).items():
-            _insert(database, "versions", {"run_id": run, "name": name, "version": version})
+    versions = versions_of(trace)
+
+    def append(place: Path) -> int:
+        with _opened(place, path, writing=True) as database:
+            return _append(database, row, result, versions)
+
+    new = not os.path.lexists(path) and path.parent.is_dir()
+    made = create(path, append) if new else None  # None: another run that saves was there before
+    return append(path) if made is None else made
+
+
+def _append(database: sqlite3.Connection, row: dict[str, Any], result: OverlapResult, versions: dict[str, str]) -> int:
+    database.execute("INSERT OR IGNORE INTO pairs (a, b) VALUES (?, ?)", (result.a, result.b))
+    query = "SELECT id FROM pairs WHERE a = ? AND b = ?"
+    (pair,) = database.execute(query, (result.a, result.b)).fetchone()
+    run = _insert(database, "runs", {**row, "pair_id": pair})
+    for rank in result.ranks:
+        columns = [name for name in TABLES["ranks"] if name not in ("run_id", *_OF_SIDES)]
+        figures = {name: getattr(rank, name) for name in columns}
+        sides = {name: getattr(rank.a if name[0] == "a" else rank.b, name[2:]) for name in _OF_SIDES}
+        _insert(database, "ranks", {"run_id": run, **figures, **sides})
+    for name, version in versions.items():
+        _insert(database, "versions", {"run_id": run, "name": name, "version": version})
     return run
 
 
@@ -161,9 +174,12 @@ def saved_runs(path: Path) -> list[SavedRun]:
     """
     if not path.is_file():
         raise TracevizError("There is no such file.", path=path, hint="check-overlap --save makes one.")
+    if path.stat().st_size > LARGEST:
+        said = f"This is larger than {LARGEST >> 20} MiB, more than a history of some 100,000 runs takes."
+        raise TracevizError(said, path=path, hint="Begin another one.")
     columns = ", ".join(name for name in SavedRun.__dataclass_fields__ if name not in ("id", "a", "b"))
     query = f"SELECT runs.id, pairs.a, pairs.b, {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id"
-    with _opened(path, writing=False) as database:
+    with _opened(path, path, writing=False) as database:
         return [SavedRun(*row) for row in database.execute(query)]
 
 
@@ -200,13 +216,13 @@ def versions_of(trace: Trace) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(path: Path, *, writing: bool) -> Iterator[sqlite3.Connection]:
-    """One transaction on a history; committed at the end, undone at an error."""
+def _opened(place: Path, path: Path, *, writing: bool) -> Iterator[sqlite3.Connection]:
+    """One transaction on a history; committed at the end, undone at an error. A new one is made beside its `path`."""
     mode = "rwc" if writing else "ro"
     database = None
     try:
         database = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=PATIENCE, isolation_level=None
+            f"{place.absolute().as_uri()}?mode={mode}", uri=True, timeout=PATIENCE, isolation_level=None
         )
         database.execute("PRAGMA foreign_keys = ON")
         database.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
@@ -235,6 +251,8 @@ def _check(path: Path, database: sqlite3.Connection, writing: bool) -> None:
         raise TracevizError("A newer traceviz wrote this history.", path=path, hint="Update traceviz.")
     elif database.execute("PRAGMA quick_check").fetchone()[0] != "ok" or not TABLES.keys() <= tables:
         raise sqlite3.DatabaseError("its pages contradict each other")
+    elif any(hidden for name in TABLES for *_, hidden in database.execute(f"PRAGMA table_xinfo({name})")):
+        raise sqlite3.DatabaseError("it works out columns instead of holding them")  # which may be of any length
 
 
 def _create(database: sqlite3.Connection) -> None:
@@ -262,6 +280,8 @@ def _insert(database: sqlite3.Connection, name: str, row: dict[str, Any]) -> int
 def _refused(path: Path, error: sqlite3.Error) -> TracevizError:
     if "unable to open" in str(error) or "readonly" in str(error):
         return TracevizError(f"This can't be opened ({error}).", path=path, hint="Is its folder there, and writable?")
+    if "full" in str(error):
+        return TracevizError("The disk is full.", path=path, hint="Make room, or name another place.")
     if "locked" in str(error):
         return TracevizError("Another run holds this history.", path=path, hint="Try again.")
     return TracevizError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from analyzers.errors import TracevizError
 from analyzers.info import TraceInfo
 from analyzers.order_report import OrderReport
 from analyzers.trace import Trace
+from analyzers.writing import replacing
 from traceviz import contract
-from traceviz.timelines.files import drawn, write_bytes
+from traceviz.timelines.files import drawn
 from traceviz.timelines.picture import Picture, picture
 
 FILES = ("summary.md", "report.html", "results.json", "timeline.png")
@@ -90,8 +92,8 @@ def command_of(paths: Sequence[str], a: str, b: str, min_overlap: float, *more: 
 def write(report: Report, folder: Path) -> list[Path]:
     """Write a report's files into a folder, which is made where it is not there.
 
-    Each file is whole or not there, and none is touched before all of them are made. Without a browser there is no
-    timeline.png, and one of an earlier report is removed.
+    Each file is whole or not there, and none is touched before all of them are written beside it. Without a browser
+    there is no timeline.png, and one of an earlier report is removed.
 
     Returns
     -------
@@ -109,14 +111,22 @@ def write(report: Report, folder: Path) -> list[Path]:
     if image is not None:
         content["timeline.png"] = image
     content["summary.md"] = summary(report, with_image=image is not None).encode()
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TracevizError(f"No folder can be made: {error.strerror}.", path=folder, hint="Name another.") from error
+    try:
+        with ExitStack() as together:
+            for name in content:
+                together.enter_context(replacing(folder / name)).write_bytes(content[name])
+    except BaseException:
+        if new:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+        raise
     for name in FILES:
-        if name in content:
-            write_bytes(folder / name, content[name])
-        else:
+        if name not in content:
             (folder / name).unlink(missing_ok=True)
     return [folder / name for name in FILES if name in content]
 
