@@ -36,6 +36,7 @@ from analyzers.pairing import (
     way_of_pairing,
 )
 from analyzers.places import Place, places_of
+from analyzers.reuse import keeping_freed_memory
 from analyzers.selection import Selection, Threads, select
 from analyzers.sides import Shared, about_shared, count_shared, share_out
 from analyzers.steps import find_steps
@@ -102,6 +103,7 @@ class Part:
     unsure: Mapping[Place, int] = field(default_factory=dict)
 
 
+@keeping_freed_memory
 def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agreed | None = None) -> Part:
     """Look at a part of a run.
 

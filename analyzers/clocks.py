@@ -12,7 +12,7 @@ from analyzers.collectives_match import Matches, match
 from analyzers.errors import TraceWarning
 from analyzers.keys import lanes
 from analyzers.places import Places
-from analyzers.reuse import freed_memory_kept
+from analyzers.reuse import keeping_freed_memory
 from analyzers.trace import Ints, Trace, ints
 
 __all__ = ["METHODS", "Aligned", "Clock", "Clocks", "align", "waits"]
@@ -27,6 +27,7 @@ class Aligned:
     matches: Matches
 
 
+@keeping_freed_memory
 def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     """Match collectives, estimate clocks, move all times onto the lowest rank's clock, and fill in waits.
 
@@ -36,17 +37,16 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     ----------
     enabled : False leaves times as captured; waits are then taken from those.
     """
-    with freed_memory_kept(len(trace.ops)):
-        matches = match(trace)
-        clocks = solve(matches) if enabled else unaligned(matches, "off")
-        matches = matches.doubt(np.array(clocks.doubtful, np.int64))
-        moved = move(trace, clocks) if clocks.method == "collectives" else trace
-        matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
-        moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)))
-        alone = len(lanes(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
-        for warning in [] if alone else _warnings(clocks):
-            moved = moved.warn(warning.code, warning.message)
-        return Aligned(moved, clocks, matches)
+    matches = match(trace)
+    clocks = solve(matches) if enabled else unaligned(matches, "off")
+    matches = matches.doubt(np.array(clocks.doubtful, np.int64))
+    moved = move(trace, clocks) if clocks.method == "collectives" else trace
+    matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
+    moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)))
+    alone = len(lanes(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
+    for warning in [] if alone else _warnings(clocks):
+        moved = moved.warn(warning.code, warning.message)
+    return Aligned(moved, clocks, matches)
 
 
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:

@@ -13,6 +13,7 @@ from analyzers.durations import duration
 from analyzers.errors import TraceWarning
 from analyzers.forks import Crossings, crossings
 from analyzers.ordering import Ordering
+from analyzers.reuse import keeping_freed_memory
 from analyzers.stream_plan import StreamPlan, stream_plan
 from analyzers.syncs import HostSyncs, host_syncs
 from analyzers.syncs_copies import UnwaitedCopies, unwaited_copies
@@ -66,6 +67,7 @@ class OrderReport:
 Span = tuple[int, int]
 
 
+@keeping_freed_memory
 def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
     """Look into a trace's order; of a part of a trace, only what concerns that part is kept.
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from analyzers.trace import Trace
 
 MANY = 2_000_000  # rows from which on a column of them comes near such a block
 # glibc's malloc.h and mallopt(3)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST_THRESHOLD = 32 << 20  # as far as glibc raises it by itself
 _MMAP_BLOCKS = 65536
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -36,6 +41,17 @@ def freed_memory_kept(rows: int) -> Iterator[None]:
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
         libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
         libc.malloc_trim(0)
+
+
+def keeping_freed_memory(function: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
+    """Decorate a function of a trace, whose columns are as long as the trace's ops."""
+
+    @functools.wraps(function)
+    def wrapper(trace: Trace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with freed_memory_kept(len((trace.whole or trace).ops)):
+            return function(trace, *args, **kwargs)
+
+    return wrapper
 
 
 @functools.cache
