@@ -12,9 +12,12 @@ from analyzers import reuse
 from analyzers.reuse import MANY, freed_memory_kept
 
 TOUCHES = """
+import ctypes
 import resource
 import numpy as np
 from analyzers.reuse import MANY, freed_memory_kept
+
+ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: of huge pages there may be enough, or not
 
 def touched():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -49,7 +52,7 @@ def test_the_system_clears_pages_once_inside_and_each_time_outside() -> None:
         pytest.skip("another C library than glibc")
     ran = subprocess.run([sys.executable, "-c", TOUCHES], capture_output=True, text=True, check=True)
     free, kept, after = map(int, ran.stdout.split())
-    assert kept < free / 4
+    assert kept < free / 10
     assert after > free / 2, "behind it, all is as before"
 
 
