@@ -86,6 +86,8 @@ def test_one_rank_of_an_unknown_group_has_no_bus_bandwidth_and_no_last() -> None
     assert (alone.algorithm_gb_s, alone.last_arrival_lead_ns) == (pytest.approx(4000), 0)
     (of_two,) = measured({2: (0, 1000)}, group_size=2)
     assert of_two.bus_gb_s == pytest.approx(4000)
+    (of_one,), (of_none,) = measured({2: (0, 1000)}, group_size=1), measured({2: (0, 1000)}, group_size=0)
+    assert (of_one.bus_gb_s, of_none.bus_gb_s) == (0.0, None)  # alone it sends nothing; a group of none is unknown
 
 
 def test_without_a_size_or_a_duration_there_is_no_bandwidth() -> None:

@@ -1,11 +1,13 @@
 """Many ranks, each a torch.profiler trace of its own: time and memory as their number grows.
 
     python -m tests.benchmarks.many_ranks [--ranks 16 32 64] [--mb 100] [--memory 2GB] [--keep]
+                                          [--simdjson PYTHON] [--hta PYTHON] [--pandas] [--patience 120]
 
 Each rank is a real capture repeated in time, in a file of its own that names its rank; they lie in
 tests/benchmarks/data/ and are removed again. Every run starts without a cache. Memory is that of all the
 command's processes together, at its largest as sampled ten times a second. Bars: memory below the budget whatever the
-number of ranks, exponent of processor seconds at most 1.1.
+number of ranks, exponent of processor seconds at most 1.1. Beside it, if they are done within so many seconds:
+simdjson's parse of the same files and nothing more, HTA's overlap, and json with pandas.
 """
 
 from __future__ import annotations
@@ -13,17 +15,36 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.kineto_json import SOURCE, tile
+from tests.benchmarks.kineto_json import PANDAS, SOURCE, tile
 from tests.benchmarks.kineto_scale import BYTES_PER_EVENT
 from traceviz.reading_options import read_bytes
 
 DATA = Path(__file__).parent / "data"
+SIMDJSON = """
+import sys, simdjson
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        len(simdjson.Parser().parse(file.read())["traceEvents"])
+"""
+HTA = """
+import os, sys
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
+from hta.trace_analysis import TraceAnalysis
+analysis = TraceAnalysis(trace_files=dict(enumerate(sys.argv[1:])))
+analysis.get_comm_comp_overlap(visualize=False)
+"""
+EACH = """
+import subprocess, sys
+for path in sys.argv[2:]:
+    subprocess.run([sys.executable, "-c", sys.argv[1], path], check=True)
+"""
 
 
 def make(folder: Path, ranks: int, megabytes: int) -> list[Path]:
@@ -56,15 +77,23 @@ def resident(pid: int) -> int:
     return total
 
 
-def measured(command: list[str], cache: str) -> tuple[float, float, int]:
-    """Wall seconds, processor seconds, and the largest memory of all processes together, bytes."""
+def measured(command: list[str], cache: str, patience: float = math.inf) -> tuple[float, float, int] | None:
+    """Wall and processor seconds, and the largest memory of all processes together, bytes; None if out of patience."""
     before, began, peak = os.times(), time.perf_counter(), 0
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, env={**os.environ, "TRACEVIZ_CACHE": cache}, stderr=subprocess.PIPE
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TRACEVIZ_CACHE": cache},
+        start_new_session=True,
     )
     while process.poll() is None:
         peak = max(peak, resident(process.pid))
         time.sleep(0.1)
+        if time.perf_counter() - began > patience:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None
     assert process.stderr is not None
     if process.returncode not in (0, 1, 3):
         raise RuntimeError(process.stderr.read().decode())
@@ -79,6 +108,10 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=(16, 32, 64))
     parser.add_argument("--mb", type=int, default=100, help="of JSON a rank")
     parser.add_argument("--memory", default="2GB", help="the budget")
+    parser.add_argument("--simdjson", help="Python that has pysimdjson")
+    parser.add_argument("--hta", help="Python that has HTA")
+    parser.add_argument("--pandas", action="store_true", help="json + pandas, too, rank by rank")
+    parser.add_argument("--patience", type=float, default=120.0, help="seconds for each of these")
     parser.add_argument("--keep", action="store_true", help="leave the files")
     options = parser.parse_args()
     DATA.mkdir(exist_ok=True)
@@ -90,8 +123,11 @@ def main() -> None:
         whole = [sys.executable, "-m", "traceviz", "check-overlap", *paths, "--format", "json"]
         for name, command in (("by parts", [*whole, "--memory", options.memory]), ("as a whole", whole)):
             with tempfile.TemporaryDirectory(dir=DATA) as cache:
-                seconds, processors, peak = measured(command, cache)
-                again, processors_again, _ = measured(command, cache)
+                first, repeated = measured(command, cache), measured(command, cache)
+            assert first is not None
+            assert repeated is not None
+            seconds, processors, peak = first
+            again, processors_again, _ = repeated
             print(
                 f"{ranks:3} ranks × {options.mb} MB, {name:10}: first {seconds:6.1f} s ({processors:.1f} s of CPU), "
                 f"again {again:5.1f} s ({processors_again:.1f} s of CPU), memory {peak / 1e6:.0f} MB",
@@ -100,6 +136,17 @@ def main() -> None:
             if name == "by parts":
                 busy.append(processors)
                 assert peak < read_bytes(options.memory)
+        others = {
+            "simdjson, parse alone": [options.simdjson, "-c", SIMDJSON],
+            "HTA": [options.hta, "-c", HTA],
+            "json + pandas": [sys.executable if options.pandas else None, "-c", EACH, PANDAS],
+        }
+        for name, start in others.items():
+            if start[0] is not None:
+                found = measured([*start, *paths], "off", options.patience)
+                said = "not done in time" if found is None else "{:6.1f} s ({:.1f} s of CPU)".format(*found)
+                memory = "" if found is None else f", memory {found[2] / 1e6:.0f} MB"
+                print(f"{ranks:3} ranks × {options.mb} MB, {name}: {said}{memory}", flush=True)
     growth = math.log(busy[-1] / busy[0]) / math.log(options.ranks[-1] / options.ranks[0])
     print(f"exponent of the first look's processor seconds: {growth:.2f}")
     if not options.keep:
