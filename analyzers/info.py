@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -203,7 +205,20 @@ def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
         (not steps, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
     ]
     own = [text for applies, text in said if applies]
-    return tuple(dict.fromkeys([*own, *(text for capture in run.captures for text in capture.lacks)]))
+    return tuple(dict.fromkeys([*own, *_lacks(run.captures)]))
+
+
+def _lacks(captures: Sequence[Capture]) -> list[str]:
+    """What captures lack; of some only, with their names."""
+    found: dict[str, list[str]] = {}
+    for capture in captures:
+        for text in dict.fromkeys(capture.lacks):
+            found.setdefault(text, []).append(Path(capture.path).name)
+    said = []
+    for text, names in found.items():
+        more = [f"{len(names) - 3} more"] if len(names) > 3 else []
+        said.append(text if len(names) == len(captures) else f"{text}: in {', '.join([*names[:3], *more])}")
+    return said
 
 
 def _ranks(trace: Trace) -> tuple[RankInfo, ...]:

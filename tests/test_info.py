@@ -114,6 +114,15 @@ def test_what_a_capture_says_it_lacks_is_told_once() -> None:
     assert cannot_answer(trace) == ("colours",)
 
 
+def test_what_only_some_captures_lack_is_said_of_those() -> None:
+    trace = full().trace()
+    lacks = [("colours",), (), ("colours", "sounds"), ("colours",), ("colours",)]
+    captures = [replace(trace.captures[0], path=f"a/r{n}.json", lacks=one) for n, one in enumerate(lacks)]
+    said = cannot_answer(replace(trace, captures=tuple(captures)))
+    assert said == ("colours: in r0.json, r2.json, r3.json, 1 more", "sounds: in r2.json")
+    assert cannot_answer(replace(trace, captures=tuple(captures[:1]))) == ("colours",)
+
+
 def test_the_frame_has_a_row_for_every_rank() -> None:
     frame = info(full().trace()).to_frame()
     assert frame.index.tolist() == [0, 1]
