@@ -1,7 +1,8 @@
-"""Captures named by URL: in memory, by HTTP from a local server, and on S3 as moto plays it."""
+"""Captures named by URL: in memory, by HTTP from a local server, on S3 as moto plays it, on Google's as we do."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import importlib.util
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,8 @@ by_http = pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason
 on_s3 = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("moto", "flask", "s3fs"))), reason="needs moto[server] and s3fs"
 )
+
+on_gs = pytest.mark.skipif(importlib.util.find_spec("gcsfs") is None, reason="needs gcsfs")
 
 ROOT = Path(__file__).parents[1]
 TORCH = [ROOT / "tests" / "data" / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)]
@@ -147,6 +151,86 @@ def test_captures_on_s3_give_the_answers_of_their_files(more: list[str]) -> None
 def test_captures_on_s3_are_cited_by_their_urls() -> None:
     said = json.loads(script(S3, *PATHS, "info", URL, "--format", "json", **KEYS))
     assert [one["path"] for one in said["captures"]] == [f"s3://captures/run7/{path.name}" for path in TORCH]
+
+
+class Bucket(http.server.BaseHTTPRequestHandler):
+    """As much of Google Cloud Storage's JSON API as it takes to list and read the bucket `captures`."""
+
+    protocol_version = "HTTP/1.1"
+    files = {f"run7/{path.name}": path for path in TORCH}  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        """Answer with an object's bytes, what is known of it, or a list of them."""
+        path, _, query = self.path.partition("?")
+        asked = urllib.parse.parse_qs(query)
+        _, _, name = path.partition("/b/captures/o")
+        name = urllib.parse.unquote(name.strip("/"))
+        if "/b/captures/o" not in path or (name and name not in self.files):
+            return self.answer(404, b"{}")
+        if not name:
+            (prefix,) = asked.get("prefix", [""])
+            items = [self.about(one) for one in self.files if one.startswith(prefix)]
+            return self.answer(200, json.dumps({"items": items, "prefixes": []}).encode())
+        if asked.get("alt") != ["media"]:
+            return self.answer(200, json.dumps(self.about(name)).encode())
+        content, wanted = self.files[name].read_bytes(), self.headers.get("Range", "")
+        if not wanted:
+            return self.answer(200, content)
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        part = content[int(first) : int(last) + 1 if last else None]
+        return self.answer(206, part)
+
+    def about(self, name: str) -> dict[str, str]:
+        size = str(self.files[name].stat().st_size)
+        place = f"download/storage/v1/b/captures/o/{urllib.parse.quote(name, safe='')}"
+        link = f"http://{self.headers['Host']}/{place}?alt=media"
+        return {"name": name, "bucket": "captures", "size": size, "generation": "1", "etag": "x", "mediaLink": link}
+
+    def answer(self, code: int, content: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # it has heard enough
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def google() -> Iterator[dict[str, str]]:
+    """The environment in which gcsfs asks a server on 127.0.0.1."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield {
+        "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{server.server_address[1]}",
+        "FSSPEC_GS_TOKEN": "anon",
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which asks another server, by gRPC
+    }
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@on_gs
+@pytest.mark.parametrize("more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join)
+def test_captures_on_google_cloud_storage_give_the_answers_of_their_files(
+    google: dict[str, str], more: list[str]
+) -> None:
+    words = ["check-overlap", URL.replace("s3:", "gs:"), "--format", "json", *more]
+    assert script(COMMAND, *words, **google) == run_text("check-overlap", *PATHS)
+
+
+@on_gs
+def test_a_capture_that_the_bucket_lacks_is_an_error_that_names_it(google: dict[str, str]) -> None:
+    program = (
+        "import sys\nfrom analyzers.errors import TracevizError\nfrom analyzers.remote import expand\n"
+        "try: expand(sys.argv[1])\nexcept TracevizError as error: print(error)"
+    )
+    url = "gs://captures/run7/rank9.json"
+    assert script(program, url, **google) == f"{url}: There is no such file.\n"
 
 
 def test_what_fsspec_cannot_open_is_an_error_in_the_projects_form(monkeypatch: pytest.MonkeyPatch) -> None:
