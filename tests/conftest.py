@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-# No deadline: a slow machine is no bug. `--hypothesis-profile=thorough` searches longer.
+# No deadline: a slow machine is no bug. `--hypothesis-profile=thorough` searches longer; brief is for the gate's further
+# environments, where versions are of interest.
 settings.register_profile("usual", deadline=None, max_examples=60)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
+settings.register_profile("brief", deadline=None, max_examples=15)
 # Many short runs, each the same: only whether a test fails is of interest, not by how little.
 settings.register_profile(
     "mutation", deadline=None, max_examples=15, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
