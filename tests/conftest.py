@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-# No deadline: a slow machine is no bug. `--hypothesis-profile=thorough` searches longer; brief is for the gate's further
-# environments, where versions are of interest.
+# No deadline: a slow machine is no bug. `--hypothesis-profile=thorough` searches longer; brief is for the gate's
+# further environments, where versions are of interest.
 settings.register_profile("usual", deadline=None, max_examples=60)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.register_profile("brief", deadline=None, max_examples=15)

@@ -73,18 +73,19 @@ def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last
     assert all(found is None or found[0] in (1, 2) for found in named.values())
 
 
-def test_a_gap_in_which_no_collective_waits_names_none() -> None:
+@pytest.mark.parametrize(("wait", "named"), [(0, None), (1, (2, -1, -1))])
+def test_a_gap_in_which_no_collective_waits_names_none(wait: int, named: tuple[int, int, int] | None) -> None:
     run, rank = one_rank()
     rank.kernel("beta", 7, 0, 100)
     rank.kernel("alpha", 8, 100, 140)
-    rank.kernel("beta", 9, 50, 90)  # waits for nobody
+    rank.kernel("beta", 9, 50, 90, wait_ns=wait)  # for nobody at 0
     rank.kernel("beta", 10, 100, 240, wait_ns=50)  # begins only as the gap ends
     trace = run.trace()
     pairing = paired(trace, A, B)
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
     assert (int(gaps.side[0]), int(gaps.start[0]), int(gaps.end[0])) == (0, 0, 100)
-    assert explainer.waiting_for(gaps, 0) is None
+    assert explainer.waiting_for(gaps, 0) == named
 
 
 @pytest.mark.parametrize(
