@@ -51,7 +51,7 @@ def memory_peaks(trace: Trace, steps: Sequence[int] | None = None) -> tuple[Memo
             continue
         kind = names[source[held[0]]]
         peak, reserved = (int(ints(memory, column)[held].max()) for column in ("bytes", "reserved"))
-        peak = max(peak, 0) if kind == "driver-change" else peak
+        peak = peak if kind == "allocator" else max(peak, 0)  # releases of what nobody listed
         found.append(MemoryPeak(rank, device, kind, peak, reserved if reserved >= 0 else None))
     return tuple(sorted(found, key=lambda one: (one.rank, one.device)))
 

@@ -36,6 +36,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with _beside(path) as beside:
         yield beside
+        beside.chmod(0o666 & ~_umask())  # until now it was one user's alone
         beside.replace(path)
 
 
@@ -50,6 +51,7 @@ def create(path: Path, write: Callable[[Path], T]) -> T | None:
     """
     with _beside(path) as beside:
         result = write(beside)
+        beside.chmod(0o666 & ~_umask())
         try:
             os.link(beside, path)
         except FileExistsError:
@@ -63,12 +65,11 @@ def create(path: Path, write: Callable[[Path], T]) -> T | None:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """A file of no name that anybody knows, gone at the end unless it was given another."""
+    """A file that only this user may read, gone at the end unless it was given another name."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(descriptor)
         beside = Path(name)
-        beside.chmod(0o666 & ~_umask())  # mkstemp's own are for one user's secrets
         try:
             yield beside
         finally:

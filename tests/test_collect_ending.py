@@ -76,6 +76,12 @@ def test_a_wakeup_file_of_the_program_stays_and_saving_works_without_ours() -> N
     assert run(body + TOLD + "time.sleep(10)") == ([f"SAVED {int(signal.SIGTERM)} True"], -signal.SIGTERM)
 
 
+def test_a_wakeup_file_that_the_program_sets_meanwhile_stays() -> None:
+    body = "one = ending.BeforeSigterm(lambda: say('SAVED'))\ninbox, own = os.pipe()\nos.set_blocking(own, False)\n"
+    body += "signal.set_wakeup_fd(own)\none.restore()\nsay(str(signal.set_wakeup_fd(-1) == own))\n"
+    assert run(body) == (["True"], 0)
+
+
 def test_behind_the_window_all_is_as_before() -> None:
     body = "files = len(os.listdir('/proc/self/fd'))\none = ending.BeforeSigterm(lambda: say('SAVED'))\n"
     body += "one.restore()\nsay(str(signal.set_wakeup_fd(-1)))\ntime.sleep(0.3)\n"

@@ -216,6 +216,32 @@ def test_of_two_that_make_a_history_at_once_neither_is_lost(tmp_path: Path, monk
     assert [one.name for one in tmp_path.iterdir()] == ["r.db"]
 
 
+def test_a_history_is_private_until_it_is_whole_and_then_as_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, link = [], os.link
+
+    def linked(made: Path, path: Path) -> None:
+        modes.append(made.stat().st_mode & 0o777)
+        link(made, path)
+
+    monkeypatch.setattr(os, "link", linked)
+    append = history._append
+
+    def appended(*given: object) -> int:
+        (made,) = tmp_path.glob(".r.db.*[!l]")
+        modes.append(made.stat().st_mode & 0o777)
+        return append(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(history, "_append", appended)
+    before = os.umask(0o022)
+    try:
+        saved(tmp_path / "r.db", 60)
+    finally:
+        os.umask(before)
+    assert modes == [0o600, 0o644]
+
+
 def test_a_file_system_without_links_gets_a_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError("no links here")

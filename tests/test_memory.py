@@ -190,12 +190,13 @@ def test_what_nsys_lists_at_the_beginning_was_taken_before_and_counts(tmp_path: 
     ]
 
 
-def test_releases_alone_make_no_negative_peak() -> None:
+@pytest.mark.parametrize("source", ["driver", "driver-change"])
+def test_releases_alone_make_no_negative_peak(source: str) -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 10)
     for at, level in ((1, -5), (2, -9)):
-        run.add("memory", process=0, device=0, start_ns=at, source="driver-change", bytes=level)
-    assert memory_peaks(run.trace()) == (MemoryPeak(0, 0, "driver-change", 0, None),)
+        run.add("memory", process=0, device=0, start_ns=at, source=source, bytes=level)
+    assert memory_peaks(run.trace()) == (MemoryPeak(0, 0, source, 0, None),)
 
 
 def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) -> None:

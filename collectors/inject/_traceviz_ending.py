@@ -86,7 +86,9 @@ class BeforeSigterm:
         if signal.getsignal(signal.SIGTERM) == self.handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self.wakeup is not None:
-            signal.set_wakeup_fd(-1)
+            now = signal.set_wakeup_fd(-1)
+            if now != self.wakeup:  # the program has set one of its own since
+                signal.set_wakeup_fd(now)
             os.close(self.wakeup)
             self.wakeup = None
 

@@ -45,7 +45,7 @@ HTA = """
 import os, sys
 os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
 from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_files={0: sys.argv[1]})
+analysis = TraceAnalysis(trace_files=dict(enumerate(sys.argv[1:])))
 print(analysis.get_comm_comp_overlap(visualize=False).to_dict("records"))
 """
 

@@ -42,8 +42,9 @@ with open(sys.argv[1], "rb") as file:
 """
 SIMDJSON = """
 import sys, simdjson
-with open(sys.argv[1], "rb") as file:
-    print(len(simdjson.Parser().parse(file.read())["traceEvents"]), "events")
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        print(len(simdjson.Parser().parse(file.read())["traceEvents"]), "events")
 """
 
 

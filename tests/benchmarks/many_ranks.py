@@ -22,24 +22,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.benchmarks.kineto_json import PANDAS, SOURCE, tile
-from tests.benchmarks.kineto_scale import BYTES_PER_EVENT
+from tests.benchmarks.kineto_json import HTA, PANDAS, SOURCE, tile
+from tests.benchmarks.kineto_scale import BYTES_PER_EVENT, SIMDJSON
 from traceviz.reading_options import read_bytes
 
 DATA = Path(__file__).parent / "data"
-SIMDJSON = """
-import sys, simdjson
-for path in sys.argv[1:]:
-    with open(path, "rb") as file:
-        len(simdjson.Parser().parse(file.read())["traceEvents"])
-"""
-HTA = """
-import os, sys
-os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
-from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_files=dict(enumerate(sys.argv[1:])))
-analysis.get_comm_comp_overlap(visualize=False)
-"""
 EACH = """
 import subprocess, sys
 for path in sys.argv[2:]:
