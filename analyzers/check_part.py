@@ -15,7 +15,8 @@ from operator import add
 import numpy as np
 
 from analyzers.causes import Explainer
-from analyzers.certainty import matched_calls, real_overlap_error, wait_errors
+from analyzers.certainty import real_overlap_error, wait_errors
+from analyzers.certainty_arrivals import with_calls
 from analyzers.check_warnings import missing_waits, outside_steps, waited_for
 from analyzers.communication import is_communication
 from analyzers.graphs import claimed, unclaimed
@@ -225,8 +226,7 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
 
 
 def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    found = arrivals(trace, side, other)
-    return replace(found, calls=matched_calls(trace, side, other)) if found.speak else found
+    return with_calls(arrivals(trace, side, other), trace, side, other, wait_errors(trace)[0])
 
 
 def _unsure(trace: Trace, either: Mask) -> dict[Place, int]:

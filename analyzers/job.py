@@ -59,20 +59,28 @@ class Job:
 
 
 class Calls(NamedTuple):
-    """Calls in collectives, n each: what they are a call of, which came last or may have, and their overlap, ns.
+    """Calls in collectives, n each: what they are a call of, and where; which came last or may have; their overlap, ns.
 
-    hidden_ns : how much of the call, its wait included, runs beside the other side. error_ns : of its wait.
+    in_run : calls that the collective has in the run. error_ns : of the call's wait.
+    length_ns : of the call, its wait included; hidden_ns : of that, what runs beside the other side.
+    alone_ns, hidden_alone_ns : the same, without what runs beside another call of its side that may have come last.
     """
 
     collective: Ints
+    in_run: Ints
+    rank: Ints
+    device: Ints
     came_last: Mask
     may_be_last: Mask
     error_ns: Ints
-    hidden_ns: Ints
     length_ns: Ints
+    alone_ns: Ints
+    hidden_ns: Ints
+    hidden_alone_ns: Ints
 
 
-NO_CALLS = Calls(*(np.empty(0, kind) for kind in (np.int64, bool, bool, np.int64, np.int64, np.int64)))
+_MASKS = ("came_last", "may_be_last")
+NO_CALLS = Calls(*(np.empty(0, bool if name in _MASKS else np.int64) for name in Calls._fields))
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,8 @@ class Arrivals:
 
     ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
-    calls : what bounds the answer.
+    calls, beside_ns, beside_error_ns : what bounds the answer: calls, and for how long the other side really works, by
+    (rank, device), and by how much its waits may be off (`analyzers.certainty`).
     """
 
     ops: int = 0
@@ -91,6 +100,8 @@ class Arrivals:
     achievable_ns: int = 0
     transfer_ns: Mapping[Place, int] = field(default_factory=dict)
     calls: Calls = field(default=NO_CALLS, compare=False)
+    beside_ns: Mapping[Place, int] = field(default_factory=dict)
+    beside_error_ns: Mapping[Place, int] = field(default_factory=dict)
 
     def __add__(self, more: Arrivals) -> Arrivals:
         return Arrivals(
@@ -101,6 +112,8 @@ class Arrivals:
             self.achievable_ns + more.achievable_ns,
             Counter(self.transfer_ns) + Counter(more.transfer_ns),
             Calls(*(np.concatenate(both) for both in zip(self.calls, more.calls, strict=True))),
+            Counter(self.beside_ns) + Counter(more.beside_ns),
+            Counter(self.beside_error_ns) + Counter(more.beside_error_ns),
         )
 
     @property

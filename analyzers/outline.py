@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.certainty import wait_errors
+from analyzers.certainty_arrivals import collectives_of_ops
 from analyzers.clocks import Clocks
 from analyzers.clocks_apply import move
 from analyzers.collectives_match import Matches
@@ -44,7 +45,8 @@ class Standing:
 
     origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
     processes, numbered as in the capture. ops, calls : its ops in collectives, and of each how long it waits,
-    for whom (`last_rank`, `last_device`), how sure that is (`wait_error_ns`, `wait_known`), and in which `collective`.
+    for whom (`last_rank`, `last_device`), how sure that is (`wait_error_ns`, `wait_known`), in which `collective`, and
+    how many calls the run has of that (`calls_in_run`).
     places : what the run calls its devices.
     """
 
@@ -98,10 +100,7 @@ def standings(outlines: Sequence[Outline], run: Trace) -> list[Standing]:
 
 def _known(run: Trace) -> pd.DataFrame:
     """What is known of each op of a run as a call in a collective."""
-    last, (error, known) = last_arrivals(run), wait_errors(run)
-    collective = np.full(len(run.ops), -1, np.int64)
-    if run.matches is not None and len(run.matches.calls):
-        collective[ints(run.matches.calls, "op")] = ints(run.matches.calls, "collective")
+    last, (error, known), (collective, in_run) = last_arrivals(run), wait_errors(run), collectives_of_ops(run)
     return pd.DataFrame(
         {
             "wait_ns": ints(run.ops, "wait_ns"),
@@ -110,6 +109,7 @@ def _known(run: Trace) -> pd.DataFrame:
             "wait_error_ns": error,
             "wait_known": known,
             "collective": collective,
+            "calls_in_run": in_run,
         }
     )
 

@@ -46,7 +46,7 @@ FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "ordering": (["ordering"], ORDERING),
     "ordering_graph": (["ordering_*"], ["ordering", "ordering_steps", "ordering_graph"]),
     "causes": (["causes"], CAUSES),
-    "certainty": (["certainty"], ["certainty"]),
+    "certainty": (["certainty", "certainty_arrivals"], ["certainty", "certainty_calls", "certainty_truth"]),
 }
 COPIED = ("analyzers", "collectors", "traceviz", "tests")
 SETTINGS = r"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -19,7 +20,9 @@ AR, GEMM = "ncclDevKernel_AllReduce", "gemm"
 Span = tuple[int, int]
 
 
-def job_run(collectives: list[dict[int, Span]], compute: dict[int, list[Span]]) -> Trace:
+def job_run(
+    collectives: list[dict[int, Span]], compute: dict[int, list[Span]], names: Sequence[str] | None = None
+) -> Trace:
     """A rank's collectives run on its stream 9; heads before the last arrival are waits; compute on stream 7."""
     run = Builder()
     ranks = {number: run.rank(number) for number in sorted({r for each in collectives for r in each} | set(compute))}
@@ -27,7 +30,8 @@ def job_run(collectives: list[dict[int, Span]], compute: dict[int, list[Span]]) 
     for number, each in enumerate(collectives):
         arrived = max(start for start, _ in each.values())
         for rank, (start, end) in each.items():
-            row = ranks[rank].kernel(AR, 9, start, end, wait_ns=min(arrived, end) - start if len(each) > 1 else 0)
+            name = names[number] if names else AR
+            row = ranks[rank].kernel(name, 9, start, end, wait_ns=min(arrived, end) - start if len(each) > 1 else 0)
             calls.append({"collective": number, "op": row, "rank": rank, "start_ns": start, "end_ns": end})
     for rank, spans in compute.items():
         for start, end in spans:
