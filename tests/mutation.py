@@ -29,6 +29,7 @@ CLOCKS = (
     "clocks.py::test_wait_lasts_to_the_last_arrival_and_transfer_is_the_rest",
     "clocks.py::test_true_offsets_lie_within_the_bounds_whatever_the_ends_do",
 )
+CERTAINTY = ("certainty", "certainty_bounds", "certainty_calls", "certainty_truth")
 ORDERING = (
     "ordering_steps",
     "ordering_graph.py::test_a_path_leads_from_op_to_op_through_ordered_steps",
@@ -46,7 +47,7 @@ FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "ordering": (["ordering"], ORDERING),
     "ordering_graph": (["ordering_*"], ["ordering", "ordering_steps", "ordering_graph"]),
     "causes": (["causes"], CAUSES),
-    "certainty": (["certainty", "certainty_arrivals"], ["certainty", "certainty_calls", "certainty_truth"]),
+    "certainty": (["certainty", "certainty_arrivals"], CERTAINTY),
 }
 COPIED = ("analyzers", "collectors", "traceviz", "tests")
 SETTINGS = r"""

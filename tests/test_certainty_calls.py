@@ -156,6 +156,14 @@ def test_the_other_sides_waits_are_no_work_of_its_own_and_as_unsure_as_clocks() 
     assert found.calls.hidden_ns.tolist() == [30, 30]
 
 
+def test_processes_that_share_a_device_hide_behind_their_own_work_and_count_together() -> None:
+    trace = job_run([{0: (0, 100), 1: (10, 100)}], {1: [(20, 50), (60, 70)]})
+    trace = replace(trace, ops=trace.ops.assign(process=[0, 1, 1, 7]))
+    found = bounded(with_clocks(trace, 0, 4))
+    assert found.beside_ns == {(1, 0): 30 + 10}
+    assert found.calls.hidden_ns.tolist() == [0, 30]
+
+
 def test_sides_that_do_not_speak_are_left_as_they_are() -> None:
     trace = three_ranks(0, 5, 12)
     assert bounded(trace, a=GEMM).calls.collective.size == 0
