@@ -60,11 +60,12 @@ def test_where_all_arrivals_are_sure_nothing_may_differ() -> None:
 
 
 def test_a_call_that_may_count_instead_brings_what_it_hides_and_its_length() -> None:
-    """Rank 2 came first for sure: neither its 5 nor its 99 matter."""
+    """Ranks 2 and 3 came earlier for sure: nothing of theirs matters."""
     calls = [
-        call(0, 1, 60, 36, last=True, error=3, in_run=3),
-        call(0, 0, 64, 40, able=True, in_run=3),
-        call(0, 2, 5, 99, in_run=3),
+        call(0, 1, 60, 36, last=True, error=3, in_run=4),
+        call(0, 0, 64, 40, able=True, in_run=4),
+        call(0, 2, 5, 99, in_run=4),
+        call(0, 3, 500, 0, in_run=4),
         call(1, 2, 30, 20, last=True),
         call(1, 1, 70, 0),
     ]
