@@ -186,18 +186,19 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
     bounds = _bounds(every.only(bounding))
     clocks = []
     for index in range(count):
-        offset = fit.offset[index] + fit.drift[index] * float(at - base[0]) + float(base[index] - base[0])
+        offset = fit.offset[index] + fit.drift[index] * float(at - base[0])
+        away = int(base[index] - base[0])  # may be years, of which a float holds no single nanoseconds
         low, high, moved = bounds.lower[index], bounds.upper[index], bounds.moved[index]
         few, wide = fit.count[index] < FEW, max(high - moved, moved - low)
         error = max(min(fit.error[index], wide) if few else fit.error[index], abs(moved), RESOLUTION_NS)
         clocks.append(
             Clock(
                 *(-1, -1, -1),
-                offset_ns=round(offset + moved),
+                offset_ns=away + round(offset + moved),
                 drift=float(fit.drift[index]),
                 residual_ns=0 if index == 0 else round(error) if np.isfinite(error) else None,
-                lower_ns=round(offset + low) if np.isfinite(low) else None,
-                upper_ns=round(offset + high) if np.isfinite(high) else None,
+                lower_ns=away + round(offset + low) if np.isfinite(low) else None,
+                upper_ns=away + round(offset + high) if np.isfinite(high) else None,
                 collectives=int(fit.count[index]),
             )
         )
