@@ -93,7 +93,10 @@ def _gpu_times(trace: Trace, clocks: Clocks, column: str) -> Ints:
 
 def _shifted(times: Ints, clock: Clock, at: int) -> Ints:
     aligned = times - clock.offset_ns
-    return aligned - np.rint(clock.drift * (aligned - at)).astype(np.int64) if clock.drift else aligned
+    if not clock.drift:
+        return aligned
+    # Since `at` the clock has counted 1 + drift for each 1 of the reference's.
+    return aligned - np.rint(clock.drift / (1 + clock.drift) * (aligned - at)).astype(np.int64)
 
 
 def _instant(time: int, clock: Clock, at: int) -> int:

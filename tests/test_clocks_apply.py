@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from analyzers.clocks import align
 from analyzers.clocks_apply import FAR_NS, host_clocks, move
+from analyzers.clocks_estimate import HOUR_NS
 from analyzers.clocks_solve import Clock, Clocks
 from analyzers.schemas import TABLES
 from analyzers.trace import Capture, Trace, ints
 from tests.builder import Builder
+from tests.collective_runs import MS, Call, run
 
 HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory")
 
@@ -126,6 +130,48 @@ def test_launches_are_compared_on_the_clock_of_the_gpu() -> None:
     trace = launched([-50, -50, -50], [0, 1, 1])
     clocks = aligned(ahead(0, 0), ahead(1, 300), ahead(2, 100))
     assert [one.offset_ns for one in host_clocks(trace, clocks)] == [0, 250]
+
+
+def test_a_clock_that_runs_faster_is_ahead_by_its_offset_at_the_common_instant_and_by_more_later() -> None:
+    """At 1 s on the reference's clock 5 µs; 20 ppm make 20 µs of each second more."""
+    true = np.array([-(10**9), 0, 10**9, 2 * 10**9, 10 * 10**9])
+    recorded = true + 5_000 + np.rint(20e-6 * (true - 10**9)).astype(np.int64)
+    builder = Builder()
+    rank = builder.rank(0)
+    for at in recorded.tolist():
+        rank.kernel("gemm", 7, at, at + 10)
+        rank.range("step", at, at + 10)
+    moved = move(captured(builder, [0]), aligned(ahead(0, 5_000, drift=20e-6), at=10**9))
+    assert starts(moved) == true.tolist()
+    assert starts(moved, "ranges") == true.tolist()
+    assert moved.captures[0].first_ns == -5_000 + 20_000
+
+
+@pytest.mark.parametrize("away", [-1_000 * HOUR_NS, 1_000 * HOUR_NS])
+def test_ranks_far_from_the_common_instant_keep_to_each_other(away: int) -> None:
+    """Such as those of captures that count from another zero: what drifts add up to there is 72 s."""
+    drift = 20e-6
+    builder = Builder()
+    for rank, by in enumerate([0, 7_000 + round(drift * away)]):
+        builder.rank(rank).kernel("gemm", 7, away + by, away + by + 10)
+    moved = move(captured(builder, [0, 1]), aligned(ahead(0, 0), ahead(1, 7_000, drift=drift)))
+    assert starts(moved)[1] == pytest.approx(away, abs=1)
+
+
+def test_an_island_of_another_zero_has_the_waits_that_it_has_beside_the_others() -> None:
+    """Ranks 2 and 3 count from six weeks earlier, and 3's clock drifts by 5 ppm from 2's."""
+    groups = (Call(groups=((0, 1), (2, 3)), name="a"),)
+    near = run(4, 60, groups, gap=40 * MS, drift=20e-6, offset=MS, keyed="sequence", seed=2)
+    later = np.where(near.rank > 1, 1_000 * HOUR_NS, 0)
+    far = replace(near, true_start=near.true_start + later, true_end=near.true_end + later)
+    waits = []
+    for recorded in (near, far):
+        result = align(recorded.trace())
+        assert result.clocks.clocks[3].drift != 0
+        ops = result.trace.ops
+        waits.append(ints(ops, "wait_ns")[np.argsort(ints(ops, "correlation"))])
+    assert np.ptp(waits[0]) > 100_000
+    assert waits[1] == pytest.approx(waits[0], abs=3)
 
 
 def test_times_are_rounded_to_the_nearest_nanosecond() -> None:
