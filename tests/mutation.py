@@ -30,6 +30,7 @@ CLOCKS = (
     "clocks.py::test_true_offsets_lie_within_the_bounds_whatever_the_ends_do",
 )
 CERTAINTY = ("certainty", "certainty_bounds", "certainty_calls", "certainty_truth")
+SOLVE = [f"clocks_{one}" for one in ("apply", "bounds", "contradictions", "estimate", "evidence", "solve")]
 ORDERING = (
     "ordering_steps",
     "ordering_graph.py::test_a_path_leads_from_op_to_op_through_ordered_steps",
@@ -41,7 +42,7 @@ FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "intervals": (["intervals"], ["intervals"]),
     "overlap": (["overlap"], ["overlap"]),
     "clocks": (["clocks"], CLOCKS),
-    "clocks_solve": (["clocks_*"], ["clocks", "clocks_bounds"]),
+    "clocks_solve": (["clocks_*"], SOLVE),
     "collectives": (["collectives", "collectives_summary"], ["collectives", "collectives_figures"]),
     "collectives_match": (["collectives_[!s]*", "collectives_sequence"], ["collectives", "collectives_match"]),
     "ordering": (["ordering"], ORDERING),

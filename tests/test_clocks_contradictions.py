@@ -96,3 +96,12 @@ def test_each_island_is_judged_by_itself() -> None:
     assert clocks.doubtful == (18,)
     assert counts(clocks) == [12, 12, 11, 11, 0]
     assert residuals(clocks) == [0, 1_000, 0, 1_000, None]
+
+
+def test_a_call_that_ends_before_it_starts_bounds_nothing_and_leaves_the_error_unknown() -> None:
+    """Rank 11's only call is stamped so; the estimate is what its end says."""
+    clocks = solve(matched([{0: (0, 10_000), 1: (90_000, 12_000)}]))
+    assert (clocks.contradictions, clocks.doubtful) == (((0,),), (0,))
+    assert offsets(clocks) == [0, 2_000]
+    assert residuals(clocks) == [0, None]
+    assert bounds(clocks)[1] == (None, None)

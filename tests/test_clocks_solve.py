@@ -88,6 +88,16 @@ def test_a_clock_that_runs_faster_has_its_offset_at_the_middle_of_the_run() -> N
     assert bounds(clocks)[1] == pytest.approx([clocks.clocks[1].offset_ns + by for by in (-300_000, 300_000)], abs=100)
 
 
+def test_a_clock_that_runs_faster_and_is_half_an_hour_ahead_is_bounded_as_closely() -> None:
+    """The drift counts from the reference's zero, not from its own: 36 ms lie between. Its square leaves 0.2 µs."""
+    times = [k * 500 * MS for k in range(40)]
+    clocks = solve(matched([together((0, 1), t, {1: HOUR_NS // 2 + round(20e-6 * t)}) for t in times]))
+    fast = clocks.clocks[1]
+    assert fast.drift == pytest.approx(20e-6, rel=1e-3)
+    assert bounds(clocks)[1] == pytest.approx([fast.offset_ns + by for by in (-300_000, 300_000)], abs=400)
+    assert (clocks.contradictions, residuals(clocks)) == ((), [0, 1_000])
+
+
 @pytest.mark.parametrize("away", [HOUR_NS - MS, 2 * HOUR_NS, 10**18])
 def test_clocks_that_count_from_other_zeros_are_exact_to_the_nanosecond(away: int) -> None:
     """Floats could not hold the last: they count it in steps of 128 ns."""
@@ -100,9 +110,12 @@ def test_clocks_that_count_from_other_zeros_are_exact_to_the_nanosecond(away: in
 
 @pytest.mark.parametrize("away", [0, 30 * MS, 40 * HOUR_NS])
 def test_ends_coincide_on_the_common_clock_wherever_an_island_s_times_are(away: int) -> None:
-    """Ranks 12 and 13 share no collective with 10 and 11, whose times say at what instant offsets hold."""
+    """Ranks 12 and 13 share no collective with 10 and 11, whose times say at what instant offsets hold.
+
+    Besides, 13 is five hours ahead of 12.
+    """
     times = [k * 500 * MS for k in range(40)]
-    ahead = [{3: 7_000 + round(20e-6 * t)} for t in times]
+    ahead = [{3: 5 * HOUR_NS + round(20e-6 * t)} for t in times]
     spans = [together((0, 1), t) for t in times]
     spans += [together((2, 3), t + away, its) for t, its in zip(times, ahead, strict=True)]
     clocks = solve(matched(spans, 4))
@@ -134,6 +147,22 @@ def test_an_error_within_bounds_goes_to_the_farther_one(late: int, early: int) -
     clocks = solve(matched([spans]))
     assert bounds(clocks)[1] == (-5_000 - early, 5_000 + late)
     assert residuals(clocks) == [0, 7_000]
+
+
+@pytest.mark.parametrize(("least", "most", "offset"), [(60_000, 130_000, 60_000), (-30_000, 40_000, 40_000)])
+def test_an_error_within_bounds_is_counted_from_where_the_clock_has_been_moved_to(
+    least: int, most: int, offset: int
+) -> None:
+    """Two collectives: by their ends rank 11 is ahead by 0 and by 100 µs, and so by 50; bounds ask for 10 more or less.
+
+    From there it is 70 µs to the other bound. Of two so different ends the scatter allows milliseconds.
+    """
+    first = {0: (MS - most, MS), 1: (MS - 300_000, MS)}
+    second = {0: (2 * MS - 300_000, 2 * MS), 1: (2 * MS + least, 2 * MS + 100_000)}
+    clocks = solve(matched([first, second]))
+    assert bounds(clocks)[1] == (least, most)
+    assert offsets(clocks) == [0, offset]
+    assert residuals(clocks) == [0, 70_000]
 
 
 def test_no_error_is_said_to_be_below_a_microsecond_however_tight_the_bounds() -> None:
