@@ -98,13 +98,17 @@ def test_a_device_without_a_clock_goes_with_its_process_s_first_then_its_capture
 
 
 def launched(early: Sequence[int], captures: Sequence[int]) -> Trace:
-    """One op a process, which starts so long before the call that launched it; each has an op nothing launched."""
+    """One op a process, which starts so long before the call that launched it; each has an op that nothing launched.
+
+    The last process has nothing but such an op.
+    """
     builder = Builder()
     for process, by in enumerate(early):
         rank = builder.rank(process)
         rank.kernel("gemm", 7, 2_000_000 - by, 4_000_000, launch=(2_000_000, 2_000_010))
         rank.kernel("gemm", 7, 100, 4_000_000)
-    return captured(builder, captures)
+    builder.rank(len(early)).kernel("gemm", 7, 100, 4_000_000)
+    return captured(builder, [*captures, max(captures) + 1])
 
 
 @pytest.mark.parametrize(
@@ -115,21 +119,24 @@ def test_a_host_moves_as_far_as_the_launch_of_an_op_asks_unless_that_is_no_clock
     trace = launched([-100, early], [0, 1])
     for ahead_by in (0, 800):
         moved = move(trace, aligned(ahead(0, 0), ahead(1, ahead_by)))
-        assert starts(moved) == [2_000_100, 100, 2_000_000 - early - ahead_by, 100 - ahead_by]
+        assert starts(moved)[:4] == [2_000_100, 100, 2_000_000 - early - ahead_by, 100 - ahead_by]
         assert starts(moved, "api") == [2_000_000, 2_000_000 - by - ahead_by]
         assert moved.captures[1].first_ns == -by - ahead_by
 
 
-def test_the_op_that_is_the_most_before_its_launch_decides_for_its_capture() -> None:
+def test_the_op_that_is_the_most_before_its_launch_decides_for_its_capture_and_no_other() -> None:
     trace = launched([30, 7_000, FAR_NS + 5, 500], [0, 1, 1, 1])
-    assert [one.offset_ns for one in host_clocks(trace, aligned())] == [30, 7_000]
+    assert [one.offset_ns for one in host_clocks(trace, aligned())] == [30, 7_000, 0]
 
 
 def test_launches_are_compared_on_the_clock_of_the_gpu() -> None:
     """Ops are 50 ns behind their calls as captured, yet rank 1's clock is 300 ns ahead, and that of its host by 200."""
     trace = launched([-50, -50, -50], [0, 1, 1])
     clocks = aligned(ahead(0, 0), ahead(1, 300), ahead(2, 100))
-    assert [one.offset_ns for one in host_clocks(trace, clocks)] == [0, 250]
+    assert [one.offset_ns for one in host_clocks(trace, clocks)] == [0, 250, 0]
+    # 1 µs of a clock that drifts by 1 % is 990 ns of the reference.
+    drifting = aligned(ahead(0, 0, drift=0.01), ahead(1, 0), at=1_000_000)
+    assert [one.offset_ns for one in host_clocks(launched([1_000, -50], [0, 1]), drifting)][:2] == [990, 0]
 
 
 def test_a_clock_that_runs_faster_is_ahead_by_its_offset_at_the_common_instant_and_by_more_later() -> None:
@@ -144,6 +151,7 @@ def test_a_clock_that_runs_faster_is_ahead_by_its_offset_at_the_common_instant_a
     moved = move(captured(builder, [0]), aligned(ahead(0, 5_000, drift=20e-6), at=10**9))
     assert starts(moved) == true.tolist()
     assert starts(moved, "ranges") == true.tolist()
+    assert moved.ops["start_ns"].dtype == moved.ranges["end_ns"].dtype == np.int64
     assert moved.captures[0].first_ns == -5_000 + 20_000
 
 
