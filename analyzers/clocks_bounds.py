@@ -52,7 +52,11 @@ class Calls:
         From 0 for one clock and inf for the others: how far each can at most be ahead of that one.
         """
         bound = given
-        while (better := (tight := self._tight(self._ways(bound))) < bound - ROUNDING_NS).any():
+        for _ in range(self.members):  # no way is longer; where bounds cross by less than rounding, none would be last
+            tight = self._tight(self._ways(bound))
+            better = tight < bound - ROUNDING_NS
+            if not better.any():
+                break
             bound = np.where(better, tight, bound)
         return bound
 

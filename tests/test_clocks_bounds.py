@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,6 +110,15 @@ def test_without_calls_nothing_is_bounded() -> None:
     none = calls([{0: (0, 1)}]).only(np.zeros(1, bool))
     assert none.upper(np.array([0.0, *[np.inf] * 4])).tolist() == [0.0, *[np.inf] * 4]
     assert none.contradiction() == []
+
+
+def test_bounds_that_cross_by_less_than_rounding_are_no_contradiction_and_are_found() -> None:
+    """Times less a drift are no whole nanoseconds: by either collective a clock is at least 0.2 ns behind the other."""
+    start, end = np.array([0, -50, -50, 0.0]), np.array([50, -0.2, -0.2, 50.0])
+    crossing = Calls(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), start, end, 2)
+    assert crossing.contradiction() == []
+    assert crossing.upper(np.array([0.0, np.inf])) == pytest.approx([0, 0], abs=0.5)
+    assert crossing.lower(np.array([0.0, -np.inf])) == pytest.approx([0, 0], abs=0.5)
 
 
 def test_those_that_contradict_each_other_are_named_and_no_others() -> None:
