@@ -66,12 +66,13 @@ def test_where_ends_scatter_more_is_usual_five_times_as_much_as_they_are_apart(l
     assert clocks.doubtful == ((12,) if doubted else ())
 
 
-def test_without_contradiction_nothing_is_doubted_however_far_the_estimate_is_off() -> None:
-    """A single collective bounds rank 11 to at least 20 µs, against all ends; nothing says that it is wrong."""
-    clocks = solve(matched(plain(12, {6: at_least(20_000, 6)})))
+@pytest.mark.parametrize("ahead", [1, 20_000])
+def test_without_contradiction_nothing_is_doubted_however_far_the_estimate_is_off(ahead: int) -> None:
+    """By a single collective rank 11 is ahead, against all ends; nothing says that it is wrong."""
+    clocks = solve(matched(plain(12, {6: at_least(ahead, 6)})))
     assert (clocks.contradictions, clocks.doubtful) == ((), ())
-    assert offsets(clocks) == [0, 20_000]
-    assert bounds(clocks)[1] == (20_000, 300_000)
+    assert offsets(clocks) == [0, ahead]
+    assert bounds(clocks)[1] == (ahead, 300_000)
     assert counts(clocks) == [12, 12]
 
 
@@ -87,15 +88,23 @@ def test_doubted_collectives_still_tie_clocks_that_nothing_else_ties() -> None:
     assert bounds(clocks)[1:] == [(-300_000, 300_000), (None, None)]
 
 
+def test_a_bound_at_the_very_estimate_is_none_that_it_contradicts() -> None:
+    """Rank 10 arrives in 9 just as 11 ends."""
+    clocks = solve(matched(plain(12, {3: at_most(6_000, 3), 6: at_least(20_000, 6), 9: at_most(0, 9)})))
+    assert clocks.doubtful == (6,)
+    assert bounds(clocks)[1] == (-300_000, 0)
+
+
 def test_each_island_is_judged_by_itself() -> None:
-    """Ranks 12 and 13 contradict each other as above, 10 and 11 do not; 14 is alone."""
-    special = {3: at_most(6_000, 3, (2, 3)), 6: at_least(20_000, 6, (2, 3))}
-    spans = plain(12, {}) + plain(12, special, (2, 3)) + [together((4,), MS)]
-    clocks = solve(matched(spans, 5))
-    assert clocks.contradictions == ((15, 18),)
-    assert clocks.doubtful == (18,)
-    assert counts(clocks) == [12, 12, 11, 11, 0]
-    assert residuals(clocks) == [0, 1_000, 0, 1_000, None]
+    """Ranks 10 and 11 contradict each other, 12 and 13 in other collectives, 14 and 15 in none; 16 is alone."""
+    spans = plain(12, {3: at_most(6_000, 3), 6: at_least(20_000, 6)})
+    spans += plain(12, {2: at_most(6_000, 2, (2, 3)), 8: at_least(20_000, 8, (2, 3))}, (2, 3))
+    spans += [*plain(12, {}, (4, 5)), together((6,), MS)]
+    clocks = solve(matched(spans, 7))
+    assert clocks.contradictions == ((3, 6), (14, 20))
+    assert clocks.doubtful == (6, 20)
+    assert counts(clocks) == [11, 11, 11, 11, 12, 12, 0]
+    assert residuals(clocks) == [0, 1_000, 0, 1_000, 0, 1_000, None]
 
 
 def test_a_call_that_ends_before_it_starts_bounds_nothing_and_leaves_the_error_unknown() -> None:

@@ -87,6 +87,12 @@ def test_each_clock_needs_eight_and_one_in_no_collective_none() -> None:
         assert counts(clocks) == ([8, 16, 8, 0] if fewest == 8 else [10, 17, 9, 0])
 
 
+def test_eight_are_not_enough_where_they_leave_another_clock_with_one() -> None:
+    groups = [(0, 1)] * 8 + [(1, 2)] + [(0, 1)] * 3
+    spans = [together(members, k * MS) for k, members in enumerate(groups)]
+    assert counts(solve(matched(spans, 3, ["all_reduce"] * 9 + ["broadcast"] * 3))) == [11, 12, 1]
+
+
 def test_where_those_that_synchronize_leave_clocks_unlinked_others_link_them() -> None:
     spans = [together((0, 1), k * MS) for k in range(9)] + [together((1, 2), k * MS, {2: 800}) for k in range(20, 23)]
     clocks = solve(matched(spans, 3, ["all_reduce"] * 9 + ["broadcast"] * 3))
