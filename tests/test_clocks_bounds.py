@@ -112,13 +112,30 @@ def test_without_calls_nothing_is_bounded() -> None:
     assert none.contradiction() == []
 
 
-def test_bounds_that_cross_by_less_than_rounding_are_no_contradiction_and_are_found() -> None:
-    """Times less a drift are no whole nanoseconds: by either collective a clock is at least 0.2 ns behind the other."""
-    start, end = np.array([0, -50, -50, 0.0]), np.array([50, -0.2, -0.2, 50.0])
-    crossing = Calls(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), start, end, 2)
+def two(least: float, most: float) -> Calls:
+    """By one collective clock 1 is ahead of clock 0 by so much at least, by another at most."""
+    start, end = np.array([-50, least, 0, -50.0]), np.array([0, 50, 50, most])
+    return Calls(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), start, end, 2)
+
+
+@pytest.mark.parametrize("by", [0.2, 0.25])
+def test_bounds_that_cross_by_less_than_rounding_are_no_contradiction_and_are_found(by: float) -> None:
+    """Times less a drift are no whole nanoseconds; by either collective a clock is behind the other by this."""
+    crossing = two(by, -by)
     assert crossing.contradiction() == []
+    assert crossing.upper(np.zeros(2)).tolist() == crossing.lower(np.zeros(2)).tolist() == [0, 0]
     assert crossing.upper(np.array([0.0, np.inf])) == pytest.approx([0, 0], abs=0.5)
     assert crossing.lower(np.array([0.0, -np.inf])) == pytest.approx([0, 0], abs=0.5)
+
+
+def test_bounds_that_cross_by_more_are_a_contradiction() -> None:
+    assert two(0.3, -0.3).contradiction() == [0, 1]
+
+
+def test_what_meets_all_constraints_stays_as_it_is_however_narrowly() -> None:
+    """Clock 1 is between 0.1 ns behind and 0.1 ns ahead."""
+    narrow = two(-0.1, 0.1)
+    assert narrow.upper(np.zeros(2)).tolist() == narrow.lower(np.zeros(2)).tolist() == [0, 0]
 
 
 def test_those_that_contradict_each_other_are_named_and_no_others() -> None:
