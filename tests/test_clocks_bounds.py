@@ -147,3 +147,7 @@ def test_those_that_contradict_each_other_are_named_and_no_others() -> None:
         {2: (0, 5), 3: (0, 5)},
     ]
     assert calls(some).contradiction() == [0, 20]
+
+
+def test_a_call_that_ends_before_it_starts_contradicts_itself() -> None:
+    assert calls([{0: (0, 100)}, {0: (0, 100), 1: (90, -70)}]).contradiction() == [10]
