@@ -31,6 +31,12 @@ CLOCKS = (
 )
 CERTAINTY = ("certainty", "certainty_bounds", "certainty_calls", "certainty_truth")
 SOLVE = [f"clocks_{one}" for one in ("apply", "bounds", "contradictions", "estimate", "evidence", "solve")]
+MATCHING = (
+    "collectives_pair",
+    "collectives_pair_order",
+    "collectives_sequence",
+    "collectives_anchors",
+)
 ORDERING = (
     "ordering_steps",
     "ordering_graph.py::test_a_path_leads_from_op_to_op_through_ordered_steps",
@@ -44,7 +50,7 @@ FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "clocks": (["clocks"], CLOCKS),
     "clocks_solve": (["clocks_*"], SOLVE),
     "collectives": (["collectives", "collectives_summary"], ["collectives", "collectives_figures"]),
-    "collectives_match": (["collectives_[!s]*", "collectives_sequence"], ["collectives", "collectives_match"]),
+    "collectives_match": (["collectives_[!s]*", "collectives_sequence"], MATCHING),
     "ordering": (["ordering"], ORDERING),
     "ordering_graph": (["ordering_*"], ["ordering", "ordering_steps", "ordering_graph"]),
     "causes": (["causes"], CAUSES),
