@@ -124,7 +124,7 @@ def _assign(
     meets &= apart <= FAR * usual
     index = np.where((index >= 0) & meets, index, -1)
     index = _once(index, apart, len(reference))
-    runner_up = _second(reference, shifted, index, keyed, order)
+    runner_up = _second(reference, shifted, index, order)
     confidence = np.clip(2.0 * (1.0 - (apart + 500.0) / np.maximum(runner_up, 1.0)), 0.0, 1.0)
     return index, np.where(index >= 0, confidence, 0.0), apart
 
@@ -164,7 +164,7 @@ def _once(index: Ints, apart: Floats, size: int) -> Ints:
     return alone
 
 
-def _second(reference: Sequence, shifted: Sequence, index: Ints, keyed: Ints, order: Ints) -> Floats:
+def _second(reference: Sequence, shifted: Sequence, index: Ints, order: Ints) -> Floats:
     """Distance to the nearest reference call of the same symbol other than the matched one."""
     place = np.empty(len(reference), np.int64)
     place[order] = np.arange(len(reference))
