@@ -36,6 +36,7 @@ MATCHING = (
     "collectives_pair_order",
     "collectives_sequence",
     "collectives_anchors",
+    "collectives_merge",
 )
 ORDERING = (
     "ordering_steps",

@@ -39,10 +39,7 @@ def scores(
     return found
 
 
-@given(sequences, sequences, st.sampled_from([None, 5_000, 400_000]))
-def test_an_anchor_s_best_positions_are_those_where_most_of_six_neighbours_on_either_side_coincide(
-    there: list[tuple[int, int]], here: list[tuple[int, int]], limit: int | None
-) -> None:
+def check(there: list[tuple[int, int]], here: list[tuple[int, int]], limit: int | None) -> None:
     at, shift, score = _anchors(calls(*zip(*there, strict=True)), calls(*zip(*here, strict=True)), limit)
     expected = scores(there, here, limit)
     start = 0
@@ -55,6 +52,20 @@ def test_an_anchor_s_best_positions_are_those_where_most_of_six_neighbours_on_ei
             assert any(one == other and value == pytest.approx(points) for points, other in positions)
         start += len(best)
     assert at.size == shift.size == score.size == start
+
+
+@given(sequences, sequences, st.sampled_from([None, 5_000, 400_000]))
+def test_an_anchor_s_best_positions_are_those_where_most_of_six_neighbours_on_either_side_coincide(
+    there: list[tuple[int, int]], here: list[tuple[int, int]], limit: int | None
+) -> None:
+    check(there, here, limit)
+
+
+@pytest.mark.parametrize("limit", [None, 400_000])
+def test_only_six_neighbours_and_six_positions_of_many_count(limit: int | None) -> None:
+    random = np.random.default_rng(0)
+    there, here = (sorted((int(at) * 5_000, int(at) % 2) for at in random.integers(0, 400, 60)) for _ in range(2))
+    check(there, here, limit)
 
 
 def test_twelve_anchors_are_spread_over_a_sequence_from_its_first_call_to_its_last() -> None:
@@ -96,10 +107,10 @@ def test_the_shift_tried_first_is_that_in_the_middle_of_the_calls_whatever_the_d
 
 
 def test_no_more_than_three_shifts_are_tried_and_those_first_that_most_agree_on() -> None:
-    ends = (np.arange(4) + 1) * 50 * MS
-    places = [(0, 4), (100, 3), (200, 2), (300, 1)]  # seconds, and how many calls are there
+    ends = (np.arange(7) + 1) * 50 * MS
+    places = [(0, 7), (100, 6), (200, 5), (300, 4)]  # seconds, and how many calls are there
     reference = sorted((int(end + at * SECOND), kind) for at, count in places for kind, end in enumerate(ends[:count]))
-    other = calls(ends, range(4))
+    other = calls(ends, range(7))
     assert _hypotheses(calls(*zip(*reference, strict=True)), other, None) == [0, -100 * SECOND, -200 * SECOND]
 
 

@@ -199,7 +199,8 @@ def test_clocks_farther_apart_than_those_of_one_host_do_not_choose(shift: int) -
     assert found.index.tolist() == align(reference, other, None).index.tolist()
 
 
-def test_clocks_do_not_decide_on_one_pair() -> None:
+def test_clocks_decide_on_two_pairs_and_not_on_one() -> None:
+    assert align(*periodic(0, 10 * MS, count=2), SECOND).confidence.tolist() == [0.75, 0.75]
     found = align(*periodic(0, 10 * MS, count=1), SECOND)
     assert found.index.tolist() == [1]
     assert found.confidence.tolist() == [0.0]
@@ -218,3 +219,20 @@ def test_a_shift_outside_what_clocks_should_keep_is_found_where_nothing_lies_wit
     reference = calls(irregular(30, gap=20 * MS))
     found = align(reference, later(reference, 30 * SECOND), SECOND)
     assert found.index.tolist() == list(range(30))
+
+
+def test_of_what_clocks_allow_the_best_is_taken_though_it_were_better_elsewhere() -> None:
+    """Within a second of each other one of three kinds is to be found; ten seconds away are all."""
+    ends = np.array([50, 100, 150]) * MS
+    reference = calls([ends[0] + 700_000, *(ends + 10 * SECOND)], [0, 0, 1, 2])
+    other = calls(ends, [0, 1, 2])
+    assert align(reference, other, SECOND).index.tolist() == [0, -1, -1]
+    assert align(reference, other, None).index.tolist() == [1, 2, 3]
+
+
+def test_partners_are_close_where_calls_may_be_between_others_also_on_clocks_apart() -> None:
+    ends = irregular(20, gap=50 * MS)
+    other = calls(ends + SECOND + np.where(np.arange(20) == 6, 20_000, 0))
+    for limit in (None, 10 * SECOND):
+        assert align(calls(ends), other, limit).index.tolist() == list(range(20))
+        assert align(calls(ends), other, limit, strict=True).index.tolist() == [*range(6), -1, *range(7, 20)]
