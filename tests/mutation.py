@@ -37,6 +37,7 @@ MATCHING = (
     "collectives_sequence",
     "collectives_anchors",
     "collectives_merge",
+    "collectives_calls",
 )
 ORDERING = (
     "ordering_steps",
