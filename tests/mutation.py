@@ -38,6 +38,7 @@ MATCHING = (
     "collectives_anchors",
     "collectives_merge",
     "collectives_calls",
+    "collectives_checks",
 )
 ORDERING = (
     "ordering_steps",
