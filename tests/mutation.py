@@ -39,6 +39,7 @@ MATCHING = (
     "collectives_merge",
     "collectives_calls",
     "collectives_checks",
+    "collectives_evidence",
 )
 ORDERING = (
     "ordering_steps",
