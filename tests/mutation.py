@@ -40,6 +40,7 @@ MATCHING = (
     "collectives_calls",
     "collectives_checks",
     "collectives_evidence",
+    "collectives_matches",
 )
 ORDERING = (
     "ordering_steps",

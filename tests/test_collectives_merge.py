@@ -23,8 +23,9 @@ def merged(
         np.concatenate([getattr(each, name) for each in ranks.values()]) for name in ("symbol", "start", "end")
     )
     order = np.argsort(end, kind="stable")
+    how = {"strict": True} if strict else {}
     collective, confidence = merge_sequences(
-        member[order], symbol[order], start[order], end[order], limit_ns=limit_ns, one_group=one_group, strict=strict
+        member[order], symbol[order], start[order], end[order], limit_ns=limit_ns, one_group=one_group, **how
     )
     assert sorted(set(collective.tolist())) == list(range(collective.max() + 1))
     return (
@@ -80,10 +81,11 @@ def test_clocks_apart_are_aligned_on_the_way(limit: int | None) -> None:
 
 def test_clocks_that_say_nothing_of_each_other_may_be_years_apart() -> None:
     """Times are counted from each member's own first call, and hours of them fit."""
-    ends = irregular(40, gap=SECOND)
+    ends = (irregular(20, gap=SECOND)[:, None] + [0, 1_010]).ravel()
     ahead = 50 * 365 * 24 * 3600 * SECOND
-    found, _ = merged({0: calls(ends, 3), 1: calls(ends + ahead, 3)}, limit_ns=None)
+    found, sure = merged({0: calls(ends, 3), 1: calls(ends + ahead, 3)}, limit_ns=None)
     assert found[0] == found[1] == list(range(40))
+    assert sure[1] == [1.0] * 40  # which each call's neighbour, 1,010 ns away, grants to 5 ns
 
 
 def test_times_are_counted_from_the_first_call_of_all() -> None:
@@ -137,6 +139,12 @@ def test_ranks_that_share_nothing_are_groups_of_their_own_even_where_one_group_i
     assert found == {0: [0, 1], 1: [2], 2: [2]}
 
 
+def test_groups_are_numbered_one_after_another() -> None:
+    ranks = {rank: calls((np.arange(4) + 1) * 10 * MS, rank // 2) for rank in range(6)}
+    found, _ = merged(ranks, one_group=False)
+    assert found == {rank: [4 * (rank // 2) + number for number in range(4)] for rank in range(6)}
+
+
 def test_calls_that_may_be_between_others_are_one_only_where_they_end_closely_together() -> None:
     ends = irregular(10, gap=20 * MS)
     moved = ends + np.where(np.arange(10) == 4, 14_401, 0)
@@ -144,45 +152,19 @@ def test_calls_that_may_be_between_others_are_one_only_where_they_end_closely_to
     assert merged({0: calls(ends), 1: calls(moved)})[0][1] == list(range(10))
 
 
-@pytest.mark.parametrize("strict", [True, False])
-def test_groups_are_told_apart_with_the_same_strictness(strict: bool) -> None:
-    """Two pairs that only seem to be one: of those merged anew, a call 14.4 µs off is one or is none."""
-    near, far = pairs_of_groups(2, between=100_000)
-    late = {1: 14_401}
-    ranks = {
-        one: calls(each.end + np.where(np.arange(40) == 4, late.get(one, 0), 0)) for one, each in enumerate(near + far)
-    }
-    found, _ = merged(ranks, one_group=False, strict=strict)
-    assert (found[0][4] == found[1][4]) != strict
-
-
-def pairs_of_groups(
-    size: int, *, between: int, within: int = 0, count: int = 40
-) -> tuple[list[Sequence], list[Sequence]]:
-    """Two groups of ranks whose calls end at about the same time: half of them so much earlier, half so much later.
-
-    Within a group each rank's ends scatter by up to so much.
-    """
+def two_groups(
+    size: int = 2, *, between: int = 110_000, count: int = 40, wave: tuple[float, ...] = (1, -1)
+) -> dict[int, Sequence]:
+    """Ranks of two groups in turn, whose calls end at about the same time: now so much earlier, now so much later."""
     ends = irregular(count, gap=20 * MS)
-    sign = np.where(np.arange(count) % 2 == 0, 1, -1)
-    made = []
-    for group in (0, 1):
-        about = ends + group * sign * between
-        wobble = [within * np.where(np.arange(count) % 4 < 2, rank, -rank) for rank in range(size)]
-        made.append([calls(about + one) for one in wobble])
-    return made[0], made[1]
-
-
-def two_groups(size: int = 2, **how: int) -> dict[int, Sequence]:
-    """Ranks of two groups in turn."""
-    first, second = pairs_of_groups(size, **how)
-    return {2 * rank + group: each[rank] for group, each in enumerate((first, second)) for rank in range(size)}
+    moved = ends + (between * np.resize(np.array(wave), count)).astype(np.int64)
+    return {2 * rank + group: calls(each) for group, each in enumerate((ends, moved)) for rank in range(size)}
 
 
 def test_groups_whose_calls_only_seem_to_be_one_are_told_apart_by_how_well_their_ends_coincide() -> None:
     for size in (2, 3):
         even, odd = list(range(0, 2 * size, 2)), list(range(1, 2 * size, 2))
-        ranks = two_groups(size, between=110_000)
+        ranks = two_groups(size)
         assert groups(ranks) == [even, odd]
         found, sure = merged(ranks, one_group=False)
         assert all(found[one] == list(range(40)) for one in even)
@@ -192,14 +174,57 @@ def test_groups_whose_calls_only_seem_to_be_one_are_told_apart_by_how_well_their
 
 
 def test_three_ranks_are_never_told_apart() -> None:
-    ranks = two_groups(between=110_000)
+    ranks = two_groups()
     del ranks[3]
     assert groups(ranks) == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize(("count", "apart"), [(8, True), (7, False)])
 def test_ranks_are_told_apart_where_all_share_eight_collectives(count: int, apart: bool) -> None:
-    assert groups(two_groups(between=110_000, count=count)) == ([[0, 2], [1, 3]] if apart else [[0, 1, 2, 3]])
+    ranks = two_groups(between=60_000, count=count, wave=(-3, 3, -2, 2, -1, 1, 0, 3.5))
+    assert groups(ranks) == ([[0, 2], [1, 3]] if apart else [[0, 1, 2, 3]])
+
+
+def test_clocks_that_are_off_by_as_much_all_the_time_tell_no_groups_apart() -> None:
+    """Each rank's is off by 70 µs more; only what comes and goes is a difference."""
+    ranks = {one: calls(each.end + one // 2 * 70_000) for one, each in two_groups(between=130_000).items()}
+    assert groups(ranks) == [[0, 2], [1, 3]]
+    same = two_groups(between=0)
+    assert groups({one: calls(each.end + one * 50_000, lasts=100) for one, each in same.items()}) == [[0, 1, 2, 3]]
+
+
+def test_groups_told_apart_are_merged_anew_without_strangers() -> None:
+    """One call of the second ends 1.5 ms later than the first's; rank 2 lacks one, and rank 1 has one more."""
+    ranks = two_groups(wave=(1, -1, 1.2, 0, -1.2))
+    late = np.where(np.arange(40) == 11, 1_500_000, 0)
+    for one in (1, 3):
+        ranks[one] = calls(ranks[one].end + late, lasts=3 * MS)
+    ranks[1] = calls([*ranks[1].end, 999 * MS], lasts=3 * MS)
+    ranks[2] = calls(np.delete(ranks[2].end, 5))
+    found, _ = merged(ranks, one_group=False)
+    assert found[1] == list(range(41))
+    assert found[3] == list(range(40))
+    assert found[0] == list(range(41, 81))
+    assert found[2] == [number for number in range(41, 81) if number != 46]
+
+
+def test_groups_told_apart_are_merged_on_clocks_as_they_are() -> None:
+    """Each call has another 6 µs behind it; on a clock 2 µs ahead it is 2 from its own, and 4 from that."""
+    ranks = two_groups(count=20)
+    pairs = {one: (each.end[:, None] + [0, 6_000]).ravel() for one, each in ranks.items()}
+    _, sure = merged({one: calls(ends + (2_000 if one > 1 else 0)) for one, ends in pairs.items()}, one_group=False)
+    for one in (2, 3):
+        assert sure[one] == pytest.approx([0.75, 1.0] * 20)  # 2 (1 − 2,500 / 4,000), and 8 µs from the one before
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_groups_are_told_apart_as_strictly_as_they_are_merged(strict: bool) -> None:
+    """Rank 2's fifth call is 14.4 µs late: of the group it is one, or is none."""
+    ranks = two_groups()
+    ranks[2] = calls(ranks[2].end + np.where(np.arange(40) == 4, 14_401, 0))
+    found, _ = merged(ranks, one_group=False, strict=strict)
+    assert (found[0][4] == found[2][4]) != strict
+    assert set(found[0]).isdisjoint(found[1])
 
 
 @pytest.mark.parametrize(("within", "apart"), [(20_000, True), (20_001, False)])
@@ -220,7 +245,7 @@ def test_ends_that_differ_by_less_than_a_tenth_of_a_call_tell_nothing_apart(last
 
 
 def test_one_rank_that_differs_from_all_others_is_no_group() -> None:
-    ranks = two_groups(3, between=110_000)
+    ranks = two_groups(3)
     assert groups({one: ranks[one] for one in (0, 2, 4, 1)}) == [[0, 1, 2, 4]]
 
 
