@@ -38,6 +38,7 @@ MATCHING = (
     "collectives_anchors",
     "collectives_merge",
     "collectives_calls",
+    "collectives_coalesced",
     "collectives_checks",
     "collectives_evidence",
     "collectives_matches",
