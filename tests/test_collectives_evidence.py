@@ -87,6 +87,18 @@ def test_calls_of_one_group_are_matched_by_order_and_those_of_others_are_not() -
     assert two({"group_ranks": "[0]"}, {"group_ranks": "[1]"}) == ["order"]  # ranks of a group that is not named
 
 
+@pytest.mark.parametrize(
+    ("said", "found"), [({"group": "0"}, "group"), ({"communicator": 7}, "communicator"), ({}, "alone")]
+)
+def test_ranks_that_are_named_together_belong_together_however_their_ends_scatter(
+    said: dict[str, Any], found: str
+) -> None:
+    """Half of rank 1's end 400 µs early, and half as late: without a name that is none of rank 0's."""
+    ends = [at * 20 * MS + at * at * MS for at in range(1, 9)]
+    late = [call(1, end + (-1) ** at * 400_000, lasts=5 * MS, **said) for at, end in enumerate(ends)]
+    assert set(how(matched(*(call(0, end, lasts=5 * MS, **said) for end in ends), *late))) == {found}
+
+
 @pytest.mark.parametrize("evidence", [{"group": "0"}, {"communicator": 7}])
 @pytest.mark.parametrize(
     ("first", "second", "one"),
