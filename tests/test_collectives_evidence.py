@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from analyzers.collectives_match import ROUGH_NS, _limit
+from analyzers.collectives_match import ROUGH_NS, _limit, match
 from analyzers.trace import Capture, Process
 from tests.builder import Builder
-from tests.match_calls import MS, SEND_RECV, call, how, matched, together
+from tests.match_calls import MS, SEND_RECV, call, how, matched, together, trace
 
 
 def two(first: dict[str, Any], second: dict[str, Any], **both: Any) -> list[str]:
@@ -252,3 +252,17 @@ def test_clocks_are_known_to_be_near_within_one_capture_and_where_all_captures_h
         processes=tuple(Process(capture=one % captures, pid=one) for one in range(2)),
     )
     assert _limit(made) == limit
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_clocks_that_are_near_tell_which_of_equal_calls_a_rank_lacks(known: bool) -> None:
+    """A call every 10 ms, and rank 1 lacks the first, or the last: its clock says so, if it is worth anything."""
+    made = trace(*(call(rank, (at + 1) * 10 * MS) for rank in (0, 1) for at in range(rank, 7)))
+    if not known:
+        apart = (made.processes[0], replace(made.processes[1], capture=1))
+        made = replace(made, processes=apart, captures=made.captures * 2)
+    matches = match(made)
+    assert len(matches.collectives) == 7
+    assert matches.collectives["sure"].sum() == (6 if known else 0)
+    if known:
+        assert together(matches)[0] == [0]
