@@ -142,7 +142,7 @@ def test_calls_of_which_nothing_is_said_are_matched_by_kernel() -> None:
 
 def test_streams_tell_calls_apart_where_all_ranks_use_the_same_ones() -> None:
     def crossed(*streams: int) -> list[list[int]]:
-        """Two calls a rank that end together, and are on these streams on ranks 0 and 1."""
+        """Two calls a rank that end together, and are on these streams on ranks 0, 1 …"""
         return together(
             matched(
                 *(call(number // 2, (number % 2 + 1) * 10 * MS, stream=stream) for number, stream in enumerate(streams))
@@ -154,6 +154,7 @@ def test_streams_tell_calls_apart_where_all_ranks_use_the_same_ones() -> None:
     assert crossed(20, 20, 24, 24) == [[0, 2], [1, 3]]
     assert crossed(20, 24, 24, 28) == [[0, 2], [1, 3]]
     assert crossed(20, 24, 24, 24) == [[0, 2], [1, 3]]
+    assert crossed(20, 24, 20, 20, 20, 24) == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_streams_of_calls_that_are_named_do_not_count_among_those_that_are_not() -> None:
@@ -174,12 +175,13 @@ def transfer(rank: int, end: int, operation: str, peer: int, **more: Any) -> dic
 
 
 def test_sends_and_receives_are_matched_between_the_two_they_name() -> None:
-    """All end together, and each side is said: 0 → 1, 1 → 0, 0 → 2."""
+    """All end together, and each side is said: 0 → 1, 1 → 0, 0 → 2, 2 → 1."""
     pairs = [(0, "send", 1), (1, "recv", 0), (1, "send", 0), (0, "recv", 1), (0, "send", 2), (2, "recv", 0)]
+    pairs += [(2, "send", 1), (1, "recv", 2)]
     matches = matched(*(transfer(rank, 5 * MS, operation, peer) for rank, operation, peer in pairs))
-    assert sorted(together(matches)) == [[0, 1], [3, 2], [4, 5]]
-    assert how(matches) == ["pair"] * 3
-    assert list(matches.collectives["operation"]) == ["send_recv"] * 3
+    assert sorted(together(matches)) == [[0, 1], [3, 2], [4, 5], [7, 6]]
+    assert how(matches) == ["pair"] * 4
+    assert list(matches.collectives["operation"]) == ["send_recv"] * 4
 
 
 def test_pairs_are_told_apart_by_group_and_sizes() -> None:
@@ -202,7 +204,8 @@ def test_a_peer_that_is_rank_nought_is_a_peer() -> None:
 def test_sends_that_do_not_say_to_whom_or_whose_other_side_is_not_there_are_matched_within_their_group() -> None:
     assert how(matched(transfer(0, 5 * MS, "send", -1), transfer(1, 5 * MS, "recv", 0))) == ["group"]
     assert how(matched(transfer(0, 5 * MS, "send", 7), transfer(1, 5 * MS, "recv", 8))) == ["group"]
-    assert how(matched(transfer(0, 5 * MS, "send_recv", 1), transfer(1, 5 * MS, "send_recv", 0))) == ["group"]
+    for operation in ("send_recv", "send"):
+        assert how(matched(transfer(0, 5 * MS, operation, 1), transfer(1, 5 * MS, "send_recv", 0))) == ["group"]
 
 
 def test_sends_within_a_communicator_are_matched_within_it() -> None:
