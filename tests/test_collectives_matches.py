@@ -49,6 +49,13 @@ def test_each_call_stands_with_its_collective_and_its_times_as_captured() -> Non
     ]  # fmt: skip
 
 
+def test_a_trace_without_communication_has_no_matches_but_all_their_columns() -> None:
+    some, none = matched(call(0, 5 * MS), call(1, 5 * MS)), matched(call(0, 5 * MS, name="gemm"))
+    assert (len(none.members), len(none.calls), len(none.collectives)) == (0, 0, 0)
+    assert list(none.calls) == list(some.calls)
+    assert list(none.collectives) == list(some.collectives)
+
+
 def test_collectives_are_numbered_by_who_of_them_ended_first() -> None:
     ends = {"a": (10, 40), "b": (20, 5), "c": (7, 90), "d": (4, 6)}  # on rank 0 and on rank 1
     made = [
