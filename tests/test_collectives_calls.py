@@ -34,6 +34,16 @@ def test_communication_calls_are_kernels_that_communicate() -> None:
     assert second == {"op": 4, "member": 0, "rank": 1, "stream": 24, "start_ns": 120, "end_ns": 240, **common}
 
 
+def test_a_kernel_without_a_name_is_no_communication() -> None:
+    builder = Builder()
+    rank = builder.rank(0)
+    for _ in range(2):
+        rank.kernel(ALL_REDUCE, 20, 100, 200)
+    trace = builder.trace()
+    trace = replace(trace, ops=trace.ops.assign(name=pd.Categorical([None, ALL_REDUCE])))
+    assert ints(calls(trace).table, "op").tolist() == [1]
+
+
 def test_a_trace_without_communication_has_no_calls_and_no_members() -> None:
     builder = Builder()
     builder.rank(0).kernel("gemm", 7, 0, 10)
