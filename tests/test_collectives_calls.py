@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from analyzers.collectives_calls import calls, is_one
 from analyzers.trace import Capture, Trace, ints
@@ -124,6 +126,25 @@ def test_each_call_keeps_what_is_said_of_it_among_others() -> None:
     found = rows(calls(builder.trace()))
     assert [row["group"] for row in found] == ["a", "b", "c", None, None]
     assert [row["sequence"] for row in found] == [97, 98, 99, -1, -1]
+
+
+ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))
+
+
+@example([(1, 0)], [(0, 3), (0, -1), (1, 0)])
+@example([(4, 0), (0, 1)], [(2, 0), (0, 1), (4, 0), (4, 1)])
+@given(st.lists(ids, max_size=8, unique=True), st.lists(ids, min_size=1, max_size=8))
+def test_what_is_said_is_found_by_process_and_correlation_id(
+    said: list[tuple[int, int]], ops: list[tuple[int, int]]
+) -> None:
+    builder = Builder()
+    ranks = [builder.rank(rank) for rank in range(5)]
+    for process, correlation in ops:
+        ranks[process].kernel(ALL_REDUCE, 20, 100, 200, correlation=correlation)
+    for number, (process, correlation) in enumerate(said):
+        builder.add("comms", process=process, correlation=correlation, sequence=number)
+    known = {one: number for number, one in enumerate(said) if one[1] >= 0}
+    assert ints(calls(builder.trace()).table, "sequence").tolist() == [known.get(one, -1) for one in ops]
 
 
 @pytest.mark.parametrize("far", [2**62, 2**63 - 1, 2**61 - 1])
