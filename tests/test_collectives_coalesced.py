@@ -81,6 +81,27 @@ def test_coalesced_calls_beside_others_leave_those_as_they_are() -> None:
     assert [row["peer"] for row in found] == [1, 0] * 3
 
 
+def test_of_several_kernels_each_has_what_was_coalesced_into_it() -> None:
+    """Their calls stand in another order than their ids, and each lacks something else."""
+    said = {
+        9: [{"operation": "ncclSend", "bytes": 8, "peer": 1}, {"operation": "ncclRecv", "bytes": 7, "peer": 1}],
+        3: [{"operation": "ncclSend", "bytes": 5, "peer": 2}, {"operation": "ncclSend", "bytes": 4, "peer": 3}],
+        6: [{"operation": "ncclRecv", "bytes": 1, "peer": 4}, {"operation": "ncclRecv", "bytes": -1, "peer": 4}],
+        4: [{"operation": "ncclBroadcast", "bytes": 2, "peer": -1}],
+    }
+    builder = Builder()
+    rank = builder.rank(0)
+    for correlation in (3, 4, 6, 9):
+        rank.kernel(SEND_RECV, 20, 100, 200, correlation=correlation)
+    for correlation, calls_said in said.items():
+        for one in calls_said:
+            builder.add("comms", process=0, correlation=correlation, **one)
+    found = rows(calls(builder.trace()))
+    assert [(row["operation"], row["bytes"], row["peer"]) for row in found] == [
+        ("send", 9, -1), ("broadcast", 2, -1), ("recv", -1, 4), ("send_recv", 8, 1),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("bytes_", "dtypes"),
     [
