@@ -127,6 +127,12 @@ def test_a_rank_s_lack_is_what_its_group_did_before_its_first_and_after_its_last
     assert ": rank 2 lacks the first 3 and the last 2 of its collectives." in text
 
 
+def test_of_two_ranks_one_lacks_what_is_seen_on_the_other_only() -> None:
+    text = cut_off(*(Made(at * 100, (0, 1) if at in (2, 3, 5) else (0,)) for at in range(7)))
+    assert text is not None
+    assert ": rank 1 lacks the first 2 and the last 1 of its collectives." in text
+
+
 def test_each_rank_that_is_cut_off_is_named_in_order() -> None:
     made = [Made(at * 100, [rank for rank in range(4) if not (rank == 3 and at < 1) and not (rank == 1 and at > 6)])
             for at in range(10)]  # fmt: skip
