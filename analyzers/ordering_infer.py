@@ -81,9 +81,10 @@ class Inference:
                 continue
             at = np.searchsorted(records.start[own], waits.start[rows]) - 1
             record, start = own[np.maximum(at, 0)], records.start[own[np.maximum(at, 0)]]
-            # Several waits may follow one record: all wait for its event.
-            same = np.concatenate([[False], (at[1:] == at[:-1]) & (waits.event[rows][1:] != waits.event[rows][:-1])])
-            ok = (at >= 0) & ~same & (self.launches.last_start(host, waits.start[rows]) < start)
+            # Several waits may follow one record: those for the first one's event wait for it.
+            nearest = np.maximum.accumulate(np.where(run_heads(at), np.arange(at.size), 0))
+            same = waits.event[rows] == waits.event[rows][nearest]
+            ok = (at >= 0) & same & (self.launches.last_start(host, waits.start[rows]) < start)
             theirs = self.around_record[record]
             ok &= (theirs < 0) | (theirs == self.around[rows])
             told = records.event[record]
