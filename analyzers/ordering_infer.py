@@ -7,7 +7,8 @@ other work ended did not wait for it. In order of trust:
 1. a wait right after a record on its thread, with no launch between, waits for that record (not where a communication
    library recorded for itself, and the wait came after its call);
 2. else for the last earlier record of its event id;
-3. else for the last earlier record of its thread that no wait claimed by 1, and that the times allow.
+3. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
+   times allow.
 
 The stream of a record nobody names, when a wait follows at once: of the streams that run computation, where a
 communication stream waits, the one its thread launched on last; where the thread's home stream waits, those the thread
@@ -155,6 +156,7 @@ class Inference:
                     found = theirs[np.maximum(at, 0)]
                     where = lane_of_free[found]
                     ok = (at >= 0) & (record[own] < 0) & (where >= 0) & (where != lane[own])
+                    ok &= (records.event[free][found] < 0) | (calls.event[rows[own]] < 0)  # else another event's
                     ok &= self._in_time(where, records.start[free][found], deadline[own])
                     record[own[ok]], source[own[ok]] = free[found[ok]], where[ok]
                     at -= 1

@@ -198,7 +198,7 @@ class Story:
         return next((stream for stream in reversed(visits) if stream != home), None)
 
     def lone(self, call: Call, claimed: set[int], deadline: int) -> tuple[int | None, int | None]:
-        """The last record of its event; else the last unclaimed one that the times allow, of its thread if there is."""
+        """The last record of its event; else the last unclaimed one that may be it, of its thread if there is."""
         same = [k for k, one in enumerate(self.records) if one.event == call.event and one.at < call.at]
         if call.event is not None and same:
             return same[-1], self.records[same[-1]].stream
@@ -206,6 +206,9 @@ class Story:
         for pool in ([each for each in free if each[1].thread == call.thread is not None], free):
             for k, record in pool[::-1][:BACK]:
                 where = self.last_stream(record.thread, record.at) if record.stream is None else record.stream
-                if where is not None and where != call.stream and self.in_time(where, record.at, deadline):
+                other = None not in (record.event, call.event)  # its own event's was not there
+                if where in (None, call.stream) or other:
+                    continue
+                if self.in_time(where, record.at, deadline):
                     return k, where
         return None, None

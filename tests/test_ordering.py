@@ -53,6 +53,16 @@ def test_inference_finds_what_nsys_states(name: str) -> None:
     assert checked >= 12
 
 
+def test_no_wait_is_for_a_record_that_is_known_to_be_of_another_event() -> None:
+    """The record that work.wait() waits for is there without its event, and behind it one of another event."""
+    found = Ordering(load(DATA / "nsys" / "dpmp_hidden_sync.2gpu.nsys2023.sqlite")).linked
+    waits, records, record = found.calls.waits, found.calls.records, found.waits.record
+    asked, told = waits.event[record >= 0], records.event[record[record >= 0]]
+    assert asked.size == 38
+    assert (asked >= 0).all()
+    assert (told[told >= 0] == asked[told >= 0]).all()
+
+
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
 def test_no_capture_contradicts_its_own_order(path: Path) -> None:
     """Whatever is ordered before an op, inferred or not, had ended when that op started, on the GPU's own clock."""

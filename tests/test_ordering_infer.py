@@ -137,6 +137,12 @@ def test_a_lone_wait_is_not_for_a_record_of_its_own_stream() -> None:
     assert Story().launch(7).record().launch(9).record().launch(7).wait(9).waited_for() == [(10, "s7")]
 
 
+def test_a_lone_wait_is_not_for_a_record_of_another_event() -> None:
+    story = Story().launch(7).record().launch(8).record(4).launch(6)
+    assert story.wait(9, event=5).waited_for() == [(10, "s7")]
+    assert story.wait(9).waited_for() == [(10, "s7"), (30, "s8")]
+
+
 def test_a_lone_wait_is_not_for_a_record_that_came_later() -> None:
     assert Story().launch(7).wait(9).record().waited_for() == [(-1, "")]
 
