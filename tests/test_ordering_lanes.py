@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analyzers.ordering_lanes import UNSEEN, group_numbers, pick, run_heads
@@ -43,8 +44,10 @@ def test_groups_are_numbered_in_the_order_of_their_keys(keys: list[tuple[int, in
 
 
 @given(table=rows)
+@example(table=[(*where, 0, -1) for where in product(range(3), repeat=4)])
+@example(table=[(0, 0, 0, 0, start, 1) for start in (0, 3, 2, 1, 3)])
 def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
-    table: list[tuple[int, int, int, int, int, int]],
+    table: list[tuple[int, ...]],
 ) -> None:
     run = Builder()
     ranks = [run.rank(number) for number in range(3)]
@@ -140,6 +143,7 @@ def test_streams_are_found_by_process_context_and_number() -> None:
     second.kernel("k", 7, 10, 20)
     first.kernel("k", -1, 10, 20)
     lanes = lanes_of(run.trace(), (0, 1))
+    assert names_of(lanes, np.flatnonzero(lanes.is_host())) == ["t1"]
     asked = [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 2, 8), (0, -1, 8), (1, -1, 7), (0, -1, 7), (0, 1, -1)]
     found = lanes.of_streams(*(array(*column) for column in zip(*asked, strict=True)))
     told = [(lanes.process[lane], lanes.context[lane], lanes.stream[lane]) for lane in found if lane >= 0]
