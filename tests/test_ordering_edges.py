@@ -10,7 +10,7 @@ import pytest
 from analyzers.ordering_edges import known_streams
 from analyzers.ordering_lanes import Lanes
 from tests.builder import Builder, Rank
-from tests.order_of import Edge, edges_of, lanes_of, name_of, named
+from tests.order_of import Edge, edges_of, lanes_of, links_of, name_of, named
 
 
 def one_rank() -> tuple[Builder, Rank]:
@@ -44,6 +44,21 @@ def test_a_wait_for_an_event_from_before_the_capture_is_no_edge() -> None:
     rank.wait(8, rank.record(7, 0), 5)
     rank.wait(9, 77, 6)
     assert [edge.lane for edge in edges_of(run.trace())] == ["s8"]
+
+
+def test_what_waits_for_a_record_of_an_unknown_stream_is_no_edge() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 50, 60, launch=(0, 1))
+    record = rank.call("cudaEventRecord", 5, 6)
+    run.add("records", process=0, correlation=record, event=record, event_sync=record)
+    rank.kernel("k", 7, 60, 65, launch=(7, 8))
+    rank.wait(8, record, 10)
+    rank.synchronize("event", 20, 70, record=record)
+    rank.synchronize("stream", 80, 90)  # nobody knows of which stream
+    trace = run.trace()
+    trace = replace(trace, records=trace.records.assign(event_sync=-1), syncs=trace.syncs.assign(event_sync=-1))
+    assert [link.record for which in ("waits", "syncs") for link in links_of(trace, which)] == [5, 5, -1]
+    assert edges_of(trace) == []
 
 
 def test_an_inferred_wait_is_marked() -> None:
@@ -116,6 +131,7 @@ def test_a_stream_learns_what_its_launching_thread_knows_once_for_each_it_learne
     for at in (30, 35):
         rank.kernel("knows", 8, 100 + at, 101 + at, launch=(at, at + 1))
     rank.kernel("knows", 9, 150, 151, launch=(32, 33))
+    rank.kernel("knows already", 9, 152, 153, launch=(33, 34))
     rank.kernel("does not", 9, 160, 161, launch=(34, 35), thread=2)
     rank.synchronize("stream", 37, 170, stream=9)
     for at in (170, 175):
@@ -158,7 +174,9 @@ def test_records_and_waits_tell_their_stream_what_their_thread_knows() -> None:
     record = rank.record(8, 30)
     rank.wait(9, record, 40)
     rank.wait(9, record, 50, thread=2)  # a thread that knows nothing
+    rank.wait(7, record, 60)
     assert edges_of(run.trace(), "launch") == [
+        Edge("launch", "s7", 60, 1, "t1", 60, 0),
         Edge("launch", "s8", 30, 1, "t1", 30, 0),
         Edge("launch", "s9", 40, 0, "t1", 40, 0),
     ]
@@ -188,12 +206,19 @@ def test_a_copy_that_blocks_its_caller_is_done_when_the_call_returns(
     call: str, more: dict[str, str], expected: bool
 ) -> None:
     run, rank = one_rank()
-    rank.kernel("k", 7, 5, 6, launch=(0, 1))
+    rank.kernel("k", 6, 5, 6, launch=(0, 1))
+    rank.kernel("k", 7, 5, 6)
     rank.kernel("k", 7, 10, 20, launch=(2, 3))
     rank.op("copy", 7, 20, 30, launch=(5, 31), thread=3, call=call, **{"kind": "memcpy", **more})
     rank.kernel("k", 7, 40, 50, launch=(35, 36), thread=2)
     edge = Edge("host", "t3", 31, 0, "s7", 6, 3, call=2)
     assert edges_of(run.trace()) == ([edge] if expected else [])
+
+
+def test_a_copy_may_be_of_the_first_call_of_all() -> None:
+    run, rank = one_rank()
+    rank.copy("DtoH", 7, 20, 30, launch=(5, 31), call="cudaMemcpy")
+    assert edges_of(run.trace()) == [Edge("host", "t1", 31, 0, "s7", 6, 1, call=0)]
 
 
 def test_a_copy_without_a_call_blocks_nobody() -> None:
@@ -289,6 +314,8 @@ def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(told: dict[
     trace = run.trace()
     lanes = lanes_of(trace)
     assert known(lanes, known_streams(trace, lanes)) == (["s8"] if expected else [])
+    trace = replace(trace, streams=trace.streams.assign(stream=6))
+    assert known(lanes, known_streams(trace, lanes)) == ["s6"]
 
 
 def known(lanes: Lanes, flags: np.ndarray) -> list[str]:
