@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from analyzers.ordering_calls import communication_around, host_calls
 from analyzers.ordering_lanes import LONG_AGO
@@ -39,60 +38,60 @@ def launching(seed: int) -> tuple[Trace, list[tuple[int, int, int, int]]]:
     return run.trace(), launches
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_launches_of_a_thread_come_in_order_of_time(seed: int) -> None:
-    trace, launched = launching(seed)
-    lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
-    launches = Launches(lanes)
-    for host in np.flatnonzero(lanes.is_host()).tolist():
-        key = (int(lanes.process[host]), int(lanes.thread[host]))
-        own = [(start, stream) for *each, start, stream in launched if tuple(each) == key]
-        lane, start = launches.of(host)
-        # A stream's enqueue is put right where it was given work in another order, so instants come from its units.
-        assert sorted(lanes.stream[lane].tolist()) == sorted(stream for _, stream in own)
-        assert all(early <= late for early, late in pairwise(start.tolist()))
-        units = launches.units(host)
-        assert lanes.lane_of_unit()[units].tolist() == lane.tolist()
-        assert lanes.enqueue[units].tolist() == start.tolist()
-        assert set(lanes.launcher[units].tolist()) <= {host}
-        instants = np.arange(-1, 60)
-        before = [[at for at in start.tolist() if at < instant] for instant in instants]
-        assert launches.last_start(host, instants).tolist() == [max(each, default=LONG_AGO) for each in before]
+RUNS = [launching(seed) for seed in range(30)]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_the_last_lane_is_that_of_the_last_launch_on_a_wanted_one(seed: int) -> None:
-    trace, _ = launching(seed)
-    lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
-    launches = Launches(lanes)
-    wanted = np.isin(lanes.stream, [5, 8])
-    hosts = [-1, *np.flatnonzero(lanes.is_host()).tolist()]
-    asked = [(host, instant) for instant in range(-1, 60, 1) for host in hosts]
-    host, instant = (array(*column) for column in zip(*asked, strict=True))
-    expected = []
-    for each, when in asked:
-        lane, start = launches.of(each) if each >= 0 else (array(), array())
-        earlier = [int(at) for at, began in zip(lane, start, strict=True) if wanted[at] and began < when]
-        expected.append(earlier[-1] if earlier else -1)
-    assert launches.last_lane(host, instant, wanted).tolist() == expected
+def test_launches_of_a_thread_come_in_order_of_time() -> None:
+    for trace, launched in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        for host in np.flatnonzero(lanes.is_host()).tolist():
+            key = (int(lanes.process[host]), int(lanes.thread[host]))
+            own = [(start, stream) for *each, start, stream in launched if tuple(each) == key]
+            lane, start = launches.of(host)
+            # A stream's enqueue is put right where it was given work in another order, so instants come from its units.
+            assert sorted(lanes.stream[lane].tolist()) == sorted(stream for _, stream in own)
+            assert all(early <= late for early, late in pairwise(start.tolist()))
+            units = launches.units(host)
+            assert lanes.lane_of_unit()[units].tolist() == lane.tolist()
+            assert lanes.enqueue[units].tolist() == start.tolist()
+            assert set(lanes.launcher[units].tolist()) <= {host}
+            instants = np.arange(-1, 60)
+            before = [[at for at in start.tolist() if at < instant] for instant in instants]
+            assert launches.last_start(host, instants).tolist() == [max(each, default=LONG_AGO) for each in before]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_visits_are_the_computing_streams_a_thread_goes_to_one_after_another(seed: int) -> None:
-    trace, _ = launching(seed)
-    lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
-    launches = Launches(lanes)
-    home, back = named(lanes, "s6"), [15, 31]
-    for host in np.flatnonzero(lanes.is_host()).tolist():
-        lane, start = (column.tolist() for column in launches.of(host))
-        stops = [(at, 0, each) for each, at in zip(lane, start, strict=True) if lanes.stream[each] != 8]
-        stops = sorted([*stops, *((at, 1, home) for at in back)], key=lambda stop: stop[:2])
-        visits = [stop for number, stop in enumerate(stops) if not number or stop[2] != stops[number - 1][2]]
-        found = launches.visits(host, lanes.communication, home, array(*back))
-        assert [column.tolist() for column in found] == [
-            [where for _, _, where in visits],
-            [at for at, _, _ in visits],
-        ]
+def test_the_last_lane_is_that_of_the_last_launch_on_a_wanted_one() -> None:
+    for trace, _ in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        wanted = np.isin(lanes.stream, [5, 8])
+        hosts = [-1, *np.flatnonzero(lanes.is_host()).tolist()]
+        asked = [(host, instant) for instant in range(-1, 60, 1) for host in hosts]
+        host, instant = (array(*column) for column in zip(*asked, strict=True))
+        expected = []
+        for each, when in asked:
+            lane, start = launches.of(each) if each >= 0 else (array(), array())
+            earlier = [int(at) for at, began in zip(lane, start, strict=True) if wanted[at] and began < when]
+            expected.append(earlier[-1] if earlier else -1)
+        assert launches.last_lane(host, instant, wanted).tolist() == expected
+
+
+def test_visits_are_the_computing_streams_a_thread_goes_to_one_after_another() -> None:
+    for trace, _ in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        home, back = named(lanes, "s6"), [15, 31]
+        for host in np.flatnonzero(lanes.is_host()).tolist():
+            lane, start = (column.tolist() for column in launches.of(host))
+            stops = [(at, 0, each) for each, at in zip(lane, start, strict=True) if lanes.stream[each] != 8]
+            stops = sorted([*stops, *((at, 1, home) for at in back)], key=lambda stop: stop[:2])
+            visits = [stop for number, stop in enumerate(stops) if not number or stop[2] != stops[number - 1][2]]
+            found = launches.visits(host, lanes.communication, home, array(*back))
+            assert [column.tolist() for column in found] == [
+                [where for _, _, where in visits],
+                [at for at, _, _ in visits],
+            ]
 
 
 def test_at_one_instant_a_thread_launches_and_then_is_back_home() -> None:

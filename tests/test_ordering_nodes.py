@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pytest
 
 from analyzers.ordering_graph import EDGE_KINDS, Edges, Graph, join
 from analyzers.ordering_lanes import Lanes
@@ -101,71 +100,71 @@ class Net:
         return found
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_node_is_each_point_at_which_a_lane_learns(seed: int) -> None:
-    net = Net(seed)
-    graph = Graph(net.lanes, net.edges)
-    assert list(zip(graph.lane, graph.position, graph.instant, strict=True)) == net.nodes
-    assert sorted(plain(graph.edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
-    ends = np.append(graph.edge_first, graph.edges.size)
-    for number, node in enumerate(net.nodes):
-        calls = graph.edges.call[ends[number] : ends[number + 1]].tolist()
-        assert sorted(calls) == sorted(row["call"] for row in net.of(node))
-        assert graph.node_of_edge[ends[number] : ends[number + 1]].tolist() == [number] * len(calls)
-    for lane in range(net.lanes.size):
-        own = range(*graph.first[lane : lane + 2])
-        assert list(own) == [number for number, node in enumerate(net.nodes) if node[0] == lane]
-    for edge, (lane, instant) in enumerate(zip(graph.edges.source, graph.edges.source_instant, strict=True)):
-        node = net.before(lane, instant)
-        assert graph.source_node[edge] == (-1 if node is None else net.nodes.index(node))
+def nets(count: int) -> list[Net]:
+    return [Net(seed) for seed in range(count)]
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_the_last_node_lies_before_an_instant_and_at_or_before_a_position(seed: int) -> None:
-    net = Net(seed)
-    graph = Graph(net.lanes, net.edges)
-    asked = [(lane, value) for value in range(61) for lane in range(-1, 7)]
-    lane, value = (array(*column) for column in zip(*asked, strict=True))
-
-    def numbers(place: int, most: int) -> list[int]:
-        found = [[k for k, n in enumerate(net.nodes) if n[0] == lane and n[place] <= v - most] for lane, v in asked]
-        return [max(each, default=-1) for each in found]
-
-    assert graph.last_before(lane, value).tolist() == numbers(2, 1)
-    assert graph.last_at(lane, value).tolist() == numbers(1, 0)
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_a_node_knows_what_its_edges_tell_and_what_their_sources_knew(seed: int) -> None:
-    net = Net(seed)
-    graph = Graph(net.lanes, net.edges)
-    for lane in [*range(net.lanes.size), 0]:
-        assert graph.known(lane).tolist() == [
-            net.known(node, lane) if net.processes[node[0]] == net.processes[lane] else 0 for node in net.nodes
-        ]
+def test_a_node_is_each_point_at_which_a_lane_learns() -> None:
+    for net in nets(40):
+        graph = Graph(net.lanes, net.edges)
+        assert list(zip(graph.lane, graph.position, graph.instant, strict=True)) == net.nodes
+        assert sorted(plain(graph.edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
+        ends = np.append(graph.edge_first, graph.edges.size)
+        for number, node in enumerate(net.nodes):
+            calls = graph.edges.call[ends[number] : ends[number + 1]].tolist()
+            assert sorted(calls) == sorted(row["call"] for row in net.of(node))
+            assert graph.node_of_edge[ends[number] : ends[number + 1]].tolist() == [number] * len(calls)
+        for lane in range(net.lanes.size):
+            own = range(*graph.first[lane : lane + 2])
+            assert list(own) == [number for number, node in enumerate(net.nodes) if node[0] == lane]
+        for edge, (lane, instant) in enumerate(zip(graph.edges.source, graph.edges.source_instant, strict=True)):
+            node = net.before(lane, instant)
+            assert graph.source_node[edge] == (-1 if node is None else net.nodes.index(node))
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_an_op_is_released_by_the_last_to_end_of_all_behind_its_waits(seed: int) -> None:
-    net = Net(seed)
-    lanes = net.lanes
-    releases = Releases(Graph(lanes, net.edges))
-    places = [(lane, position) for lane, queue in enumerate(net.queued) for position in range(len(queue) + 1)]
-    released = releases.of(*(array(*column) for column in zip(*places, strict=True)))
-    for one, (lane, position) in enumerate(places):
-        first = int(lanes.first[lane])
-        assert released.previous[one] == (first + position - 1 + 1000 if position else -1)
-        here = [node for node in net.nodes if node[:2] == (lane, position)]
-        behind = net.behind(here[-1]) if here else []
-        latest, last = max((end for end, _, _ in behind), default=-1), int(released.waited[one])
-        assert {op: end for end, op, _ in behind}.get(last, -1) == latest
-        through = [(row["call"], row["record"], bool(row["exact"])) for _, op, row in behind if op == last]
-        assert (released.wait[one], released.record[one], released.exact[one]) in (through or [(-1, -1, True)])
+def test_the_last_node_lies_before_an_instant_and_at_or_before_a_position() -> None:
+    for net in nets(25):
+        graph = Graph(net.lanes, net.edges)
+        asked = [(lane, value) for value in range(61) for lane in range(-1, 7)]
+        before, at = [], []
+        for lane, value in asked:
+            own = [(number, node) for number, node in enumerate(net.nodes) if node[0] == lane]
+            before.append(max((number for number, (_, _, instant) in own if instant < value), default=-1))
+            at.append(max((number for number, (_, position, _) in own if position <= value), default=-1))
+        lanes, values = (array(*column) for column in zip(*asked, strict=True))
+        assert graph.last_before(lanes, values).tolist() == before
+        assert graph.last_at(lanes, values).tolist() == at
+
+
+def test_a_node_knows_what_its_edges_tell_and_what_their_sources_knew() -> None:
+    for net in nets(60):
+        graph = Graph(net.lanes, net.edges)
+        for lane in [*range(net.lanes.size), 0]:
+            assert graph.known(lane).tolist() == [
+                net.known(node, lane) if net.processes[node[0]] == net.processes[lane] else 0 for node in net.nodes
+            ]
+
+
+def test_an_op_is_released_by_the_last_to_end_of_all_behind_its_waits() -> None:
+    for net in nets(120):
+        lanes = net.lanes
+        releases = Releases(Graph(lanes, net.edges))
+        places = [(lane, position) for lane, queue in enumerate(net.queued) for position in range(len(queue) + 1)]
+        released = releases.of(*(array(*column) for column in zip(*places, strict=True)))
+        for one, (lane, position) in enumerate(places):
+            first = int(lanes.first[lane])
+            assert released.previous[one] == (first + position - 1 + 1000 if position else -1)
+            here = [node for node in net.nodes if node[:2] == (lane, position)]
+            behind = net.behind(here[-1]) if here else []
+            ends, last = {op: end for end, op, _ in behind}, int(released.waited[one])
+            assert ends[last] == max(ends.values()) if ends else last == -1
+            through = [(row["call"], row["record"], bool(row["exact"])) for _, op, row in behind if op == last]
+            assert (released.wait[one], released.record[one], released.exact[one]) in (through or [(-1, -1, True)])
 
 
 def test_edges_of_several_parts_follow_each_other() -> None:
-    nets = [Net(seed) for seed in (3, 4, 5)]
-    joined = plain(join([net.edges for net in nets]), nets[0].lanes)
-    assert joined == [edge for net in nets for edge in plain(net.edges, nets[0].lanes)]
+    parts = nets(6)
+    joined = plain(join([net.edges for net in parts]), parts[0].lanes)
+    assert joined == [edge for net in parts for edge in plain(net.edges, parts[0].lanes)]
     assert all(isinstance(edge, Edge) for edge in joined)
-    assert len(joined) == sum(len(net.rows) for net in nets) > 0
+    assert len(joined) == sum(len(net.rows) for net in parts) > 0
