@@ -43,7 +43,7 @@ def array(*values: int) -> Ints:
 
 def name_of(lanes: Lanes, lane: int) -> str:
     """A lane as "s7" (stream 7), "t1" (host thread 1) or "unseen by t1"; of other processes than the first "1:s7"."""
-    if lane < 0:
+    if lane == -1:
         return ""
     process, stream, thread = (int(column[lane]) for column in (lanes.process, lanes.stream, lanes.thread))
     name = f"s{stream}" if thread == -1 else f"unseen by t{thread}" if stream == UNSEEN else f"t{thread}"
@@ -73,7 +73,7 @@ def links_of(trace: Trace, which: str = "waits") -> list[Link]:
     found = linked(trace)
     links, records = getattr(found, which), found.calls.records
     return [
-        Link(int(records.start[record]) if record >= 0 else -1, name_of(found.calls.lanes, source), bool(exact))
+        Link(-1 if record == -1 else int(records.start[record]), name_of(found.calls.lanes, source), bool(exact))
         for record, source, exact in zip(links.record, links.source, links.exact, strict=True)
     ]
 

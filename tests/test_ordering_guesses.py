@@ -132,7 +132,7 @@ def told(found: LinkedCalls, which: str, process: int) -> list[Guess]:
     for row in calls.call.argsort().tolist():
         if calls.process[row] == process and (which == "waits" or found.calls.kind[row] == "event"):
             record, source = int(links.record[row]), int(links.source[row])
-            number = order.index(record) - first if record >= 0 else None
+            number = None if record == -1 else order.index(record) - first
             name = name_of(found.calls.lanes, source).split(":")[-1]
             answer.append((number, int(name.replace("unseen by t", "s-")[1:]) if name else None))
     return answer

@@ -128,6 +128,17 @@ def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_cla
     assert story.waited_for() == [(40, "s6"), (20, "s8")]
 
 
+def test_a_lone_wait_is_not_for_a_record_that_another_wait_is_told_to_wait_for() -> None:
+    story = Story().record().launch(7).record().launch(8).wait(9).wait(9)
+    trace = story.trace()
+    told = replace(trace, syncs=trace.syncs.assign(record_correlation=[3, -1], record_stream=[7, -1]))
+    assert links_of(trace) == [Link(20, "s7"), Link(20, "s7")]
+    assert links_of(told) == [Link(20, "s7", exact=True), Link(-1, "")]
+    first = Story().launch(7).record().launch(8).wait(9).wait(9).trace()
+    told = replace(first, syncs=first.syncs.assign(record_correlation=[2, -1], record_stream=[7, -1]))
+    assert links_of(told) == [Link(10, "s7", exact=True), Link(-1, "")]
+
+
 def test_a_thread_without_a_record_waits_for_another_s() -> None:
     story = Story().launch(7).record().launch(8).record().on(2).wait(9)
     assert story.waited_for() == [(30, "s8")]
@@ -246,6 +257,13 @@ def test_what_a_library_recorded_for_itself_is_not_waited_for_behind_its_call() 
 
 def test_a_stream_waits_for_no_record_of_its_own() -> None:
     assert Story().launch(7).record().wait(7).waited_for() == [(10, "")]
+
+
+def test_a_default_stream_that_only_a_library_makes_wait_is_no_home() -> None:
+    story = Story().launch(7, 8)
+    story.run.stream(story.rank, 9, default=1)
+    story.inside(2).record().wait(9).record().wait(8)
+    assert [source for _, source in story.waited_for()] == ["", "s7"]
 
 
 # Synchronizations.
