@@ -199,6 +199,9 @@ def test_home_that_comes_back_to_itself_waits_for_the_last_stream_away() -> None
 def test_a_wait_of_home_counts_as_being_there() -> None:
     story = Story().launch(7, 8).record().wait(7).launch(9).record().wait(7).record().wait(7)
     assert [source for _, source in story.waited_for()] == ["s8", "s9", "s9"]
+    # Each time those count that were visited since.
+    story = Story().launch(7, 8).record().wait(7).launch(9, 10, 8).record().wait(7).record().wait(7)
+    assert [source for _, source in story.waited_for()] == ["s8", "s9", "s10"]
 
 
 def test_home_that_has_just_launched_communication_waits_for_it() -> None:
