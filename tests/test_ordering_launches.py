@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from analyzers.ordering_calls import communication_around, host_calls
 from analyzers.ordering_lanes import LONG_AGO
@@ -141,13 +142,15 @@ def test_a_default_stream_that_a_thread_uses_is_its_home() -> None:
     assert home_of(run.trace(), "t2") == "s8"
 
 
-def test_a_default_stream_that_a_thread_makes_wait_is_its_home() -> None:
+@pytest.mark.parametrize("default", [9, 5])
+def test_a_default_stream_that_a_thread_makes_wait_is_its_home(default: int) -> None:
     run, rank = one_rank()
-    run.stream(rank, 9, default=1)
-    rank.kernel("k", 8, 100, 101, launch=(0, 1))
-    rank.kernel("k", 9, 100, 101, launch=(0, 1), thread=2)
-    rank.wait_stream(9, 8, 10)
-    assert home_of(run.trace()) == "s9"
+    run.stream(rank, default, default=1)
+    for at, stream in ((0, 8), (2, 7)):
+        rank.kernel("k", stream, 100, 101, launch=(at, at + 1))
+    rank.kernel("k", default, 100, 101, launch=(0, 1), thread=2)
+    rank.wait_stream(default, 8, 10)
+    assert home_of(run.trace()) == f"s{default}"
 
 
 def test_a_default_stream_that_only_a_library_makes_wait_is_not_home() -> None:
@@ -191,6 +194,13 @@ def test_a_thread_that_launches_nothing_has_the_home_of_its_process() -> None:
     assert home_of(trace) == "s9", "of the process's first thread that has one"
     assert home_of(trace, "1:t5") == "1:s7"
     assert home_of(trace, "2:t1") == ""
+
+
+def test_a_thread_that_launches_nothing_is_at_home_where_its_process_s_only_stream_is() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 100, 101, launch=(0, 1), thread=2)
+    rank.synchronize("device", 10, 20)
+    assert home_of(run.trace()) == home_of(run.trace(), "t2") == "s7"
 
 
 def test_default_streams_are_told_by_process_and_context() -> None:
