@@ -56,7 +56,20 @@ def test_an_event_that_nobody_recorded_in_the_capture_was_recorded_before() -> N
     run, rank = working(7, 8)
     rank.record(7, 0)
     rank.wait(8, 99, 10)
-    assert links_of(run.trace()) == [Link(-1, "", True)]
+    trace = run.trace()
+    assert links_of(trace) == [Link(-1, "", True)]
+    least = replace(trace, records=trace.records.assign(event_sync=1), syncs=trace.syncs.assign(event_sync=2))
+    assert links_of(least) == [Link(-1, "", True)]
+    least = replace(trace, records=trace.records.assign(event_sync=2), syncs=trace.syncs.assign(event_sync=1))
+    assert links_of(least) == [Link(-1, "", True)]
+
+
+def test_a_numbered_record_of_an_unknown_stream_is_not_told() -> None:
+    run, rank = working(7, 8)
+    rank.wait(8, rank.record(7, 0), 10)
+    trace = run.trace()
+    trace = replace(trace, records=trace.records.assign(stream=-1))
+    assert links_of(trace) == [Link(0, "s7", False)]
 
 
 @pytest.mark.parametrize("known", [{"event_sync": -1}, {"event_sync": 0}])
@@ -94,6 +107,13 @@ def test_a_claim_names_record_and_stream() -> None:
     # A record of which nobody knows where it was is not told.
     assert links_of(claims(run.trace(), record_correlation=record, record_stream=-1)) == [Link(6, "s6", False)]
     assert links_of(claims(run.trace(), record_correlation=-1, record_stream=7)) == [Link(6, "s6", False)]
+
+
+def test_a_claim_may_name_call_nought() -> None:
+    run, rank = working(7, 8)
+    run.add("records", process=0, correlation=rank.call("cudaEventRecord", 5, 6, correlation=0))
+    rank.wait(8, -1, 10, stated=False)
+    assert links_of(claims(run.trace(), record_correlation=0, record_stream=7)) == [Link(5, "s7", True)]
 
 
 def test_the_stream_that_recorded_is_the_one_the_record_tells() -> None:
@@ -145,6 +165,12 @@ def test_of_records_with_one_number_the_last_is_meant() -> None:
     trace = replace(trace, records=trace.records.assign(event_sync=first))
     assert second != first
     assert links_of(trace) == [Link(5, "s6", True)]
+    for at in range(20, 60):
+        rank.record(7, at)
+    rank.wait(8, first, 100)
+    trace = run.trace()
+    trace = replace(trace, records=trace.records.assign(event_sync=first))
+    assert links_of(trace)[1] == Link(59, "s7", True)
 
 
 def test_a_stream_without_work_that_waits_gets_a_lane_of_its_thread() -> None:
