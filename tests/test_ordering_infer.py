@@ -204,11 +204,12 @@ def test_a_wait_of_home_counts_as_being_there() -> None:
     assert [source for _, source in story.waited_for()] == ["s8", "s9", "s10"]
 
 
-def test_home_that_has_just_launched_communication_waits_for_it() -> None:
-    assert Story().launch(7, 8, 7).talk(20).record().wait(7).waited_for() == [(40, "s20")]
+@pytest.mark.parametrize("talks", [20, 2])
+def test_home_that_has_just_launched_communication_waits_for_it(talks: int) -> None:
+    assert Story().launch(7, 8, 7).talk(talks).record().wait(7).waited_for() == [(40, f"s{talks}")]
     # Unless it has already been made to wait since.
-    story = Story().launch(7, 8, 7).talk(20).record().wait(7).record().wait(7)
-    assert [source for _, source in story.waited_for()] == ["s20", ""]
+    story = Story().launch(7, 8, 7).talk(talks).record().wait(7).record().wait(7)
+    assert [source for _, source in story.waited_for()] == [f"s{talks}", ""]
 
 
 def test_a_communication_stream_waits_for_the_computing_stream_that_was_launched_on_last() -> None:
@@ -234,9 +235,10 @@ def test_another_stream_that_began_too_early_to_have_waited_for_home_waits_for_t
     assert story.waited_for() == [(20, expected)]
 
 
-def test_another_stream_that_launched_communication_waits_for_that() -> None:
-    story = Story().launch(7, 8).talk(20).record().wait(8).record().wait(8)
-    assert [source for _, source in story.waited_for()] == ["s20", "s7"]
+@pytest.mark.parametrize("talks", [20, 2])
+def test_another_stream_that_launched_communication_waits_for_that(talks: int) -> None:
+    story = Story().launch(7, 8).talk(talks).record().wait(8).record().wait(8)
+    assert [source for _, source in story.waited_for()] == [f"s{talks}", "s7"]
 
 
 def test_a_library_s_stream_waits_for_the_computing_one_inside_its_call() -> None:
