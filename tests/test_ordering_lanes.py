@@ -45,6 +45,7 @@ def test_groups_are_numbered_in_the_order_of_their_keys(keys: list[tuple[int, in
 
 @given(table=rows)
 @example(table=[(*where, 0, -1) for where in product(range(3), repeat=4)])
+@example(table=[(process, device, 0, 0, 0, -1) for process, device in product(range(3), range(2))])
 @example(table=[(0, 0, 0, 0, start, 1) for start in (0, 3, 2, 1, 3)])
 def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
     table: list[tuple[int, ...]],
