@@ -49,9 +49,10 @@ ORDERING = (
     "ordering_graph.py::test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it",
     "ordering_graph.py::test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_ended_last",
 )
+ORDERING_PARTS = ("lanes", "calls", "edges", "default_stream", "nodes", "launches", "links", "infer", "guesses")
 ORDERING_GRAPH = (
     "ordering_steps",
-    *(f"ordering_{part}" for part in ("lanes", "calls", "edges", "nodes", "launches", "links", "infer", "guesses")),
+    *(f"ordering_{part}" for part in ORDERING_PARTS),
     "ordering_graph.py::test_order_is_reachability_in_the_program[blocking0-3]",
     "ordering_graph.py::test_order_is_reachability_in_the_program[blocking1-2]",
 )
