@@ -52,10 +52,11 @@ def test_calls_of_a_kind_come_in_order_of_time_and_as_given_where_they_began_at_
     assert calls_of_kind(trace, "record").tolist() == [4, 3, 5, 0]
     assert calls_of_kind(trace, "record", "wait").tolist() == [4, 1, 3, 5, 0]
     assert calls_of_kind(trace, "device").tolist() == []
-    for _ in range(40):
-        rank.call("cudaStreamWaitEvent", 20, 21)
-    assert calls_of_kind(run.trace(), "wait").tolist() == [1, *range(6, 46)]
-    assert host_calls(run.trace()).waits.call.tolist() == [1, *range(6, 46)]
+    for number in range(60):
+        rank.call("cudaStreamWaitEvent", 20 + number % 3, 30)
+    waits = [1, *range(6, 66, 3), *range(7, 66, 3), *range(8, 66, 3)]
+    assert calls_of_kind(run.trace(), "wait").tolist() == waits
+    assert host_calls(run.trace()).waits.call.tolist() == waits
     names = pd.Categorical([None, *trace.api["name"][1:]])
     assert calls_of_kind(replace(trace, api=trace.api.assign(name=names)), "record").tolist() == [4, 3, 5]
 

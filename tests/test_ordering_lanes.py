@@ -89,6 +89,13 @@ def test_more_streams_than_two_bytes_number_keep_their_work_in_order() -> None:
     assert lanes.first.tolist() == list(range(count + 1))
 
 
+def test_streams_that_take_turns_keep_the_order_of_their_work() -> None:
+    run, rank = one_rank()
+    for at in range(60):
+        rank.kernel("k", at % 3, at, at + 1)
+    assert lanes_of(run.trace()).op.tolist() == [*range(0, 60, 3), *range(1, 60, 3), *range(2, 60, 3)]
+
+
 def test_a_thread_that_only_calls_has_a_lane_and_one_that_is_not_known_has_none() -> None:
     run, rank = one_rank()
     rank.kernel("k", 7, 10, 20, launch=(0, 1), thread=-1)
