@@ -31,18 +31,10 @@ CLOCKS = (
 )
 CERTAINTY = ("certainty", "certainty_bounds", "certainty_calls", "certainty_truth")
 SOLVE = [f"clocks_{one}" for one in ("apply", "bounds", "contradictions", "estimate", "evidence", "solve")]
-MATCHING = (
-    "collectives_pair",
-    "collectives_pair_order",
-    "collectives_sequence",
-    "collectives_anchors",
-    "collectives_merge",
-    "collectives_calls",
-    "collectives_coalesced",
-    "collectives_checks",
-    "collectives_evidence",
-    "collectives_matches",
-)
+SEQUENCES = ("anchors", "pair", "pair_order", "sequence")
+MATCHING = [
+    f"collectives_{one}" for one in (*SEQUENCES, "calls", "checks", "coalesced", "evidence", "matches", "merge")
+]
 ORDERING = (
     "ordering_steps",
     "ordering_graph.py::test_a_path_leads_from_op_to_op_through_ordered_steps",
