@@ -26,7 +26,8 @@ _T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 class Estimate:
     """Per clock: how far it runs ahead of the first connected clock at time 0, its drift, and how far off that may be.
 
-    offset, drift, error : n; nan where a clock shares no collective with the reference, directly or through others.
+    offset, error : n; nan where a clock shares no collective with the reference, directly or through others.
+    drift : n; 0 there.
     count : collectives each rests on.
     """
 

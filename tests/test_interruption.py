@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
-import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.interruptions import (
+    COMMANDS,
+    FILLS,
+    ROOT,
+    WRITES,
+    elsewhere,
+    fill,
+    furnish,
+    interrupt,
+    mounted,
+    start,
+    whole,
+)
 from tests.test_layout import COMMANDS as EVERY_COMMAND
 
 pytestmark = pytest.mark.once
-
-ROOT = Path(__file__).parents[1]
-FILES = [str(path) for path in sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
-SIDES = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
-STARTED = "import traceviz.__main__ as program; print('.', flush=True); program.main()"
-LASTING = [sys.executable, "-c", "import signal, time; signal.signal(2, signal.SIG_DFL); time.sleep(60)"]
-NSYS = """#!/bin/sh
-case "$*" in
-    *--version*) echo "NVIDIA Nsight Systems version 2024.6.1.90-1v0" ;;
-    *--help*) printf "\\t-t, --trace=\\n\\t  Possible values are 'cuda', 'nvtx'\\n\\t-o, --output=\\n\\t  A name\\n" ;;
-    *) trap 'kill $!; exit 130' INT; trap 'kill $!; exit 143' TERM; sleep 60 & wait $! ;;
-esac
-"""
-COMMANDS = {
-    "check-overlap": ["check-overlap", *FILES, *SIDES, "--save", "runs.db"],
-    "collectives": ["collectives", *FILES],
-    "syncs": ["syncs", *FILES],
-    "streams": ["streams", *FILES],
-    "timeline": ["timeline", *FILES, *SIDES, "-o", "page.html"],
-    "report": ["report", *FILES, *SIDES, "-o", "report"],
-    "compare": ["compare", *FILES],
-    "info": ["info", *FILES],
-    "export": ["export", *FILES, "-o", "exported.json"],
-    "history": ["history", "runs.db", "-o", "trend.html"],
-    "cache": ["cache", "--limit", "1GB"],
-    "workload": ["workload", "rowpar", "--ranks", "1"],
-    "collect torch": ["collect", "torch", "-o", "captures", "--", *LASTING],
-    "collect nsys": ["collect", "nsys", "--nsys", "./bin/nsys", "-o", "captures", "--", *LASTING],
-}
-MADE = ("page.html", "summary.md", "report.html", "results.json", "trend.html", "exported.json", "limit", "lock")
-WRITES = [name for name in COMMANDS if name not in ("collectives", "syncs", "streams", "compare", "info", "workload")]
 
 
 @pytest.fixture(scope="module")
@@ -69,83 +47,14 @@ def place(tmp_path: Path, saved: Path) -> Path:
     return tmp_path
 
 
-def furnish(folder: Path, saved: Path) -> None:
-    shutil.copyfile(saved, folder / "runs.db")
-    (folder / "bin" / "torch" / "distributed").mkdir(parents=True)
-    (folder / "bin" / "nsys").write_text(NSYS)
-    (folder / "bin" / "nsys").chmod(0o755)
-    for name in ("__init__.py", "distributed/__init__.py"):
-        (folder / "bin" / "torch" / name).touch()
-    (folder / "bin" / "torch" / "distributed" / "run.py").write_text(LASTING[-1])
-
-
 def test_every_command_is_interrupted_here() -> None:
     assert {" ".join(words) for words in EVERY_COMMAND} == set(COMMANDS)
-
-
-def start(words: list[str], folder: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """A command that has come as far as its own code."""
-    settings = {**os.environ, "TMPDIR": str(folder / "tmp"), "PATH": "/nowhere:/usr/bin:/bin", **environment}
-    settings["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder / "bin")])
-    settings.setdefault("TRACEVIZ_CACHE", str(folder / "cache"))
-    (folder / "tmp").mkdir(exist_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-c", STARTED, *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=settings,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b".\n"
-    return process
-
-
-def whole(folder: Path) -> None:
-    """What lies there under its final name is whole; nothing else lies there."""
-    for path in folder.rglob("*"):
-        if path.is_dir() or path.name.startswith("runs.db") or (folder / "bin") in path.parents:
-            continue
-        assert path.name in MADE, f"left behind: {path}"
-        if path.suffix == ".html":
-            assert path.read_text().rstrip().endswith("</html>")
-        if path.suffix == ".json":
-            json.loads(path.read_text())
-        if path.name == "limit":
-            assert path.read_text() == str(10**9)
-    if (folder / "runs.db").exists() and (folder / "runs.db").stat().st_size:  # empty, it is a history of no run yet
-        with closing(sqlite3.connect(folder / "runs.db")) as database:
-            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-            assert database.execute("SELECT count(*) FROM runs").fetchone()[0] in (0, 1, 2)
-
-
-def left_running(folder: Path) -> list[str]:
-    """Processes that still run in a folder."""
-    found = []
-    for each in Path("/proc").iterdir():
-        try:
-            if each.name.isdigit() and (each / "cwd").resolve() == folder and each.name != str(os.getpid()):
-                found.append((each / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_command_quietly(place: Path, command: str, number: signal.Signals) -> None:
-    rng = random.Random(f"{command} {number}")
-    process = start(COMMANDS[command], place)
-    time.sleep(rng.uniform(0, 1.2))
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    # What the collected Python prints of its own start is Python's.
-    starting = "collect" in command and b"init_import_site" in said and bytes(ROOT) not in said
-    assert b"Traceback" not in said or starting, said.decode()
-    # While Python itself starts or ends, its own handler ends it by the signal: a shell calls that 128 + number, too.
-    assert process.returncode in (128 + number, -number, 0, 1, 3), (process.returncode, said)
-    whole(place)
-    assert not left_running(place)
+    interrupt(command, place, number, random.Random(f"{command} {number}").uniform(0, 1.2))
 
 
 def test_sigint_amid_imports_prints_no_stack_trace_of_ours(place: Path) -> None:
@@ -190,16 +99,6 @@ except program.Ended as ended:
     assert (ran.stdout, ran.stderr) == ("ended by 2\n", "")
 
 
-def elsewhere(command: str, folder: str) -> list[str]:
-    """A command that writes into a folder."""
-    words = COMMANDS[command][:]
-    option = "--save" if "--save" in words else "-o"
-    if option in words:
-        place = words.index(option) + 1
-        words[place] = f"{folder}/{words[place]}"
-    return words
-
-
 @pytest.mark.parametrize("command", WRITES)
 def test_a_folder_that_cannot_be_written_is_one_line(place: Path, command: str) -> None:
     process = start(elsewhere(command, "/proc"), place, TRACEVIZ_CACHE="/proc/none")
@@ -208,15 +107,11 @@ def test_a_folder_that_cannot_be_written_is_one_line(place: Path, command: str) 
     whole(place)
 
 
-@pytest.mark.parametrize("command", [one for one in WRITES if not one.startswith("collect")])
+@pytest.mark.parametrize("command", FILLS)
 def test_a_full_disk_leaves_no_file(place: Path, command: str) -> None:
     """For captures, see test_collect_full_disk."""
     small = place / "small"
-    small.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)], capture_output=True, check=False
-    )
-    if made.returncode:
+    if not mounted(small, 8192):
         pytest.skip("only root can make a small disk")
     try:
         (small / "full").write_bytes(b"x" * 8192)
@@ -227,6 +122,15 @@ def test_a_full_disk_leaves_no_file(place: Path, command: str) -> None:
         assert [one.name for one in small.iterdir() if one.name != "cache"] == []
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.parametrize("command", FILLS)
+def test_a_disk_that_fills_leaves_nothing_and_spoils_no_later_run(place: Path, command: str) -> None:
+    size = 4096 * round(2 ** random.Random(command).uniform(1, 8))
+    try:
+        fill(command, place, size)
+    except PermissionError:
+        pytest.skip("only root can make a small disk")
 
 
 @pytest.mark.parametrize("home", ["", "/nowhere", "/proc"])
