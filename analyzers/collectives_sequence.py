@@ -101,6 +101,7 @@ def _hypotheses(reference: Sequence, other: Sequence, limit_ns: int | None) -> l
 def _slope(at: Floats, shift: Floats, score: Floats) -> float:
     """Slope of shift over time among positions that agree, never more than the drift allowed."""
     weight = score + 1e-9
+    at = at - at[0]  # exactly 0 where all are at one time: what rounding leaves would pass for a slope
     centered = at - np.average(at, weights=weight)
     spread = float(np.sum(weight * centered**2))
     if spread == 0.0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,14 +82,13 @@ def test_twelve_anchors_are_spread_over_a_sequence_from_its_first_call_to_its_la
 )
 def test_a_drift_is_the_slope_of_the_weighted_line_through_positions(points: list[tuple[int, int, int]]) -> None:
     """By the sums of weighted squares, and no steeper than clocks drift; none where all are at one time."""
+    weight = [score + Fraction(1, 10**9) for *_, score in points]
+    time = sum(w * t for w, (t, _, _) in zip(weight, points, strict=True)) / sum(weight)
+    mean = sum(w * s for w, (_, s, _) in zip(weight, points, strict=True)) / sum(weight)
+    above = sum(w * (t - time) * (s - mean) for w, (t, s, _) in zip(weight, points, strict=True))
+    below = sum(w * (t - time) ** 2 for w, (t, _, _) in zip(weight, points, strict=True))
+    slope = float(above / below) if below else 0.0
     at, shift, score = (np.array(column, np.float64) for column in zip(*points, strict=True))
-    weight = [one + 1e-9 for one in score]
-    whole = sum(weight)
-    time = sum(w * t for w, t in zip(weight, at, strict=True)) / whole
-    mean = sum(w * s for w, s in zip(weight, shift, strict=True)) / whole
-    above = sum(w * (t - time) * (s - mean) for w, t, s in zip(weight, at, shift, strict=True))
-    below = sum(w * (t - time) ** 2 for w, t in zip(weight, at, strict=True))
-    slope = above / below if below > 1e-3 else 0.0
     assert _slope(at, shift, score) == pytest.approx(min(max(slope, -DRIFT), DRIFT), rel=1e-6, abs=1e-12)
 
 
