@@ -99,6 +99,23 @@ except program.Ended as ended:
     assert (ran.stdout, ran.stderr) == ("ended by 2\n", "")
 
 
+def test_a_signal_that_comes_where_python_wraps_exceptions_still_ends_the_command() -> None:
+    script = """
+import signal
+import traceviz.__main__ as program, traceviz.cli
+class Late:
+    def __set_name__(self, owner, name):
+        signal.raise_signal(signal.SIGTERM)
+def run():
+    class Holder:
+        late = Late()
+traceviz.cli.main = run
+program.main()
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=20)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "")
+
+
 @pytest.mark.parametrize("command", WRITES)
 def test_a_folder_that_cannot_be_written_is_one_line(place: Path, command: str) -> None:
     process = start(elsewhere(command, "/proc"), place, TRACEVIZ_CACHE="/proc/none")

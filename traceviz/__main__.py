@@ -26,8 +26,18 @@ def main() -> None:
         for number in heard:
             signal.signal(number, _end)
         run()
-    except Ended as ended:
+    except BaseException as error:
+        ended = _ended_by(error)
+        if ended is None:
+            raise
         sys.exit(128 + ended.args[0])
+
+
+def _ended_by(error: BaseException | None) -> Ended | None:
+    """What told the command to end, where an error comes of that: Python 3.11 wraps what `__set_name__` raises."""
+    while error is not None and not isinstance(error, Ended):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _end(number: int, frame: FrameType | None) -> None:
