@@ -41,7 +41,7 @@ from analyzers.reuse import keeping_freed_memory
 from analyzers.selection import Selection, Threads, select
 from analyzers.sides import Shared, about_shared, count_shared, share_out
 from analyzers.steps import find_steps
-from analyzers.trace import Mask, Trace, ints
+from analyzers.trace import Ints, Mask, Trace, ints
 
 NOT_TO_TELL = ("same", "odd")  # of `Shared.way`
 
@@ -138,7 +138,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
         missing = missing_waits(explainer, trace.rank_ids)
     ranks = [replace(rank, real_overlap_error_ns=_error(trace, sides, rank)) for rank in ranks]
-    steps = find_steps(trace)
+    steps, error = find_steps(trace), wait_errors(trace)[0]
     communication = is_communication(trace) & (sides[0].picked | sides[1].picked)
     return Part(
         agreed=Agreed(sharing, way, shift),
@@ -150,10 +150,10 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Agree
         moves=tried,
         ranks=tuple(ranks),
         arrivals=(
-            _arrivals(trace, sides[0].picked, sides[1].picked),
-            _arrivals(trace, sides[1].picked, sides[0].picked),
+            _arrivals(trace, sides[0].picked, sides[1].picked, error),
+            _arrivals(trace, sides[1].picked, sides[0].picked, error),
         ),
-        unsure=_unsure(trace, sides[0].picked | sides[1].picked),
+        unsure=_unsure(trace, sides[0].picked | sides[1].picked, error),
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
         calls=(
@@ -225,12 +225,12 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
     return Explainer(whole, picked[0], picked[1], spread, last)
 
 
-def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    return with_calls(arrivals(trace, side, other), trace, side, other, wait_errors(trace)[0])
+def _arrivals(trace: Trace, side: Mask, other: Mask, error: Ints) -> Arrivals:
+    return with_calls(arrivals(trace, side, other), trace, side, other, error)
 
 
-def _unsure(trace: Trace, either: Mask) -> dict[Place, int]:
-    error, rows = wait_errors(trace)[0], np.flatnonzero(either)
+def _unsure(trace: Trace, either: Mask, error: Ints) -> dict[Place, int]:
+    rows = np.flatnonzero(either)
     places = lanes(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
     return {(rank, device): int(error[rows[mine]].sum()) for (rank, device), mine in places.items()}
 

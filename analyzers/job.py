@@ -90,7 +90,7 @@ class Arrivals:
     ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
     calls, beside_ns, beside_error_ns : what bounds the answer: calls, and for how long the other side really works, by
-    (rank, device), and by how much its waits may be off (`analyzers.certainty`).
+    (rank, device), and by how much its waits may be off (`analyzers.certainty_arrivals`).
     """
 
     ops: int = 0
