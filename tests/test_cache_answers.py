@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from analyzers import cache, cache_answers, cache_keys, load
 from analyzers.errors import TracevizError
 from tests.caching import folder as folder
 from tests.command_lines import run_json
+from tests.kills import killed_everywhere
 from traceviz.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -204,33 +202,16 @@ def test_a_damaged_answer_is_not_believed(damage: str) -> None:
     assert entry.path.read_bytes() == whole  # made anew
 
 
-KEEPING = """
-import sys
-from analyzers import cache_answers
-number = 0
-while True:
-    print("again", flush=True)
-    number += 1
-    cache_answers.keep(f"answer{number % 7}", sys.argv[1] * 50_000)
-"""
-
-
-def test_killed_at_any_moment_it_leaves_nothing_half_written_that_is_believed(folder: Path) -> None:
-    chance, whole, unfinished = random.Random(11), 0, 0
-    for _ in range(20):
-        process = subprocess.Popen([sys.executable, "-c", KEEPING, "words "], stdout=subprocess.PIPE, cwd=ROOT)
-        assert process.stdout is not None
-        for _ in range(8):
-            began = time.perf_counter()
-            process.stdout.readline()
-        time.sleep(chance.uniform(0, time.perf_counter() - began))  # somewhere in a round, however busy the machine
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        for entry in kept():
-            assert cache_answers.kept(entry.path.name) == "words " * 50_000
-            whole += 1
+def test_killed_at_any_step_it_leaves_nothing_half_written_that_is_believed(folder: Path) -> None:
+    text, whole, unfinished = "words " * 50_000, 0, 0
+    for place in killed_everywhere(
+        "from analyzers import cache_answers", 'cache_answers.keep("answer", "words " * 50_000)', folder
+    ):
+        found = [cache_answers.kept(entry.path.name) for entry in kept()]
+        assert found in ([], [text]), place
+        whole += len(found)
         unfinished += len(list((folder / "answers").glob("new-*")))
+        shutil.rmtree(folder, ignore_errors=True)
     assert whole and unfinished, "no kill hit a half-written answer, so this proved nothing"
 
 
