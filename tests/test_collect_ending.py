@@ -41,7 +41,7 @@ TOLD = "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
 def run(body: str) -> tuple[list[str], int]:
     """What a program said, and how it ended."""
     command = [sys.executable, "-c", HEAD + body]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert not ran.stderr, ran.stderr
     return ran.stdout.splitlines(), ran.returncode
 
@@ -66,8 +66,9 @@ def test_what_is_being_written_is_finished_first() -> None:
 
 
 def test_a_signal_the_program_handles_is_left_to_it() -> None:
-    body = "signal.signal(signal.SIGTERM, lambda *_: say('MINE'))\nending.BeforeSigterm(lambda: say('SAVED'))\n"
-    assert run(body + TOLD + "time.sleep(1)") == (["MINE"], 0)
+    body = "told = threading.Event()\nsignal.signal(signal.SIGTERM, lambda *_: (say('MINE'), told.set()))\n"
+    body += "ending.BeforeSigterm(lambda: say('SAVED'))\n"
+    assert run(body + TOLD + "told.wait(30)\ntime.sleep(0.5)") == (["MINE"], 0)
 
 
 def test_a_wakeup_file_of_the_program_stays_and_saving_works_without_ours() -> None:

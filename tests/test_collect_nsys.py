@@ -104,7 +104,7 @@ def test_interrupted_the_report_is_kept_and_nothing_runs_on(
 
 
 def test_a_timeout_keeps_the_report(folder: Path, nsys: Path, tmp_path: Path) -> None:
-    words = (*TRACE, "--timeout", "4", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
+    words = (*TRACE, "--timeout", "8", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
     ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 124
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)

@@ -54,8 +54,8 @@ def test_signals_reach_the_command_once(number: signal.Signals) -> None:
         "got = []\n"
         f"signal.signal({int(number)}, lambda n, f: got.append(n))\n"
         "print('ready', flush=True)\n"
-        "end = time.time() + 1.5\n"
-        "while time.time() < end: time.sleep(0.05)\n"
+        "while not got: time.sleep(0.05)\n"
+        "time.sleep(0.5)\n"  # for a second one, which must not come
         "print('GOT', len(got), flush=True)\n"
     )
     process = start(sys.executable, "-c", script)
@@ -80,11 +80,14 @@ def test_a_command_that_ends_well_may_leave_a_daemon() -> None:
     mark = f"daemon-{os.getpid()}"
     script = (
         "import subprocess, sys\n"
-        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3)', {mark!r}],"
+        f"daemon = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', {mark!r}],"
         " start_new_session=True, stdout=subprocess.DEVNULL)\n"
+        "print(daemon.pid, flush=True)\n"
     )
-    assert ended(start(sys.executable, "-c", script))[-1] == "OUTCOME 0  0"
+    daemon, outcome = ended(start(sys.executable, "-c", script))
+    assert outcome == "OUTCOME 0  0"
     assert len(running(mark)) == 1
+    os.kill(int(daemon), signal.SIGKILL)
 
 
 def test_one_that_ignores_being_asked_is_killed_after_the_grace() -> None:

@@ -94,7 +94,7 @@ except program.Ended as ended:
     print("ended by", ended.args[0])
 """
     ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=20
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
     assert (ran.stdout, ran.stderr) == ("ended by 2\n", "")
 
@@ -112,7 +112,7 @@ def run():
 traceviz.cli.main = run
 program.main()
 """
-    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=20)
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "")
 
 

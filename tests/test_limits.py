@@ -34,9 +34,9 @@ def test_a_gzip_bomb_is_refused_long_before_its_end(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(kineto_gzip, "HARMLESS", 32 * MB)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (256 * MB) + b"]}", 9))
-    began = time.monotonic()
+    began = time.process_time()
     refused(path, "unpacks to over .* 200 times its size")
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_a_bomb_of_events_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,10 +73,10 @@ def test_one_endless_line_is_refused_or_read_within_the_limit(
     monkeypatch.setattr(kineto_stream, "MOST_AT_ONCE", MB)
     path = tmp_path / "line.json"
     path.write_text(text % (filling * (8 * MB // len(filling))))
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(TracevizError):
         load([path])
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_a_million_distinct_names_take_seconds_and_not_all_memory(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_memory_that_runs_out_is_one_line(tmp_path: Path) -> None:
 def test_no_line_of_a_paste_takes_forever(tmp_path: Path, filling: str) -> None:
     path = tmp_path / "paste.txt"
     path.write_text("".join(f"1 2 3 {(filling * 30_000)[:length]}\n" for length in (19_000, 30_000)))
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(TracevizError, match="no row of a GPU trace"):
         nsys_stats.read(path)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_paste_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
@@ -180,11 +180,11 @@ def test_a_side_file_of_10_gb_is_refused_without_reading_it(tmp_path: Path, path
             else b'{"schema": "traceviz.parquet/1", '
         )
         output.truncate(10 << 30)
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(TracevizError, match="more than any file of its kind") as refusal:
         load([file if path == "manifest.json" else file.parent])
     assert refusal.value.path == str(file)
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("path", ["manifest.json", pytest.param("export/trace.json", id="about-an-export")])

@@ -203,7 +203,7 @@ def test_an_interrupt_leaves_nothing_running_or_lying_about(
 
 
 def gone(pid: int) -> bool:
-    for _ in range(50):
+    for _ in range(300):
         state = Path(f"/proc/{pid}/stat")
         if not state.exists() or state.read_text().split()[2] == "Z":
             return True
@@ -211,18 +211,24 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_progress_follows_the_growing_file(report: Path, fake: Callable[..., Path]) -> None:
+def test_progress_follows_the_growing_file(report: Path, fake: Callable[..., Path], tmp_path: Path) -> None:
     said: list[int] = []
-    body = f'head -c 50000 "{EXPORT}" > "$out"; sleep 0.5; {GOOD}; sleep 0.3'
-    exported(report, str(fake(body)), lambda what, done, total: said.append(done))
+
+    def progress(what: str, done: int, total: int) -> None:
+        said.append(done)
+        (tmp_path / f"seen-{done}").touch()
+
+    sizes = [50000, EXPORT.stat().st_size]
+    seen = [f'until [ -e "{tmp_path}/seen-{size}" ]; do sleep 0.05; done' for size in sizes]
+    exported(report, str(fake(f'head -c 50000 "{EXPORT}" > "$out"; {seen[0]}; {GOOD}; {seen[1]}')), progress)
     assert said == sorted(said)
-    assert {50000, EXPORT.stat().st_size} <= set(said)
+    assert set(sizes) <= set(said)
 
 
 def test_two_processes_exporting_at_once_end_in_one_good_entry(
     report: Path, fake: Callable[..., Path], cache: Path, tmp_path: Path
 ) -> None:
-    nsys = fake(f"sleep 0.5; {GOOD}; sleep 0.5")
+    nsys = fake(f'until [ "$(wc -l < "{tmp_path}/log")" -ge 2 ]; do sleep 0.05; done; {GOOD}')
     code = (
         "import sys; from pathlib import Path; from analyzers.nsys_export import exported; "
         "print(exported(Path(sys.argv[1]), sys.argv[2]))"

@@ -68,7 +68,11 @@ def test_nothing_passes_through_a_shell() -> None:
 def test_two_processes_that_export_one_report_leave_one_good_export(tmp_path: Path) -> None:
     script = f"""case "$1" in
 --version) echo NVIDIA Nsight Systems version 2099.1.1.1;;
-*) for word; do case "$word" in --output=*) sleep 1; cp '{EXPORT}' "${{word#--output=}}";; esac; done;;
+*) for word; do case "$word" in --output=*)
+    echo exporting >> '{tmp_path}/log'
+    until [ "$(wc -l < '{tmp_path}/log')" -ge 3 ]; do sleep 0.05; done
+    cp '{EXPORT}' "${{word#--output=}}";;
+esac; done;;
 esac"""
     nsys = put(tmp_path / "bin", script)
     cache = tmp_path / "cache"

@@ -74,16 +74,20 @@ def test_a_bug_in_a_worker_is_no_answer() -> None:
 HUNGRY_BYTES = 150_000_000
 
 
-def hungry(folder: str, number: int, size: int, progress: workers.Callable[..., None]) -> int:
-    """Holds some memory for a while, and notes how many do at the same time."""
+def hungry(folder: str, number: int, size: int, crowd: int, fit: int, progress: workers.Callable[..., None]) -> int:
+    """Holds some memory, and notes how many do at the same time: first `crowd`, at last no more than `fit`."""
     mine = Path(folder) / f"{number}-{os.getpid()}.busy"
     mine.touch()
+    mine.with_suffix(".came").touch()
     held = bytearray(size)
     held[::4096] = b"x" * len(held[::4096])
-    for _ in range(6):
-        time.sleep(0.1)
-        beside = [path for path in Path(folder).glob("*.busy") if is_alive(int(path.stem.partition("-")[2]))]
-        (Path(folder) / f"{number}.{len(beside)}.seen").touch()
+    limit, least = time.monotonic() + 60, time.monotonic() + 0.3
+    beside, came = 0, 0
+    while time.monotonic() < limit and (time.monotonic() < least or beside > fit or came < crowd):
+        time.sleep(0.05)
+        beside = sum(is_alive(int(path.stem.partition("-")[2])) for path in Path(folder).glob("*.busy"))
+        came = len(list(Path(folder).glob("*.came")))
+        (Path(folder) / f"{number}.{beside}.seen").touch()
     mine.unlink()
     return number
 
@@ -98,7 +102,7 @@ needs_proc = pytest.mark.skipif(not watch.held(os.getpid()), reason="what a proc
 
 @needs_proc
 def test_workers_that_hold_too_much_become_fewer_and_every_task_is_done(tmp_path: Path) -> None:
-    tasks = [(str(tmp_path), number, HUNGRY_BYTES) for number in range(5)]
+    tasks = [(str(tmp_path), number, HUNGRY_BYTES, 3, 1) for number in range(5)]
     eye = watch.Watch(room_for(1.6))
     assert workers.run(hungry, tasks, 3, lambda *_: None, eye) == [0, 1, 2, 3, 4]
     assert eye.ended == 2
@@ -109,7 +113,7 @@ def test_workers_that_hold_too_much_become_fewer_and_every_task_is_done(tmp_path
 @needs_proc
 def test_a_task_too_large_by_itself_fails_and_the_others_do_not(tmp_path: Path) -> None:
     sizes = [HUNGRY_BYTES, 4 * HUNGRY_BYTES, HUNGRY_BYTES]
-    tasks = [(str(tmp_path), number, size) for number, size in enumerate(sizes)]
+    tasks = [(str(tmp_path), number, size, 1, int(size == HUNGRY_BYTES)) for number, size in enumerate(sizes)]
     found = workers.run(hungry, tasks, 1, lambda *_: None, watch.Watch(room_for(1.6)))
     assert [found[0], found[2]] == [0, 2]
     assert isinstance(found[1], TracevizError)
@@ -124,7 +128,7 @@ def test_what_the_caller_holds_counts_and_is_told_apart() -> None:
 
 @needs_proc
 def test_workers_below_the_bound_are_left_alone(tmp_path: Path) -> None:
-    tasks = [(str(tmp_path), number, 1000) for number in range(3)]
+    tasks = [(str(tmp_path), number, 1000, 3, 3) for number in range(3)]
     eye = watch.Watch(1 << 40)
     assert workers.run(hungry, tasks, 3, lambda *_: None, eye) == [0, 1, 2]
     assert eye.ended == 0
@@ -229,12 +233,12 @@ def test_no_worker_outlives_its_caller(how: signal.Signals, tmp_path: Path) -> N
         text=True,
     )
     files = [tmp_path / f"{number}.pid" for number in range(2)]
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 120
     while not all(file.exists() and file.read_text() for file in files) and time.monotonic() < limit:
         time.sleep(0.05)
     pids = [int(file.read_text()) for file in files]
     caller.send_signal(how)
-    _, said = caller.communicate(timeout=30)
+    _, said = caller.communicate(timeout=120)
     while any(map(is_alive, pids)) and time.monotonic() < limit:
         time.sleep(0.05)
     assert not any(map(is_alive, pids))

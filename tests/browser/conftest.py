@@ -41,7 +41,7 @@ class Page:
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
         self.js(
-            f"""new Promise((done, fail) => {{ let left = 250; const timer = setInterval(() => {{
+            f"""new Promise((done, fail) => {{ let left = 1500; const timer = setInterval(() => {{
             if ({condition}) {{ clearInterval(timer); done(); }}
             else if (!left--) {{ clearInterval(timer); fail(new Error('never: ' + {condition!r})); }} }}, 20); }})"""
         )
