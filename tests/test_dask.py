@@ -96,28 +96,30 @@ def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
 
 
 KILLING = """
-import json, os, signal, sys, threading, time
+import json, os, signal, sys
 from distributed import Client
 from analyzers.crew_dask import dask_crew
 from analyzers import parts, parts_answers
 from analyzers.reading import Reading
 from traceviz import contract
 
-address, paths = sys.argv[1], sys.argv[2:]
+address, killed, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+def one_dies(killed):
+    "On a worker: whichever is first to begin a task is killed amid it."
+    from analyzers import crew_dask
+    attempt = crew_dask.attempt
+    def fatal(function, task):
+        try:
+            os.close(os.open(killed, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return attempt(function, task)
+        os.kill(os.getpid(), signal.SIGKILL)
+    crew_dask.attempt = fatal
+
 with Client(address) as client, dask_crew(client) as crew:
-    pids = client.run(os.getpid)
-
-    def kill() -> None:
-        while True:
-            busy = [worker for worker, tasks in client.processing().items() if tasks]
-            if busy:
-                os.kill(pids[busy[0]], signal.SIGKILL)
-                return
-
-    killer = threading.Thread(target=kill)
-    killer.start()
+    client.run(one_dies, killed)
     run = parts.open_run(paths, Reading(cache=False), crew)
-    killer.join()
     result = parts_answers.check_overlap(run, "comm", "compute")
     print(json.dumps(contract.overlap(result), indent=1))
     assert len(client.scheduler_info()["workers"]) == 1
@@ -128,7 +130,7 @@ with Client(address) as client, dask_crew(client) as crew:
 
 def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as (address, workers):
-        assert script(KILLING, address, *NSYS) == run_text("check-overlap", *NSYS)
+        assert script(KILLING, address, str(tmp_path / "killed"), *NSYS) == run_text("check-overlap", *NSYS)
         assert sorted(worker.poll() is None for worker in workers) == [False, True]
 
 
