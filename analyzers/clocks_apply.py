@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.clocks_solve import Clock, Clocks
+from analyzers.clocks_solve import Clock, Clocks, middle
 from analyzers.keys import lanes
 from analyzers.merge import TIME_COLUMNS
 from analyzers.trace import Ints, Trace, ints
@@ -63,7 +63,7 @@ def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
     for one in range(len(trace.captures)):
         gpus = clocks_of.get(one, [])
         mine = by_capture.get((one,), np.empty(0, np.int64))
-        offset = int(np.median([clock.offset_ns for clock in gpus])) if gpus else 0
+        offset = middle(gpus) if gpus else 0
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
         host = Clock(-1, -1, -1, offset, drift)
         early = _shifted(called[mine], host, clocks.at_ns) - started[mine]

@@ -85,6 +85,13 @@ def test_hosts_of_a_capture_go_with_the_middle_of_its_gpus_and_keep_to_each_othe
     assert [(one.offset_ns, one.drift) for one in between] == [(0, 0), (200, pytest.approx(3e-6))]
 
 
+@pytest.mark.parametrize("away", [0, 1_763_000_000_000_000_001, -4_000_000_000_000_000_003])
+def test_the_middle_of_clocks_is_exact_wherever_they_count_from(away: int) -> None:
+    clocks = aligned(ahead(1, away + 101), ahead(2, away + 5_000), ahead(3, away - 7))
+    of_three, of_two = (host_clocks(captured(every_table(4), of), clocks)[1] for of in ([0, 1, 1, 1], [0, 1, 0, 1]))
+    assert (of_three.offset_ns - away, of_two.offset_ns - away) == (101, 47)
+
+
 def test_a_device_without_a_clock_goes_with_its_process_s_first_then_its_capture_s_first_else_stays() -> None:
     """Clocks are known of process 1's devices 1 and 0, and of process 2's device 5."""
     builder = Builder()

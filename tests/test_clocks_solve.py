@@ -190,3 +190,14 @@ def test_of_all_clocks_within_the_bounds_those_between_the_nearest_below_and_abo
     clocks = solve(matched([*spans, {0: (50 * MS - 30_000, 50 * MS), 1: (50 * MS - 30_000, 50 * MS)}], 3))
     assert offsets(clocks) == [0, 30_000, -5_000]
     assert residuals(clocks) == [0, 10_000, 5_000]
+
+
+def test_a_clock_that_no_collective_reaches_goes_with_the_middle_of_its_capture_exactly() -> None:
+    """Clocks 1, 2, 4 and 5 share a capture that counts from 1970, in which 3 and 6 take part in nothing."""
+    away = 1_763_000_000_000_000_001
+    true = {1: away + 101, 2: away + 5_000, 4: away - 7, 5: away + 105}
+    spans = [together((0, 1, 2, 4, 5), k * MS, true) for k in range(9)]
+    clocks = solve(matched(spans, 8, captures=[0, 1, 1, 1, 1, 1, 1, 0]))
+    assert [one - away for one in offsets(clocks)[1:7]] == [101, 5_000, 103, -7, 105, 103]
+    assert offsets(clocks)[7] == 0
+    assert [residuals(clocks)[one] for one in (3, 6, 7)] == [None] * 3
