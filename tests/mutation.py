@@ -9,6 +9,7 @@ survived. A survivor is no fault in itself; docs/hardening.md says why those the
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -101,6 +102,7 @@ def main(family: str, *mutants: str) -> int:
         listed = subprocess.run([*mutmut, "results"], cwd=work, check=True, capture_output=True, text=True).stdout
         survivors = [line.split(":")[0].strip() for line in listed.splitlines() if line.endswith("survived")]
         return max((subprocess.run([*mutmut, "show", one], cwd=work).returncode for one in survivors), default=0)
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)  # ends mutants that loop, unless a shell has it ignored
     ran = subprocess.run([*mutmut, "run", "--max-children", "1", *mutants], cwd=work)
     return ran.returncode or subprocess.run([*mutmut, "results"], cwd=work).returncode
 
