@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from analyzers.errors import TracevizError
 from analyzers.remote import brought, expand
 from tests.command_lines import run_text
+from tests.waiting import soon
 
 pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("distributed", "fsspec"))), reason="needs Dask (the extra `cluster`)"
@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests" / "data"
 TORCH = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
 NSYS = sorted(str(path) for path in (DATA / "nsys").glob("rowpar_s1.rank*.nsys2025.sqlite"))
-PATIENCE_SECONDS = 60
 
 
 def started(*words: str) -> subprocess.Popen[str]:
@@ -37,6 +36,14 @@ def started(*words: str) -> subprocess.Popen[str]:
                             cwd=ROOT, env=environment)  # fmt: skip
 
 
+def announced(file: Path) -> str:
+    """The address in a scheduler's file, "" until that is whole."""
+    try:
+        return str(json.loads(file.read_text())["address"])
+    except (OSError, ValueError):
+        return ""
+
+
 @contextlib.contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
     """A scheduler and workers, each a process of its own, listening on 127.0.0.1 alone."""
@@ -44,10 +51,8 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.P
     local = ["--host", "127.0.0.1", "--no-dashboard"]
     running = [started("-m", "distributed.cli.dask_scheduler", *local, "--port", "0", "--scheduler-file", str(where))]
     try:
-        limit = time.monotonic() + PATIENCE_SECONDS
-        while not where.exists() and time.monotonic() < limit:
-            time.sleep(0.05)
-        address = json.loads(where.read_text())["address"]
+        assert soon(lambda: bool(announced(where)))
+        address = announced(where)
         assert re.match(r"tcp://127\.0\.0\.1:\d+$", address)
         more = [*local, "--nthreads", "1", "--no-nanny", "--local-directory", str(folder)]
         running += [started("-m", "distributed.cli.dask_worker", address, *more) for _ in range(workers)]

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from analyzers.nsys import read_sqlite
 from analyzers.nsys_export import content_stamp, exported, is_complete
 from analyzers.nsys_find import find_nsys, made_by
 from analyzers.schemas import TABLES
+from tests.waiting import is_alive, soon
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "data" / "nsys"
@@ -182,7 +182,7 @@ def test_an_export_that_hangs_is_ended_with_its_children(
     child = tmp_path / "child"
     with pytest.raises(TracevizError, match="did not end within"):
         exported(report, str(fake(f'sleep 300 & echo $! > "{child}"; wait')))
-    assert gone(int(child.read_text()))
+    assert soon(lambda: not is_alive(int(child.read_text())))
     assert left_in(cache) == []
 
 
@@ -198,17 +198,8 @@ def test_an_interrupt_leaves_nothing_running_or_lying_about(
 
     with pytest.raises(KeyboardInterrupt):
         exported(report, str(nsys), interrupt)
-    assert gone(int(child.read_text()))
+    assert soon(lambda: not is_alive(int(child.read_text())))
     assert left_in(cache) == []
-
-
-def gone(pid: int) -> bool:
-    for _ in range(300):
-        state = Path(f"/proc/{pid}/stat")
-        if not state.exists() or state.read_text().split()[2] == "Z":
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_progress_follows_the_growing_file(report: Path, fake: Callable[..., Path], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from analyzers.errors import TracevizError
 from analyzers.progress import Overall
 from analyzers.reading import Reading
 from tests.command_lines import run_json, run_text
+from tests.waiting import is_alive, soon
 
 DATA = Path(__file__).parent / "data" / "torch"
 RANKS = [str(DATA / f"ddp.rank{rank}.json.gz") for rank in (0, 1)]
@@ -212,16 +213,9 @@ except KeyboardInterrupt:
 def sleepy(folder: str, number: int, progress: workers.Callable[..., None]) -> None:
     (Path(folder) / f"{number}.pid").write_text(str(os.getpid()))
     try:
-        time.sleep(60)
+        time.sleep(600)
     finally:
         (Path(folder) / f"{number}.cleaned").write_text("")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
@@ -233,14 +227,10 @@ def test_no_worker_outlives_its_caller(how: signal.Signals, tmp_path: Path) -> N
         text=True,
     )
     files = [tmp_path / f"{number}.pid" for number in range(2)]
-    limit = time.monotonic() + 120
-    while not all(file.exists() and file.read_text() for file in files) and time.monotonic() < limit:
-        time.sleep(0.05)
+    assert soon(lambda: all(file.exists() and file.read_text() for file in files))
     pids = [int(file.read_text()) for file in files]
     caller.send_signal(how)
     _, said = caller.communicate(timeout=120)
-    while any(map(is_alive, pids)) and time.monotonic() < limit:
-        time.sleep(0.05)
-    assert not any(map(is_alive, pids))
+    assert soon(lambda: not any(map(is_alive, pids)))
     assert all((tmp_path / f"{number}.cleaned").exists() for number in range(2))
     assert (caller.returncode, said) == (130 if how == signal.SIGINT else -signal.SIGKILL, "")
