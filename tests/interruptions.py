@@ -50,7 +50,17 @@ COMMANDS = {
     "collect nsys": ["collect", "nsys", "--nsys", "./bin/nsys", "-o", "captures", "--", *LASTING],
 }
 RUN = ("workload", "collect torch", "collect nsys")  # commands that run a program
-MADE = ("page.html", "summary.md", "report.html", "results.json", "trend.html", "exported.json", "limit", "lock")
+MADE = (
+    "page.html",
+    "summary.md",
+    "report.html",
+    "timeline.png",
+    "results.json",
+    "trend.html",
+    "exported.json",
+    "limit",
+    "lock",
+)
 WRITES = [name for name in COMMANDS if name not in ("collectives", "syncs", "streams", "compare", "info", "workload")]
 FILLS = [name for name in WRITES if not name.startswith("collect")]  # for captures, see test_collect_full_disk
 
