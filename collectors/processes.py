@@ -101,22 +101,32 @@ def _start(
 def _wait(
     process: subprocess.Popen[bytes], watched: Collection[int], timeout: float | None, grace: float, apart: bool
 ) -> str:
-    """Pass signals on until the command has ended; returns what it was stopped for."""
+    """Pass signals on until the command has ended; returns what it was stopped for.
+
+    What nsys is told before its program runs waits until that does, and what it is told while it writes is not said.
+    """
     end = None if timeout is None else time.monotonic() + timeout
     stopped, deadline = "", None
+    held: list[int] = []
     while process.poll() is None:
         info = signal.sigtimedwait(watched, POLL_SECONDS)
         _reap_orphans(process.pid)
         now = time.monotonic()
         if info is not None and info.si_signo in FORWARDED:
-            if _works(process.pid) if apart else info.si_code != FROM_KERNEL:
-                process.send_signal(info.si_signo)
+            if (apart or info.si_code != FROM_KERNEL) and not (
+                stopped and held
+            ):  # told twice, it would lose the report
+                held.append(info.si_signo)
             if info.si_signo in ENDING:
                 stopped = stopped or signal.Signals(info.si_signo).name
                 deadline = deadline or now + grace
         if end is not None and now > end and not stopped:
-            process.send_signal(signal.SIGTERM)
+            held.append(signal.SIGTERM)
             stopped, deadline = "timeout", now + grace
+        if held and (not apart or _works(process.pid)):
+            for number in held:
+                process.send_signal(number)
+            held.clear()
         if deadline is not None and now > deadline:
             stop_all(process.pid)
             process.kill()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)
 
 
@@ -26,10 +27,15 @@ def run_as_rank(command):
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     process = subprocess.Popen(command, preexec_fn=apart)
+    held = []  # what came before the program runs, or while nsys writes: then it is never said
     while process.poll() is None:
         info = signal.sigtimedwait(watched, 0.2)
-        if info and info.si_signo in FORWARDED and runs_program(process.pid):
-            process.send_signal(info.si_signo)
+        if info and info.si_signo in FORWARDED and not (info.si_signo in ENDING and any(one in ENDING for one in held)):
+            held.append(info.si_signo)
+        if held and runs_program(process.pid):
+            for number in held:
+                process.send_signal(number)
+            held.clear()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     sys.stdout.flush()
     end_like(process.returncode)
