@@ -113,9 +113,8 @@ def _wait(
         _reap_orphans(process.pid)
         now = time.monotonic()
         if info is not None and info.si_signo in FORWARDED:
-            if (apart or info.si_code != FROM_KERNEL) and not (
-                stopped and held
-            ):  # told twice, it would lose the report
+            again = stopped and held  # told twice to end, nsys would lose the report
+            if not again and (apart or info.si_code != FROM_KERNEL):
                 held.append(info.si_signo)
             if info.si_signo in ENDING:
                 stopped = stopped or signal.Signals(info.si_signo).name
