@@ -1,13 +1,14 @@
 """Faults of many kinds, injected into every command: `python -m tests.interruptions`.
 
-SIGINT and SIGTERM at random moments, and disks of random sizes that fill as a command writes. After each nothing half
-written lies there under its name, nothing runs on, no stack trace was printed; and once a disk has room again, the same
-command succeeds, whatever it had left in its cache.
+SIGINT and SIGTERM at random ones of the Python calls that a command makes, and disks of random sizes that fill as it
+writes. After each nothing half written lies there under its name, nothing runs on, no stack trace was printed; and once
+a disk has room again, the same command succeeds, whatever it had left in its cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -17,7 +18,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -25,6 +25,25 @@ ROOT = Path(__file__).parents[1]
 FILES = [str(path) for path in sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
 SIDES = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
 STARTED = "import traceviz.__main__ as program; print('.', flush=True); program.main()"
+# Where Python looks whether a signal came: at each call's start, and after each of a function that is not Python's.
+COUNTED = """
+import atexit, os, signal, sys
+import traceviz.__main__ as program
+place, number = map(int, os.environ["INTERRUPT_AT"].split())
+calls = 0
+def count(frame, event, argument):
+    global calls
+    if event in ("call", "c_return"):
+        calls += 1
+        if calls == place:
+            sys.setprofile(None)
+            signal.raise_signal(number)
+if not place:
+    atexit.register(lambda: print("calls", calls, file=sys.stderr))
+print(".", flush=True)
+sys.setprofile(count)
+program.main()
+"""
 LASTING = [sys.executable, "-c", "import signal, time; signal.signal(2, signal.SIG_DFL); time.sleep(60)"]
 NSYS = """#!/bin/sh
 case "$*" in
@@ -50,6 +69,7 @@ COMMANDS = {
     "collect nsys": ["collect", "nsys", "--nsys", "./bin/nsys", "-o", "captures", "--", *LASTING],
 }
 RUN = ("workload", "collect torch", "collect nsys")  # commands that run a program
+CALLS_TO_RUN = 200_000  # more than they make until it runs
 MADE = (
     "page.html",
     "summary.md",
@@ -82,7 +102,7 @@ def start(words: list[str], folder: Path, **environment: str) -> subprocess.Pope
     settings.setdefault("TRACEVIZ_CACHE", str(folder / "cache"))
     (folder / "tmp").mkdir(exist_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-c", STARTED, *words],
+        [sys.executable, "-c", COUNTED if "INTERRUPT_AT" in environment else STARTED, *words],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -123,17 +143,26 @@ def left_running(folder: Path) -> list[str]:
     return found
 
 
-def interrupt(command: str, folder: Path, number: signal.Signals, after: float) -> None:
-    """Send a furnished folder's command a signal so many seconds after it began; AssertionError if it ends badly."""
-    process = start(COMMANDS[command], folder)
-    time.sleep(after)
-    process.send_signal(number)
+@functools.cache
+def calls(command: str, saved: Path) -> int:
+    """How many calls a command makes."""
+    if command in RUN:
+        return CALLS_TO_RUN
+    with tempfile.TemporaryDirectory() as name:
+        furnish(Path(name), saved)
+        _, said = start(COMMANDS[command], Path(name), INTERRUPT_AT="0 0").communicate(timeout=120)
+    return int(said.split(b"calls ")[1])
+
+
+def interrupt(command: str, folder: Path, number: signal.Signals, place: int) -> None:
+    """Send a furnished folder's command a signal at one of its calls; AssertionError if it ends badly."""
+    process = start(COMMANDS[command], folder, INTERRUPT_AT=f"{place} {number.value}")
     _, said = process.communicate(timeout=60)
     # A program that a command runs may meet it as Python starts, and print what Python prints then: no file of ours.
     of_program = command in RUN and bytes(ROOT) not in said
     assert b"Traceback" not in said or of_program, said.decode()
     # While Python itself starts or ends, its own handler ends it by the signal: a shell calls that 128 + number, too.
-    assert process.returncode in (128 + number, -number, 0, 1, 3), (process.returncode, said)
+    assert process.returncode in (128 + number, -number, 0, 1, 3), (place, process.returncode, said)
     whole(folder)
     assert not left_running(folder)
 
@@ -187,6 +216,11 @@ def fill(command: str, folder: Path, size: int) -> bool:
         subprocess.run(["umount", str(small)], check=True)
 
 
+def place(rng: random.Random, calls: int) -> int:
+    """One of so many calls, every fourth time of the last ones, amid which Python ends."""
+    return rng.randint(1, calls) if rng.random() < 0.75 else calls - rng.randrange(min(calls, 300))
+
+
 def main() -> int:
     """Try each fault on each command so many times; 1 if any ended badly."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,6 +229,7 @@ def main() -> int:
     given = parser.parse_args()
     failures = 0
     with tempfile.TemporaryDirectory() as name:
+        saved = Path(name) / "runs.db"
         start(COMMANDS["check-overlap"], Path(name)).communicate(timeout=60)
         for fault in ("SIGINT", "SIGTERM", "full disk"):
             for command in COMMANDS if fault != "full disk" else FILLS:
@@ -202,12 +237,12 @@ def main() -> int:
                 for number in range(given.tries):
                     folder = Path(name) / f"{fault} {command} {number}".replace(" ", "-")
                     folder.mkdir()
-                    furnish(folder, Path(name) / "runs.db")
+                    furnish(folder, saved)
                     try:
                         if fault == "full disk":
                             hit += fill(command, folder, 4096 * round(2 ** rng.uniform(0, 10)))
                         else:
-                            interrupt(command, folder, signal.Signals[fault], rng.uniform(0, 2.0))
+                            interrupt(command, folder, signal.Signals[fault], place(rng, calls(command, saved)))
                     except AssertionError as error:
                         print(f"{fault}, {command}, try {number}: {error}", file=sys.stderr)
                         bad += 1

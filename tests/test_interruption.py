@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at random moments, full disks, no home: no half file under its name, no stack trace."""
+"""SIGINT and SIGTERM amid every command, full disks, no home: no half file under its name, no stack trace."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.interruptions import (
     FILLS,
     ROOT,
     WRITES,
+    calls,
     elsewhere,
     fill,
     furnish,
@@ -53,8 +54,10 @@ def test_every_command_is_interrupted_here() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_command_quietly(place: Path, command: str, number: signal.Signals) -> None:
-    interrupt(command, place, number, random.Random(f"{command} {number}").uniform(0, 1.2))
+def test_a_signal_ends_a_command_quietly(place: Path, saved: Path, command: str, number: signal.Signals) -> None:
+    """At one of its calls, not after a time, so that it is everywhere the same one."""
+    share = random.Random(f"{command} {number}").random()
+    interrupt(command, place, number, 1 + int(share * calls(command, saved)))
 
 
 def test_sigint_amid_imports_prints_no_stack_trace_of_ours(place: Path) -> None:
@@ -114,6 +117,37 @@ program.main()
 """
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "")
+
+
+ENDS = """
+import atexit, signal, sys, time
+import traceviz.__main__ as program, traceviz.cli
+class Slow:
+    def __del__(self):
+        time.sleep(0.2)  # of Python's own end, in which no handler is left that could hear an alarm
+class Late:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+def late():
+    signal.raise_signal(signal.SIGINT)
+    len("")
+def run():
+    sys.slow = Slow()
+    {moment}
+    raise SystemExit(1)
+traceviz.cli.main = run
+program.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "code"), [("pass", 1), ("Late()", 130), ("atexit.register(late)", -2)], ids=["none", "last", "after"]
+)
+def test_a_signal_that_comes_as_a_command_ends_rings_at_nobody(moment: str, code: int) -> None:
+    """Where Python drops the exception and no code of ours runs any more that it could be raised in again."""
+    script = ENDS.format(moment=moment)
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (code, "", "")
 
 
 @pytest.mark.parametrize("command", WRITES)

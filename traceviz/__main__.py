@@ -25,7 +25,10 @@ def main() -> None:
         sys.unraisablehook = _hear_again
         for number in heard:
             signal.signal(number, _end)
-        run()
+        try:
+            run()
+        finally:
+            _hear_no_more()
     except BaseException as error:
         ended = _ended_by(error)
         if ended is None:
@@ -58,6 +61,15 @@ def _hear_again(dropped: sys.UnraisableHookArgs, /) -> None:
 
     signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, AGAIN)
+
+
+def _hear_no_more() -> None:
+    """All is cleaned up, and Python takes its handlers away as it ends: from here on the kernel ends the process."""
+    for number in ENDING:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.setitimer(signal.ITIMER_REAL, 0)[0]:  # one that was to be heard again, and must not ring at nobody
+        signal.raise_signal(signal.SIGALRM)
 
 
 if __name__ == "__main__":
