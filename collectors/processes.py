@@ -51,14 +51,16 @@ def run(
     """Run a command to its end, its output, input and signals untouched.
 
     The command stays in our process group: what the terminal sends reaches it without us, and what is sent to us
-    alone is passed on. nsys goes `apart`, into a group of its own: told twice to end, or told while it writes its
-    report, it would lose the report. Where the command does not end well (non-zero code, a signal, the timeout),
-    everything it started is stopped, processes in sessions of their own included.
+    alone is passed on. nsys goes `apart`, into a group of its own, and its program is told in its place: told twice to
+    end, while it writes its report, or by SIGHUP, SIGUSR1 or SIGUSR2, nsys would lose the report. Where the command
+    does not end well (non-zero code, a signal, the timeout), everything it started is stopped, processes in sessions
+    of their own included.
 
     Parameters
     ----------
     timeout : seconds after which the command is asked to end.
-    grace : seconds it then has, and after a signal, to write what it captured before it is killed.
+    grace : seconds it then has, and after a signal, before it is killed; an nsys whose program had to be killed has as
+        long again to write what it captured.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def _wait(
 ) -> str:
     """Pass signals on until the command has ended; returns what it was stopped for.
 
-    What nsys is told before its program runs waits until that does, and what it is told while it writes is not said.
+    Behind nsys they go to its program: what comes before that runs waits, what comes after it has ended is dropped.
     """
     end = None if timeout is None else time.monotonic() + timeout
     stopped, deadline = "", None
@@ -122,20 +124,35 @@ def _wait(
         if end is not None and now > end and not stopped:
             held.append(signal.SIGTERM)
             stopped, deadline = "timeout", now + grace
-        if held and (not apart or _works(process.pid)):
+        if held and (programs := _programs(process.pid) if apart else {process.pid}):
             for number in held:
-                process.send_signal(number)
+                _tell(programs, number, groups=apart)
             held.clear()
         if deadline is not None and now > deadline:
-            stop_all(process.pid)
+            ended = stop_all(process.pid, spare_writers=True)
+            if apart and ended:  # the program was deaf; nsys has as long again to write what there is
+                deadline = time.monotonic() + grace
+                continue
+            if apart:
+                stop_all(process.pid)
             process.kill()
             process.wait()
     return stopped
 
 
-def _works(root: int) -> bool:
-    """Whether anything but nsys itself runs below a process."""
-    return any(not _writes(pid) for pid in descendants(root))
+def _programs(root: int) -> set[int]:
+    """What an nsys below a process, or the process itself, runs."""
+    return {pid for pid in descendants(root) if not _writes(pid) and _writes(_parent(pid))}
+
+
+def _tell(programs: Collection[int], number: int, *, groups: bool) -> None:
+    """Send programs a signal; to their process groups, too, where it ends them, as a terminal and nsys do."""
+    for pid in programs:
+        with contextlib.suppress(ProcessLookupError):
+            if groups and number in ENDING and os.getpgid(pid) == pid:
+                os.killpg(pid, number)
+            else:
+                os.kill(pid, number)
 
 
 def adopt_orphans() -> None:
@@ -147,13 +164,8 @@ def descendants(root: int) -> set[int]:
     """Processes that a process started, and they, and so on; the dead ones not yet waited for are left out."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            if fields[0] not in (b"Z", b"X"):
-                children.setdefault(int(fields[1]), []).append(int(folder.name))
+        if folder.name.isdecimal() and (parent := _parent(int(folder.name))):
+            children.setdefault(parent, []).append(int(folder.name))
     found: set[int] = set()
     waiting = [root]
     while waiting:
@@ -163,12 +175,27 @@ def descendants(root: int) -> set[int]:
     return found
 
 
+def _parent(pid: int) -> int:
+    """The process that a living one was started by or left to; 0 where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[1]) if fields[0] not in (b"Z", b"X") else 0
+
+
 def stop_all(root: int, keep: Collection[int] = (), *, spare_writers: bool = False) -> int:
-    """Ask every descendant to end, kill what is left after a while; returns how many there were."""
+    """Ask every descendant to end, kill what is left after a while; returns how many there were.
+
+    Writers are spared together with those that stand for them, whose signals reach them.
+    """
 
     def left() -> set[int]:
         running = descendants(root) - set(keep)
-        return {pid for pid in running if not _writes(pid)} if spare_writers else running
+        if not spare_writers:
+            return running
+        writers = {pid for pid in running if _writes(pid)}
+        return running - writers - {_parent(pid) for pid in writers}
 
     asked = left()
     for number in (signal.SIGTERM, signal.SIGKILL):

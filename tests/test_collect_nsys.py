@@ -77,11 +77,9 @@ def test_names_that_begin_with_a_dash_are_names(folder: Path, nsys: Path, tmp_pa
     assert readable(folder / "-out" / "all-ranks.nsys-rep", nsys, tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_the_report_is_kept_and_nothing_runs_on(
-    folder: Path, nsys: Path, tmp_path: Path, number: signal.Signals
-) -> None:
-    (folder / "sleepy.py").write_text(SLEEPY)
+def started(folder: Path, script: str) -> subprocess.Popen[str]:
+    """A collected script that has said that it is ready."""
+    (folder / "sleepy.py").write_text(script)
     words = ["collect", "nsys", *TRACE, "-o", "out", "--", sys.executable, str(folder / "sleepy.py")]
     process = subprocess.Popen(
         [sys.executable, "-m", "traceviz", *words],
@@ -95,10 +93,33 @@ def test_interrupted_the_report_is_kept_and_nothing_runs_on(
     assert process.stdout is not None
     while "ready" not in process.stdout.readline():
         pass
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_the_report_is_kept_and_nothing_runs_on(
+    folder: Path, nsys: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = started(folder, SLEEPY)
     os.killpg(process.pid, number)  # as a batch system does: everybody in the group at once
     _, said = process.communicate(timeout=90)
     assert process.returncode != 0
     assert f"stopped by {number.name}" in said
+    assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
+    assert running(str(folder)) == []
+
+
+def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, nsys: Path, tmp_path: Path) -> None:
+    """Batch systems warn by SIGUSR1 before they end a job; a terminal that closes sends SIGHUP."""
+    heard = "import signal\nsignal.signal(signal.SIGUSR1, lambda number, frame: print('heard', number, flush=True))\n"
+    process = started(folder, heard + SLEEPY)
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"heard {signal.SIGUSR1.value}\n"
+    process.send_signal(signal.SIGHUP)
+    _, said = process.communicate(timeout=90)
+    assert process.returncode == 128 + signal.SIGHUP
+    assert "stopped by SIGHUP" in said
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
     assert running(str(folder)) == []
 

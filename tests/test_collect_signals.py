@@ -1,4 +1,7 @@
-"""What nsys is told before its program runs waits until that does; while it writes its report it is told nothing."""
+"""Signals go to the program, never to nsys, which some end at once and others before its report is written.
+
+What comes before the program runs waits until it does, and a program that ends at nothing ends before nsys does.
+"""
 
 from __future__ import annotations
 
@@ -13,44 +16,69 @@ from tests.collecting import HOME, environment
 from tests.waiting import soon
 
 INJECT = Path(__file__).parents[1] / "collectors" / "inject"
+# Its words: whether the program has a session of its own, and what the program does.
 NSYS = """#!{python}
 import os, signal, subprocess, sys, time
 told = []
-for number in (signal.SIGINT, signal.SIGTERM):
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(number, lambda number, frame: told.append(number))
 print("starting", flush=True)
 while not os.path.exists(sys.argv[0] + ".go"):
     time.sleep(0.02)
-print("told", len(told), "before the program", flush=True)
 if len(sys.argv) > 1:
-    program = subprocess.Popen(["sleep", sys.argv[1]])
-    while program.poll() is None:
-        if told:
-            program.kill()
-        time.sleep(0.02)
-    print("told", len(told), "by its end", flush=True)
+    words = [sys.executable, "-c", {program!r}, *sys.argv[2:]]
+    program = subprocess.Popen(words, start_new_session=sys.argv[1] == "apart")
+    print("program ended", program.wait(), flush=True)
 print("writing", flush=True)
-time.sleep(3)
-print("told", len(told), "in all", flush=True)
+time.sleep(3 if len(sys.argv) == 1 or "deaf" in sys.argv else 0.2)
+print("nsys was told", told, flush=True)
+while "hangs" in sys.argv:
+    time.sleep(1)
+"""
+PROGRAM = """
+import signal, subprocess, sys, time
+def hear(number, frame):
+    print(f"heard {number}\\n", end="", flush=True)  # at once: a child says the same
+    if sys.argv[1] == "second":  # as torch.cuda's own start does, it swallows what the first SIGINT becomes
+        signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.SIG_DFL if sys.argv[1] == "plain" else hear)
+signal.signal(signal.SIGUSR1, hear)
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if sys.argv[1] == "family":
+    kid = subprocess.Popen([sys.executable, "-c", sys.argv[2], "second", "kid"])
+print("ready\\n", end="", flush=True)
+if sys.argv[1] == "family":
+    kid.wait()
+else:
+    time.sleep(60)
 """
 COLLECTOR = """
 import os, sys
 from collectors.processes import run
-outcome = run(sys.argv[2:], os.environ, apart=True, timeout=float(sys.argv[1]) or None, grace=30)
+grace = 5 if {"deaf", "hangs"} & set(sys.argv) else 30
+outcome = run(sys.argv[3:], os.environ, apart=sys.argv[2] == "apart", timeout=float(sys.argv[1]) or None, grace=grace)
 print("stopped by", outcome.stopped or "nothing", flush=True)
 """
 RANK = f"""
 import sys
 sys.path.insert(0, {str(INJECT)!r})
 from _traceviz_supervise import run_as_rank
-run_as_rank(sys.argv[2:])
+run_as_rank(sys.argv[3:])
 """
+LAUNCHER = """
+import signal, subprocess, sys
+rank = subprocess.Popen(sys.argv[1:])
+signal.signal(signal.SIGINT, lambda number, frame: rank.send_signal(number))
+rank.wait()
+"""
+BOTH = pytest.mark.parametrize("script", [COLLECTOR, RANK], ids=["collector", "rank"])
 
 
 @pytest.fixture
 def nsys(tmp_path: Path) -> str:
     """Its name is what tells it from the program."""
-    (tmp_path / "nsys").write_text(NSYS.format(python=sys.executable))
+    (tmp_path / "nsys").write_text(NSYS.format(python=sys.executable, program=PROGRAM))
     (tmp_path / "nsys").chmod(0o755)
     return str(tmp_path / "nsys")
 
@@ -61,8 +89,8 @@ def go(nsys: str) -> Path:
     return Path(nsys + ".go")
 
 
-def start(script: str, *command: str, timeout: float = 0) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", script, str(timeout), *command]
+def start(script: str, *command: str, timeout: float = 0, apart: bool = True) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", script, str(timeout), "apart" if apart else "together", *command]
     return subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True, cwd=HOME)
 
 
@@ -72,35 +100,103 @@ def taken(pid: int) -> bool:
     return not any(int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
 
 
-def told(process: subprocess.Popen[str], go: Path, after: str, *numbers: int) -> list[str]:
-    """All it said, where it was sent these signals after it had said so much; only then may nsys go on."""
+def until(process: subprocess.Popen[str], line: str) -> list[str]:
+    """What it said until it said so."""
     assert process.stdout is not None
-    said = []
-    while after and after not in said:
+    said: list[str] = []
+    while line not in said:
         said.append(process.stdout.readline().strip())
         assert said[-1], said
+    return said
+
+
+def told(process: subprocess.Popen[str], *numbers: int) -> None:
     for number in numbers:
         process.send_signal(number)
         assert soon(lambda: taken(process.pid))
-    go.touch()
+
+
+def rest(process: subprocess.Popen[str]) -> list[str]:
     output, _ = process.communicate(timeout=60)
-    return [*said, *output.split("\n")][:-1]
+    return output.splitlines()
 
 
-@pytest.mark.parametrize("script", [COLLECTOR, RANK], ids=["collector", "rank"])
+@BOTH
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_comes_as_nsys_starts_ends_the_program_once_it_runs(script: str, nsys: str, go: Path, number: int) -> None:
-    """Told twice to end it would lose the report."""
-    said = told(start(script, nsys, "60"), go, "starting", number, signal.SIGINT)
-    assert said[1:5] == ["told 0 before the program", "told 1 by its end", "writing", "told 1 in all"]
+    process = start(script, nsys, "apart", "plain")
+    until(process, "starting")
+    told(process, number, signal.SIGINT)
+    go.touch()
+    said = [line for line in rest(process) if line != "ready"]
+    assert said[:3] == [f"program ended {-number}", "writing", "nsys was told []"]
 
 
-@pytest.mark.parametrize("script", [COLLECTOR, RANK], ids=["collector", "rank"])
+@BOTH
 def test_what_comes_while_nsys_writes_is_not_said(script: str, nsys: str, go: Path) -> None:
     go.touch()
-    assert "told 0 in all" in told(start(script, nsys, "0.1"), go, "writing", signal.SIGINT)
+    process = start(script, nsys)
+    until(process, "writing")
+    told(process, signal.SIGINT)
+    assert "nsys was told []" in rest(process)
 
 
 def test_a_timeout_that_ends_while_nsys_writes_is_not_said_either(nsys: str, go: Path) -> None:
-    said = told(start(COLLECTOR, nsys, timeout=0.5), go, "")
-    assert said[-2:] == ["told 0 in all", "stopped by timeout"]
+    go.touch()
+    assert rest(start(COLLECTOR, nsys, timeout=0.5))[-2:] == ["nsys was told []", "stopped by timeout"]
+
+
+@BOTH
+@pytest.mark.parametrize("session", ["apart", "together"])
+def test_every_signal_reaches_the_program_and_not_nsys(script: str, session: str, nsys: str, go: Path) -> None:
+    """By SIGHUP, SIGUSR1 and SIGUSR2 nsys ends at once, and leaves no report."""
+    go.touch()
+    process = start(script, nsys, session, "plain")
+    until(process, "ready")
+    told(process, signal.SIGUSR1)
+    until(process, f"heard {signal.SIGUSR1.value}")
+    told(process, signal.SIGHUP)
+    assert rest(process)[:3] == [f"program ended {-signal.SIGHUP}", "writing", "nsys was told []"]
+
+
+@BOTH
+def test_a_program_that_swallows_one_signal_may_be_told_again(script: str, nsys: str, go: Path) -> None:
+    go.touch()
+    process = start(script, nsys, "apart", "second")
+    until(process, "ready")
+    told(process, signal.SIGINT)
+    until(process, f"heard {signal.SIGINT.value}")
+    told(process, signal.SIGINT)
+    assert rest(process)[:3] == [f"program ended {-signal.SIGINT}", "writing", "nsys was told []"]
+
+
+@BOTH
+def test_what_ends_a_program_reaches_its_children_as_from_a_terminal(script: str, nsys: str, go: Path) -> None:
+    go.touch()
+    process = start(script, nsys, "apart", "family", PROGRAM)
+    assert until(process, "ready") and until(process, "ready")
+    told(process, signal.SIGINT)
+    assert until(process, "heard 2") and until(process, "heard 2")
+    told(process, signal.SIGINT)
+    assert "program ended 0" in rest(process)
+
+
+@pytest.mark.parametrize("behind", ["collector", "launcher"])
+def test_a_program_that_does_not_end_is_killed_and_nsys_writes_what_there_is(nsys: str, go: Path, behind: str) -> None:
+    go.touch()
+    command = [nsys, "apart", "deaf"]
+    if behind == "launcher":  # which waits for its rank
+        command = [sys.executable, "-c", LAUNCHER, sys.executable, "-c", RANK, "0", "apart", *command]
+    process = start(COLLECTOR, *command, apart=behind == "collector")
+    until(process, "ready")
+    told(process, signal.SIGINT)
+    said = rest(process)
+    assert said[-4:] == [f"program ended {-signal.SIGKILL}", "writing", "nsys was told []", "stopped by SIGINT"]
+
+
+def test_an_nsys_that_does_not_end_is_killed(nsys: str, go: Path) -> None:
+    go.touch()
+    process = start(COLLECTOR, nsys, "apart", "plain", "hangs")
+    until(process, "ready")
+    told(process, signal.SIGINT)
+    assert rest(process)[-2:] == ["nsys was told []", "stopped by SIGINT"]

@@ -1,7 +1,7 @@
-"""Stand between a launcher and the nsys of one rank: the rank's signals reach nsys, but never while it writes.
+"""Stand between a launcher and the nsys of one rank: the rank's signals reach its program, but never nsys.
 
-Launchers end every rank when one has failed. nsys hands that on to the program and then writes its report, unless it
-is told once more; then the report is lost.
+Launchers end every rank when one has failed, some again after a while. nsys hands that on to the program and then
+writes its report, unless it is told once more, or by a signal that it does not know: then the report is lost.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ def run_as_rank(command):
         info = signal.sigtimedwait(watched, 0.2)
         if info and info.si_signo in FORWARDED and not (info.si_signo in ENDING and any(one in ENDING for one in held)):
             held.append(info.si_signo)
-        if held and runs_program(process.pid):
+        programs = programs_of(process.pid) if held else ()
+        for pid in programs:
             for number in held:
-                process.send_signal(number)
+                tell(pid, number)
+        if programs:
             held.clear()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     sys.stdout.flush()
@@ -52,9 +54,20 @@ def end_like(code):
     os._exit(code if code >= 0 else 128 - code)
 
 
-def runs_program(root):
-    """Whether something but nsys itself runs below it."""
-    parents, names = {}, {}
+def tell(pid, number):
+    """Send a program a signal; to its process group, too, where it ends it, as a terminal and nsys do."""
+    try:
+        if number in ENDING and os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def programs_of(root):
+    """What an nsys, or those below it, runs."""
+    parents, writes = {}, {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
@@ -64,8 +77,10 @@ def runs_program(root):
                 continue
             fields = rest.split()
             if fields[0] not in ("Z", "X"):
-                parents[int(entry)], names[int(entry)] = int(fields[1]), name
-    return any(not name.startswith(("nsys", "Qdstrm")) and below(pid, root, parents) for pid, name in names.items())
+                parents[int(entry)], writes[int(entry)] = int(fields[1]), name.startswith(("nsys", "Qdstrm"))
+    return [
+        pid for pid, parent in parents.items() if not writes[pid] and writes.get(parent) and below(pid, root, parents)
+    ]
 
 
 def below(pid, root, parents):
