@@ -10,17 +10,14 @@ import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from collectors.errors import CollectError
+from collectors.inject._traceviz_programs import ENDING, FORWARDED, descendants, is_nsys, parent, programs, tell
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FROM_KERNEL = 0x80  # si_code of a signal that the terminal sent, to every process in its foreground
 SET_CHILD_SUBREAPER = 36  # Linux' PR_SET_CHILD_SUBREAPER
 POLL_SECONDS = 0.2
 TERM_SECONDS = 5.0  # between asking what is left to end and killing it
-WRITERS = ("nsys", "Qdstrm")  # names of the processes that turn events into a report
 TIMED_OUT = 124  # as timeout(1) ends
 
 
@@ -124,9 +121,9 @@ def _wait(
         if end is not None and now > end and not stopped:
             held.append(signal.SIGTERM)
             stopped, deadline = "timeout", now + grace
-        if held and (programs := _programs(process.pid) if apart else {process.pid}):
+        if held and (told := programs(process.pid) if apart else {process.pid}):
             for number in held:
-                _tell(programs, number, groups=apart)
+                tell(told, number, groups=apart)
             held.clear()
         if deadline is not None and now > deadline:
             ended = stop_all(process.pid, spare_writers=True)
@@ -140,48 +137,9 @@ def _wait(
     return stopped
 
 
-def _programs(root: int) -> set[int]:
-    """What an nsys below a process, or the process itself, runs."""
-    return {pid for pid in descendants(root) if not _writes(pid) and _writes(_parent(pid))}
-
-
-def _tell(programs: Collection[int], number: int, *, groups: bool) -> None:
-    """Send programs a signal; to their process groups, too, where it ends them, as a terminal and nsys do."""
-    for pid in programs:
-        with contextlib.suppress(ProcessLookupError):
-            if groups and number in ENDING and os.getpgid(pid) == pid:
-                os.killpg(pid, number)
-            else:
-                os.kill(pid, number)
-
-
 def adopt_orphans() -> None:
     """Make this process the parent of its descendants' orphans, so that none can slip away (Linux)."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def descendants(root: int) -> set[int]:
-    """Processes that a process started, and they, and so on; the dead ones not yet waited for are left out."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and (parent := _parent(int(folder.name))):
-            children.setdefault(parent, []).append(int(folder.name))
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        new = [child for child in children.get(waiting.pop(), []) if child not in found]
-        found.update(new)
-        waiting += new
-    return found
-
-
-def _parent(pid: int) -> int:
-    """The process that a living one was started by or left to; 0 where there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[1]) if fields[0] not in (b"Z", b"X") else 0
 
 
 def stop_all(root: int, keep: Collection[int] = (), *, spare_writers: bool = False) -> int:
@@ -194,14 +152,13 @@ def stop_all(root: int, keep: Collection[int] = (), *, spare_writers: bool = Fal
         running = descendants(root) - set(keep)
         if not spare_writers:
             return running
-        writers = {pid for pid in running if _writes(pid)}
-        return running - writers - {_parent(pid) for pid in writers}
+        writers = {pid for pid in running if is_nsys(pid)}
+        return running - writers - {parent(pid) for pid in writers}
 
     asked = left()
     for number in (signal.SIGTERM, signal.SIGKILL):
         end = time.monotonic() + TERM_SECONDS
-        for pid in left():
-            _send(pid, number)
+        tell(left(), number, groups=False)
         while left() and time.monotonic() < end:
             time.sleep(POLL_SECONDS / 10)
             _reap_orphans(root)
@@ -211,23 +168,9 @@ def stop_all(root: int, keep: Collection[int] = (), *, spare_writers: bool = Fal
 def _let_finish(root: int, keep: Collection[int], patience: float) -> None:
     """Wait for an nsys that still writes its report."""
     end = time.monotonic() + patience
-    while any(_writes(pid) for pid in descendants(root) - set(keep)) and time.monotonic() < end:
+    while any(is_nsys(pid) for pid in descendants(root) - set(keep)) and time.monotonic() < end:
         time.sleep(POLL_SECONDS / 4)
         _reap_orphans(root)
-
-
-def _writes(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").startswith(WRITERS)
-    except OSError:
-        return False
-
-
-def _send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
 
 
 def _reap_orphans(command: int) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from collectors.processes import descendants
+from collectors.inject._traceviz_programs import descendants
 
 HOME = Path(__file__).parent.parent
 TRAIN = """

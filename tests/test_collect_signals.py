@@ -5,6 +5,7 @@ What comes before the program runs waits until it does, and a program that ends 
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.inject._traceviz_programs import is_nsys
 from tests.collecting import HOME, environment
 from tests.waiting import soon
 
@@ -25,6 +27,10 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
 print("starting", flush=True)
 while not os.path.exists(sys.argv[0] + ".go"):
     time.sleep(0.02)
+if "helped" in sys.argv:
+    print("helping", flush=True)
+    print("helper ended", subprocess.run(["sleep", "2"]).returncode, flush=True)
+os.environ["NSYS_PROFILING_SESSION_ID"] = "1"  # as of those that run a real program; what it runs for itself lacks it
 if len(sys.argv) > 1:
     words = [sys.executable, "-c", {program!r}, *sys.argv[2:]]
     program = subprocess.Popen(words, start_new_session=sys.argv[1] == "apart")
@@ -179,6 +185,29 @@ def test_what_ends_a_program_reaches_its_children_as_from_a_terminal(script: str
     assert until(process, "heard 2") and until(process, "heard 2")
     told(process, signal.SIGINT)
     assert "program ended 0" in rest(process)
+
+
+@BOTH
+def test_what_nsys_runs_for_itself_is_not_told(script: str, nsys: str, go: Path) -> None:
+    go.touch()
+    process = start(script, nsys, "apart", "plain", "helped")
+    until(process, "helping")
+    told(process, signal.SIGINT)
+    said = [line for line in rest(process) if line != "ready"]
+    assert said[:4] == ["helper ended 0", f"program ended {-signal.SIGINT}", "writing", "nsys was told []"]
+
+
+def test_what_nsys_forks_is_nsys_whatever_the_thread_is_called_that_did(tmp_path: Path) -> None:
+    shutil.copyfile("/bin/sh", tmp_path / "nsys-launcher")
+    (tmp_path / "nsys-launcher").chmod(0o755)
+    rename = "printf '*1Comm' >/proc/$$/comm; echo renamed; read line"
+    for file, own in ((str(tmp_path / "nsys-launcher"), True), ("/bin/sh", False)):
+        with subprocess.Popen(
+            [file, "-c", rename], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            until(process, "renamed")
+            assert Path(f"/proc/{process.pid}/comm").read_text() == "*1Comm\n"
+            assert is_nsys(process.pid) is own
 
 
 @pytest.mark.parametrize("behind", ["collector", "launcher"])

@@ -51,6 +51,7 @@ def wrap(settings, rank):
     os.environ[WRAPPED] = "1"
     output = os.path.join(settings["folder"], f"rank{rank}").replace("%", "%%")
     program = [sys.executable, *sys.orig_argv[1:]]
+    load("_traceviz_programs")
     load("_traceviz_supervise").run_as_rank([*settings["wrap"], f"--output={output}", *program])
 
 
