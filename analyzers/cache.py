@@ -20,6 +20,7 @@ from pathlib import Path
 import platformdirs
 
 from analyzers.errors import TracevizError
+from analyzers.temporary import temporary_folder
 
 VARIABLE = "TRACEVIZ_CACHE"
 OFF = ("off", "no", "0")  # values of the variable that turn the cache off
@@ -101,8 +102,8 @@ def folder_for_exports() -> Iterator[Path]:
     if not why_unusable():
         yield root() / "nsys"
         return
-    with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
-        yield Path(folder)
+    with temporary_folder() as folder:
+        yield folder
 
 
 def entries() -> list[Entry]:

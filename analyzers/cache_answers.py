@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from analyzers.cache_keys import KINDS, code, digest, is_worth_keeping, stamp
 from analyzers.errors import TracevizError
 from analyzers.files import Input, find_inputs
 from analyzers.remote import is_url
+from analyzers.temporary import temporary_file
 
 FORMAT = 1  # of these files
 MOST_BYTES = 64 << 20  # of an answer; a longer one is worked out anew
@@ -66,24 +66,21 @@ def kept(name: str) -> str | None:
 
 def keep(name: str, text: str) -> None:
     """Keep the answer to a question; where that can't be, it is not."""
-    body, made = text.encode(), None
+    body = text.encode()
     if len(body) > MOST_BYTES:
         return
     path = _path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, made = tempfile.mkstemp(prefix="new-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(_sum(body) + b"\n" + body)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(made).replace(path)
+        with temporary_file(path.parent, "new-") as made:
+            with made.open("wb") as file:
+                file.write(_sum(body) + b"\n" + body)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(path)
         cache.prune([path])
     except OSError:
         return
-    finally:
-        if made is not None:
-            Path(made).unlink(missing_ok=True)
 
 
 def _path(name: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from analyzers import cache, nsys_open
 from analyzers.cache_keys import home, is_worth_keeping, tables_name
 from analyzers.cache_tables import Unusable, read_trace, write_trace
 from analyzers.errors import TracevizError
+from analyzers.temporary import temporary_folder
 from analyzers.trace import Trace
 
 
@@ -93,20 +93,16 @@ def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> P
 
 def _keep(trace: Trace, folder: Path) -> None:
     """Write into a folder of our own, then rename: whatever happens on the way, nobody finds half a capture."""
-    made = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="new-", dir=folder.parent))
-        write_trace(trace, made)
-        if folder.exists():  # kept by another process meanwhile, or of no use
-            with contextlib.suppress(Unusable):
-                read_trace(folder)
-                return
-            cache.remove(folder)
-        made.rename(folder)
+        with temporary_folder(folder.parent, "new-") as made:
+            write_trace(trace, made)
+            if folder.exists():  # kept by another process meanwhile, or of no use
+                with contextlib.suppress(Unusable):
+                    read_trace(folder)
+                    return
+                cache.remove(folder)
+            made.rename(folder)
         cache.prune([folder])
     except (OSError, pa.ArrowException):
         return
-    finally:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)

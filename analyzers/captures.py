@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from analyzers.progress import Overall, Progress, silent
 from analyzers.rank_numbers import rank_in_name
 from analyzers.reading import Reading
 from analyzers.remote import brought
+from analyzers.temporary import temporary_folder
 from analyzers.trace import Trace
 
 # Starting a worker takes about as long as reading this much.
@@ -112,8 +112,8 @@ def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> 
 
 
 def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
-    with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
-        tasks = [(one, reading, Path(scratch)) for one in inputs]
+    with temporary_folder() as scratch:
+        tasks = [(one, reading, scratch) for one in inputs]
         folders = workers.run(_read_apart, tasks, reading.processes, overall.tell)
         return [
             folder if isinstance(folder, TracevizError) else _fetched(one, folder, reading)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from analyzers.errors import TracevizError
 from analyzers.files import find_inputs
 from analyzers.progress import Overall
 from analyzers.reading import Reading
+from analyzers.temporary import temporary_folder
 from analyzers.watch import Watch
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
@@ -107,5 +107,5 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
         count = max(1, min(count, (reading.memory - BASE_BYTES) // need))
         if count == 1 and need * SLACK < reading.memory:
             watched = None
-    with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
-        yield LocalCrew(count, Path(scratch), watched)
+    with temporary_folder() as scratch:
+        yield LocalCrew(count, scratch, watched)

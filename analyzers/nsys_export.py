@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from analyzers.errors import TracevizError
 from analyzers.nsys_file import NsysFile
 from analyzers.nsys_find import Nsys, find_nsys, is_report, made_by, text
 from analyzers.progress import NOTE, Progress, silent
+from analyzers.temporary import temporary_folder
 
 REPORTS = (".nsys-rep", ".qdrep")
 OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
@@ -81,14 +80,14 @@ def is_complete(path: Path) -> bool:
 
 def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
     """Export into the cache; returns why that failed, "" where it did not."""
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="export-", dir=entry.parent))
-    except OSError as error:
-        raise TracevizError(
-            f"the cache can't be written: {error.strerror or error}.", path=entry.parent, hint=f"Set ${VARIABLE}."
-        ) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(temporary_folder(entry.parent, "export-"))
+        except OSError as error:
+            raise TracevizError(
+                f"the cache can't be written: {error.strerror or error}.", path=entry.parent, hint=f"Set ${VARIABLE}."
+            ) from error
         # under a plain name of our own, whatever nsys leaves beside its input lands in our folder
         link = folder / f"report{report.suffix}"
         link.symlink_to(report)
@@ -103,8 +102,6 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
             _publish(made, entry)
             return ""
         return reason or "it left an incomplete export"
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _options(tool: Nsys) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from analyzers.errors import TracevizError
+from analyzers.temporary import temporary_file, temporary_folder
 
 T = TypeVar("T")
 
@@ -65,15 +64,9 @@ def create(path: Path, write: Callable[[Path], T]) -> T | None:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """A file that only this user may read, gone at the end unless it was given another name."""
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(descriptor)
-        beside = Path(name)
-        try:
+        with temporary_file(path.parent, f".{path.name}.") as beside:
             yield beside
-        finally:
-            beside.unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -87,22 +80,19 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     TracevizError : the place can't be written.
     """
     try:
-        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        before = beside.with_name(f"{beside.name}.before")
-        try:
+        place = (path.parent, f".{path.name}.")
+        with temporary_folder(*place) as beside, temporary_folder(*place) as aside:
+            before = aside / "before"
             yield beside
             beside.chmod(0o777 & ~_umask())
-            if path.exists():
-                path.replace(before)
             try:
+                if path.exists():
+                    path.replace(before)
                 beside.replace(path)
-            except OSError:
-                if before.exists():
+            except BaseException:
+                if before.exists() and not path.exists():
                     before.replace(path)
                 raise
-        finally:
-            for left in (beside, before):
-                shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise _unwritable(path, error) from error
 

@@ -118,7 +118,7 @@ def main() -> None:
     text = page(picture(trace, result, order))
     print(f"made in             {time.perf_counter() - began:6.1f} s")
     print(f"size                {len(text.encode()) / 1e6:6.2f} MB, of which plotly 4.8")
-    with tempfile.TemporaryDirectory() as folder, Chromium(browser) as chromium:
+    with tempfile.TemporaryDirectory() as folder, Chromium(browser, Path(folder) / "profile") as chromium:
         path = Path(folder) / "timeline.html"
         path.write_text(text, encoding="utf-8")
         began = time.perf_counter()

@@ -15,11 +15,11 @@ READY = """new Promise((done) => { const timer = setInterval(() => {
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Chromium]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     path = find()
     if path is None:
         pytest.skip("no Chromium: install one, or name one in $TRACEVIZ_CHROMIUM")
-    with Chromium(path) as one:
+    with Chromium(path, tmp_path_factory.mktemp("chromium")) as one:
         one.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         yield one
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -44,18 +43,19 @@ def find() -> str | None:
 
 
 class Chromium:
-    """One page in a headless browser; use it in a `with`.
+    """One page in a headless browser, which keeps its profile in a folder of the caller's; use it in a `with`.
 
     Raises
     ------
     TracevizError : the browser does not start or does not answer.
     """
 
-    def __init__(self, path: str, *, width: int = 1280, height: int = 900, timeout: float = 60.0) -> None:
+    def __init__(
+        self, path: str, profile: Path, *, width: int = 1280, height: int = 900, timeout: float = 60.0
+    ) -> None:
         self.events: list[dict[str, Any]] = []
         self._timeout, self._path = timeout, path
-        self._profile = tempfile.mkdtemp(prefix="traceviz-chromium-")
-        command = [path, *FLAGS, f"--user-data-dir={self._profile}", f"--window-size={width},{height}"]
+        command = [path, *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"]
         command += ["--remote-debugging-pipe", "about:blank"]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             command.insert(1, "--no-sandbox")  # Chromium's sandbox refuses to run as root
@@ -149,7 +149,7 @@ class Chromium:
         return answer["result"].get("value")
 
     def close(self) -> None:
-        """End the browser and remove its profile."""
+        """End the browser."""
         for descriptor in (self._write, self._read):
             os.close(descriptor)
         try:
@@ -157,7 +157,6 @@ class Chromium:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(Path(self._profile), ignore_errors=True)
 
 
 def _high(descriptor: int) -> int:

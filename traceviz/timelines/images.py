@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from analyzers.errors import TracevizError
+from analyzers.temporary import temporary_folder
 from traceviz.timelines import chromium
 
 if TYPE_CHECKING:
@@ -50,10 +49,10 @@ def _by_chromium(figure: go.Figure, kind: str, path: str, scale: float) -> bytes
 
     size = {"width": figure.layout.width or WIDTH, "height": figure.layout.height or 600}
     options = json.dumps({"format": kind, **size, "scale": scale if kind == "png" else 1})
-    with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
-        page = Path(folder) / "page.html"
+    with temporary_folder() as folder:
+        page = folder / "page.html"
         page.write_text(f"<meta charset=utf-8><script>{get_plotlyjs()}</script>", encoding="utf-8")
-        with chromium.Chromium(path) as browser:
+        with chromium.Chromium(path, folder / "profile") as browser:
             browser.open(page.as_uri())
             url = str(browser.evaluate(f"Plotly.toImage({figure.to_json()}, {options})"))
     head, _, body = url.partition(",")
