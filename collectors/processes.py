@@ -12,7 +12,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collectors.errors import CollectError
-from collectors.inject._traceviz_programs import ENDING, FORWARDED, descendants, is_nsys, parent, programs, tell
+from collectors.inject._traceviz_programs import (
+    ENDING,
+    FORWARDED,
+    descendants,
+    hold,
+    is_nsys,
+    parent,
+    programs,
+    tell,
+)
 
 FROM_KERNEL = 0x80  # si_code of a signal that the terminal sent, to every process in its foreground
 SET_CHILD_SUBREAPER = 36  # Linux' PR_SET_CHILD_SUBREAPER
@@ -112,14 +121,13 @@ def _wait(
         _reap_orphans(process.pid)
         now = time.monotonic()
         if info is not None and info.si_signo in FORWARDED:
-            again = stopped and held  # told twice to end, nsys would lose the report
-            if not again and (apart or info.si_code != FROM_KERNEL):
-                held.append(info.si_signo)
+            if apart or info.si_code != FROM_KERNEL:
+                hold(held, info.si_signo)
             if info.si_signo in ENDING:
                 stopped = stopped or signal.Signals(info.si_signo).name
                 deadline = deadline or now + grace
         if end is not None and now > end and not stopped:
-            held.append(signal.SIGTERM)
+            hold(held, signal.SIGTERM)
             stopped, deadline = "timeout", now + grace
         if held and (told := programs(process.pid) if apart else {process.pid}):
             for number in held:

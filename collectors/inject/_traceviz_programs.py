@@ -82,6 +82,12 @@ def has_started(pid: int) -> bool:
     return age > (STARTED_SECONDS if marked else UNMARKED_SECONDS)
 
 
+def hold(held: list[int], number: int) -> None:
+    """Keep a signal until it can be told; one of those that end a program is enough."""
+    if number not in ENDING or not any(one in ENDING for one in held):
+        held.append(number)
+
+
 def tell(pids: Iterable[int], number: int, *, groups: bool = True) -> None:
     """Send processes a signal; to their process groups, too, where it ends them, as a terminal and nsys do."""
     for pid in pids:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-from _traceviz_programs import ENDING, FORWARDED, programs, tell
+from _traceviz_programs import FORWARDED, hold, programs, tell
 
 ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV)
 
@@ -29,8 +29,8 @@ def run_as_rank(command):
     held = []  # what came before the program runs, or while nsys writes: then it is never said
     while process.poll() is None:
         info = signal.sigtimedwait(watched, 0.2)
-        if info and info.si_signo in FORWARDED and not (info.si_signo in ENDING and any(one in ENDING for one in held)):
-            held.append(info.si_signo)
+        if info and info.si_signo in FORWARDED:
+            hold(held, info.si_signo)
         if held and (told := programs(process.pid)):
             for number in held:
                 tell(told, number)
