@@ -38,8 +38,15 @@ def count(frame, event, argument):
         if calls == place:
             sys.setprofile(None)
             signal.raise_signal(number)
+def tell():
+    print("calls", calls, file=sys.stderr, flush=True)
+def until(event, arguments):
+    if event == "subprocess.Popen" and any(os.environ["UNTIL"] in str(word) for word in arguments[1]):
+        tell()
+        os._exit(0)
 if not place:
-    atexit.register(lambda: print("calls", calls, file=sys.stderr))
+    sys.addaudithook(until)
+    atexit.register(tell)
 print(".", flush=True)
 sys.setprofile(count)
 program.main()
@@ -68,8 +75,11 @@ COMMANDS = {
     "collect torch": ["collect", "torch", "-o", "captures", "--", *LASTING],
     "collect nsys": ["collect", "nsys", "--nsys", "./bin/nsys", "-o", "captures", "--", *LASTING],
 }
-RUN = ("workload", "collect torch", "collect nsys")  # commands that run a program
-CALLS_TO_RUN = 200_000  # more than they make until it runs
+RUN = {  # commands that run a program, and a word of what starts it
+    "workload": "torch.distributed.run",
+    "collect torch": "import signal, time",
+    "collect nsys": "import signal, time",
+}
 MADE = (
     "page.html",
     "summary.md",
@@ -145,12 +155,11 @@ def left_running(folder: Path) -> list[str]:
 
 @functools.cache
 def calls(command: str, saved: Path) -> int:
-    """How many calls a command makes."""
-    if command in RUN:
-        return CALLS_TO_RUN
+    """How many calls a command makes, those included that start a program of the user's, which then lasts."""
     with tempfile.TemporaryDirectory() as name:
         furnish(Path(name), saved)
-        _, said = start(COMMANDS[command], Path(name), INTERRUPT_AT="0 0").communicate(timeout=120)
+        counting = start(COMMANDS[command], Path(name), INTERRUPT_AT="0 0", UNTIL=RUN.get(command, "no program"))
+        _, said = counting.communicate(timeout=120)
     return int(said.split(b"calls ")[1])
 
 
