@@ -17,6 +17,7 @@ from collectors.inject._traceviz_programs import is_nsys
 from tests.collecting import HOME, environment
 from tests.waiting import soon
 
+pytestmark = pytest.mark.once
 INJECT = Path(__file__).parents[1] / "collectors" / "inject"
 # Its words: whether the program has a session of its own, and what the program does.
 NSYS = """#!{python}
