@@ -45,9 +45,9 @@ while "hangs" in sys.argv:
 PROGRAM = """
 import signal, subprocess, sys, time
 def hear(number, frame):
-    print(f"heard {number}\\n", end="", flush=True)  # at once: a child says the same
-    if sys.argv[1] == "second":  # as torch.cuda's own start does, it swallows what the first SIGINT becomes
+    if sys.argv[1] == "second":  # it swallows the first SIGINT only
         signal.signal(number, signal.SIG_DFL)
+    print(f"heard {number}\\n", end="", flush=True)  # in one piece: a child says the same
 signal.signal(signal.SIGINT, signal.SIG_DFL if sys.argv[1] == "plain" else hear)
 signal.signal(signal.SIGUSR1, hear)
 if sys.argv[1] == "deaf":
