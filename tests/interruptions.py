@@ -159,14 +159,14 @@ def calls(command: str, saved: Path) -> int:
     with tempfile.TemporaryDirectory() as name:
         furnish(Path(name), saved)
         counting = start(COMMANDS[command], Path(name), INTERRUPT_AT="0 0", UNTIL=RUN.get(command, "no program"))
-        _, said = counting.communicate(timeout=120)
+        _, said = counting.communicate(timeout=300)
     return int(said.split(b"calls ")[1])
 
 
 def interrupt(command: str, folder: Path, number: signal.Signals, place: int) -> None:
     """Send a furnished folder's command a signal at one of its calls; AssertionError if it ends badly."""
     process = start(COMMANDS[command], folder, INTERRUPT_AT=f"{place} {number.value}")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     # A program that a command runs may meet it as Python starts, and print what Python prints then: no file of ours.
     of_program = command in RUN and bytes(ROOT) not in said
     assert b"Traceback" not in said or of_program, said.decode()
@@ -204,7 +204,7 @@ def fill(command: str, folder: Path, size: int) -> bool:
     try:
         words, cache = elsewhere(command, str(small)), str(small / "cache")
         process = start(words, folder, TRACEVIZ_CACHE=cache)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         assert b"Traceback" not in said, said.decode()
         full = process.returncode == 2
         left = [one for one in small.iterdir() if one.name != "cache"]
@@ -218,7 +218,7 @@ def fill(command: str, folder: Path, size: int) -> bool:
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
         subprocess.run(["mount", "-o", "remount,size=256m", str(small)], check=True)
         again = start(words, folder, TRACEVIZ_CACHE=cache)
-        _, said = again.communicate(timeout=60)
+        _, said = again.communicate(timeout=300)
         assert again.returncode in (0, 1, 3), said.decode()
         return full
     finally:
@@ -239,7 +239,7 @@ def main() -> int:
     failures = 0
     with tempfile.TemporaryDirectory() as name:
         saved = Path(name) / "runs.db"
-        start(COMMANDS["check-overlap"], Path(name)).communicate(timeout=60)
+        start(COMMANDS["check-overlap"], Path(name)).communicate(timeout=300)
         for fault in ("SIGINT", "SIGTERM", "full disk"):
             for command in COMMANDS if fault != "full disk" else FILLS:
                 rng, bad, hit = random.Random(f"{given.seed} {fault} {command}"), 0, 0

@@ -37,7 +37,7 @@ if len(sys.argv) > 1:
     program = subprocess.Popen(words, start_new_session=sys.argv[1] == "apart")
     print("program ended", program.wait(), flush=True)
 print("writing", flush=True)
-time.sleep(3 if len(sys.argv) == 1 or "deaf" in sys.argv else 0.2)
+time.sleep(3 if len(sys.argv) == 1 else 1 if "deaf" in sys.argv else 0.2)
 print("nsys was told", told, flush=True)
 while "hangs" in sys.argv:
     time.sleep(1)
@@ -124,7 +124,7 @@ def told(process: subprocess.Popen[str], *numbers: int) -> None:
 
 
 def rest(process: subprocess.Popen[str]) -> list[str]:
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     return output.splitlines()
 
 
