@@ -114,7 +114,7 @@ def _wait(
     Behind nsys they go to its program: what comes before that runs waits, what comes after it has ended is dropped.
     """
     end = None if timeout is None else time.monotonic() + timeout
-    stopped, deadline = "", None
+    stopped, deadline, killed = "", None, False
     held: list[int] = []
     while process.poll() is None:
         info = signal.sigtimedwait(watched, POLL_SECONDS)
@@ -134,9 +134,8 @@ def _wait(
                 tell(told, number, groups=apart)
             held.clear()
         if deadline is not None and now > deadline:
-            ended = stop_all(process.pid, spare_writers=True)
-            if apart and ended:  # the program was deaf; nsys has as long again to write what there is
-                deadline = time.monotonic() + grace
+            if stop_all(process.pid, spare_writers=True) and apart and not killed:
+                killed, deadline = True, time.monotonic() + grace  # nsys has as long again to write what there is
                 continue
             if apart:
                 stop_all(process.pid)

@@ -163,8 +163,8 @@ def calls(command: str, saved: Path) -> int:
     return int(said.split(b"calls ")[1])
 
 
-def interrupt(command: str, folder: Path, number: signal.Signals, place: int) -> None:
-    """Send a furnished folder's command a signal at one of its calls; AssertionError if it ends badly."""
+def interrupt(command: str, folder: Path, number: signal.Signals, place: int) -> int:
+    """Send a furnished folder's command a signal at one of its calls; returns its exit code, fails if it ends badly."""
     process = start(COMMANDS[command], folder, INTERRUPT_AT=f"{place} {number.value}")
     _, said = process.communicate(timeout=300)
     # A program that a command runs may meet it as Python starts, and print what Python prints then: no file of ours.
@@ -174,6 +174,7 @@ def interrupt(command: str, folder: Path, number: signal.Signals, place: int) ->
     assert process.returncode in (128 + number, -number, 0, 1, 3), (place, process.returncode, said)
     whole(folder)
     assert not left_running(folder)
+    return process.returncode
 
 
 def elsewhere(command: str, folder: str) -> list[str]:
@@ -225,8 +226,8 @@ def fill(command: str, folder: Path, size: int) -> bool:
         subprocess.run(["umount", str(small)], check=True)
 
 
-def place(rng: random.Random, calls: int) -> int:
-    """One of so many calls, every fourth time of the last ones, amid which Python ends."""
+def somewhere(rng: random.Random, calls: int) -> int:
+    """One of so many calls, one time in four of the last ones, amid which Python ends."""
     return rng.randint(1, calls) if rng.random() < 0.75 else calls - rng.randrange(min(calls, 300))
 
 
@@ -251,7 +252,7 @@ def main() -> int:
                         if fault == "full disk":
                             hit += fill(command, folder, 4096 * round(2 ** rng.uniform(0, 10)))
                         else:
-                            interrupt(command, folder, signal.Signals[fault], place(rng, calls(command, saved)))
+                            interrupt(command, folder, signal.Signals[fault], somewhere(rng, calls(command, saved)))
                     except AssertionError as error:
                         print(f"{fault}, {command}, try {number}: {error}", file=sys.stderr)
                         bad += 1

@@ -154,27 +154,25 @@ def test_a_timeout_that_ends_while_nsys_writes_is_not_said_either(nsys: str, go:
 
 
 @BOTH
-@pytest.mark.parametrize("session", ["apart", "together"])
-def test_every_signal_reaches_the_program_and_not_nsys(script: str, session: str, nsys: str, go: Path) -> None:
+@pytest.mark.parametrize(
+    ("session", "does", "first", "last"),
+    [
+        ("apart", "plain", signal.SIGUSR1, signal.SIGHUP),
+        ("together", "plain", signal.SIGUSR1, signal.SIGHUP),
+        ("apart", "second", signal.SIGINT, signal.SIGINT),  # a program that swallows one is told again
+    ],
+)
+def test_every_signal_reaches_the_program_and_not_nsys(
+    script: str, session: str, does: str, first: signal.Signals, last: signal.Signals, nsys: str, go: Path
+) -> None:
     """By SIGHUP, SIGUSR1 and SIGUSR2 nsys ends at once, and leaves no report."""
     go.touch()
-    process = start(script, nsys, session, "plain")
+    process = start(script, nsys, session, does)
     until(process, "ready")
-    told(process, signal.SIGUSR1)
-    until(process, f"heard {signal.SIGUSR1.value}")
-    told(process, signal.SIGHUP)
-    assert rest(process)[:3] == [f"program ended {-signal.SIGHUP}", "writing", "nsys was told []"]
-
-
-@BOTH
-def test_a_program_that_swallows_one_signal_may_be_told_again(script: str, nsys: str, go: Path) -> None:
-    go.touch()
-    process = start(script, nsys, "apart", "second")
-    until(process, "ready")
-    told(process, signal.SIGINT)
-    until(process, f"heard {signal.SIGINT.value}")
-    told(process, signal.SIGINT)
-    assert rest(process)[:3] == [f"program ended {-signal.SIGINT}", "writing", "nsys was told []"]
+    told(process, first)
+    until(process, f"heard {first.value}")
+    told(process, last)
+    assert rest(process)[:3] == [f"program ended {-last}", "writing", "nsys was told []"]
 
 
 @BOTH

@@ -55,9 +55,10 @@ def test_every_command_is_interrupted_here() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_command_quietly(place: Path, saved: Path, command: str, number: signal.Signals) -> None:
-    """At one of its calls, not after a time, so that it is everywhere the same one."""
-    share = random.Random(f"{command} {number}").random()
-    interrupt(command, place, number, 1 + int(share * calls(command, saved)))
+    """At one of its calls, not after a time, so that it is everywhere the same one, and before the command ends."""
+    share = random.Random(f"{command} {number}").uniform(0, 0.9)
+    code = interrupt(command, place, number, 1 + int(share * calls(command, saved)))
+    assert code in (128 + number, -number)
 
 
 def test_sigint_amid_imports_prints_no_stack_trace_of_ours(place: Path) -> None:

@@ -45,12 +45,15 @@ def interrupted_at(place: int, work: Callable[[], None]) -> bool:
     return False
 
 
-def everywhere(work: Callable[[], None], after: Callable[[], None]) -> int:
-    """How many places a piece of work could be interrupted at; each time what holds after it is looked at."""
+def everywhere(work: Callable[[], None], after: Callable[[], None], before: Callable[[], object] = bool) -> int:
+    """How many places a piece of work could be interrupted at; each time what holds before it is made to, and looked at
+    what holds after it."""
     place = 1
+    before()
     while interrupted_at(place, work):
         after()
         place += 1
+        before()
     after()
     return place - 1
 
@@ -87,33 +90,35 @@ def test_a_temporary_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
 def test_a_file_is_the_old_one_or_the_new_one_and_nothing_lies_beside_it(tmp_path: Path, there: bool) -> None:
     path = tmp_path / "page.html"
 
+    def before() -> None:
+        path.write_text("old")
+        if not there:
+            path.unlink()
+
     def work() -> None:
-        if there:
-            path.write_text("old")
-        else:
-            path.unlink(missing_ok=True)
         with replacing(path) as beside:
             beside.write_text("new")
 
     def after() -> None:
-        assert names(tmp_path) <= {"page.html"}
-        assert not path.exists() or path.read_text() in ("new", "old" if there else "new", "")
+        assert names(tmp_path) == {"page.html"} if there else names(tmp_path) <= {"page.html"}
+        assert not path.exists() or path.read_text() in ("new", "old" if there else "new")
 
-    assert everywhere(work, after) > 20
+    assert everywhere(work, after, before) > 20
+    assert path.read_text() == "new"
 
 
 def test_what_is_created_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
 
     def work() -> None:
-        path.unlink(missing_ok=True)
         create(path, lambda beside: beside.write_text("new"))
 
     def after() -> None:
         assert names(tmp_path) <= {"runs.db"}
         assert not path.exists() or path.read_text() == "new"
 
-    assert everywhere(work, after) > 20
+    assert everywhere(work, after, before=lambda: path.unlink(missing_ok=True)) > 20
+    assert path.read_text() == "new"
 
 
 def test_a_folder_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
@@ -130,16 +135,21 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
     path.mkdir()
     (path / "number").write_text("x")
     assert everywhere(work, after) > 40
+    assert len((path / "number").read_text()) > 1
 
 
 def test_an_answer_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEVIZ_CACHE", str(tmp_path))
 
+    kept = tmp_path / "answers" / "name"
+
     def work() -> None:
         cache_answers.keep("name", "answer")
 
     def after() -> None:
-        if (tmp_path / "answers").is_dir():
-            assert names(tmp_path / "answers") <= {"name"}
+        if kept.parent.is_dir():
+            assert names(kept.parent) <= {"name"}
+        assert not kept.exists() or cache_answers.kept("name") == "answer"
 
-    assert everywhere(work, after) > 40
+    assert everywhere(work, after, before=lambda: kept.unlink(missing_ok=True)) > 40
+    assert cache_answers.kept("name") == "answer"

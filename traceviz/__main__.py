@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 from types import FrameType
@@ -34,12 +33,7 @@ def main() -> None:
         ended = _ended_by(error)
         if ended is None:
             raise
-        code = 128 + ended.args[0]
-        del ended
-    else:
-        return
-    gc.collect()  # it stands no longer in the way of a `with` that was about to begin: its generator cleans up now
-    sys.exit(code)
+        sys.exit(128 + ended.args[0])
 
 
 def _ended_by(error: BaseException | None) -> Ended | None:
