@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -40,16 +41,20 @@ def test_outputs_are_stripped(path: Path) -> None:
 
 @BY_PATH
 def test_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over sockets that are files: a TCP port that Jupyter chose may be another's once the kernel has started."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the kernel starts in the notebook's folder
     reason = "running notebooks needs nbclient and ipykernel: pip install 'traceviz[dev]'"
     pytest.importorskip("ipykernel", reason=reason)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), TemporaryDirectory() as sockets:  # pytest's folders have names too long for sockets
         warnings.simplefilter("ignore")  # Jupyter's own
         nbclient = pytest.importorskip("nbclient", reason=reason)
         import nbformat
+        from traitlets.config import Config
 
         notebook = nbformat.read(path, as_version=4)
-        nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": path.parent}}).execute()
+        config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
+        place = {"metadata": {"path": path.parent}}
+        nbclient.NotebookClient(notebook, timeout=120, resources=place, config=config).execute()
     nothing_shown = [cell.id for cell in notebook.cells if cell.cell_type == "code" and not cell.outputs]
     assert not nothing_shown
     said = json.dumps([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
