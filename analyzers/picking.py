@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -31,14 +31,16 @@ def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
     return np.array([fits(text) for text in texts] + [False])[code]
 
 
-def evaluate(trace: Trace, selector: Selector) -> Mask:
-    """GPU ops that a selector picks."""
+def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None = None) -> Mask:
+    """GPU ops that a selector picks; `known` holds what some of its atoms pick."""
     if isinstance(selector, Not):
-        return ~evaluate(trace, selector.part)
+        return ~evaluate(trace, selector.part, known)
     if isinstance(selector, And):
-        return np.logical_and.reduce([evaluate(trace, part) for part in selector.parts])
+        return np.logical_and.reduce([evaluate(trace, part, known) for part in selector.parts])
     if isinstance(selector, Or):
-        return np.logical_or.reduce([evaluate(trace, part) for part in selector.parts])
+        return np.logical_or.reduce([evaluate(trace, part, known) for part in selector.parts])
+    if known and selector in known:
+        return known[selector]
     return _PICK[selector.kind](trace, selector)
 
 

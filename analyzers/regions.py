@@ -113,6 +113,8 @@ def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
     ranges = trace.ranges
     numbered = (ints(ranges, "sequence") >= 0) & is_one_of(ranges, "kind", ("op",))
     backward = ints(ranges, "forward_thread") != -1
+    if not (numbered & backward).any():
+        return {}
     columns = ["process", "thread", "sequence"]
     forward = ranges.loc[numbered & ~backward, columns].drop_duplicates()
     behind = ranges.loc[numbered & backward, columns].drop_duplicates()

@@ -75,15 +75,17 @@ def select(trace: Trace, text: str) -> Selection:
     selector = selectors.parse(text)
     occurrence = np.full(len(trace.ops), -1, np.int64)
     threads: list[Threads] = []
+    known: dict[Atom, Mask] = {}
     named = [(atom, named_ranges(trace, atom)) for atom in selectors.atoms(selector) if atom.kind in RANGE_ATOMS]
     for atom, ranges in named:
-        inside, by_autograd = launched_in(trace, ranges)
-        others = launched_by_others(trace, ranges, inside)
-        threads.append(Threads(atom, int(np.count_nonzero(inside >= 0)), by_autograd.size, others))
+        occurrence, by_autograd = launched_in(trace, ranges)
+        known[atom] = occurrence >= 0
+        others = launched_by_others(trace, ranges, occurrence)
+        threads.append(Threads(atom, int(np.count_nonzero(known[atom])), by_autograd.size, others))
     every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
-    if named:
+    if len(named) > 1:
         occurrence, _ = launched_in(trace, every)
-    picked = evaluate(trace, selector)
+    picked = evaluate(trace, selector, known)
     reason = "" if picked.any() else _explained(trace, selector)
     return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(threads))
 
