@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[1]
 ONE_RANK = "tests/data/torch/dpmp_overlap.rank0.json.gz"
 CAPTURES = "tests/data/torch/dpmp_overlap.rank0.json.gz\n\n  \ntests/data/torch/dpmp_overlap.rank1.json.gz\n"

@@ -85,6 +85,7 @@ def test_text_is_set_anew_for_each_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     answered_rightly(*COMMANDS["check-overlap"], "--format", "md", new=False)  # of the same blocks
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "more",
     [

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ def test_the_order_of_rows_changes_no_cause(program: list[Action], random: Rando
     assert shares(shuffled(trace, random)) == shares(trace)
 
 
+@pytest.mark.once
 @given(programs)
 def test_a_part_of_steps_is_explained_as_in_the_whole(program: list[Action]) -> None:
     """What an op waited for may lie outside the part."""

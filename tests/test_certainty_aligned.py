@@ -13,6 +13,8 @@ from analyzers.clocks import align
 from analyzers.trace import Trace, table
 from tests.collective_runs import MS, Run, run
 
+pytestmark = pytest.mark.once
+
 DRIFT = 1e-4  # what clocks that run 20 ppm apart change of a length, and more
 
 
