@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from analyzers import cache, nsys_open
 from analyzers.cache_keys import home, is_worth_keeping, tables_name
-from analyzers.cache_tables import Unusable, read_trace, write_trace
+from analyzers.cache_tables import Unusable, flush, read_trace, write_trace
 from analyzers.errors import TracevizError
 from analyzers.temporary import temporary_folder
 from analyzers.trace import Trace
@@ -97,6 +97,7 @@ def _keep(trace: Trace, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(folder.parent, "new-") as made:
             write_trace(trace, made)
+            flush(made)
             if folder.exists():  # kept by another process meanwhile, or of no use
                 with contextlib.suppress(Unusable):
                     read_trace(folder)

@@ -37,7 +37,7 @@ class Unusable(Exception):
 
 
 def write_trace(trace: Trace, folder: Path) -> None:
-    """Write a loader's Trace into an empty folder, and have it on the disk before this returns.
+    """Write a loader's Trace into an empty folder; what is to outlast a crash of the machine takes `flush` as well.
 
     Raises
     ------
@@ -47,13 +47,24 @@ def write_trace(trace: Trace, folder: Path) -> None:
     for name in TABLES:
         file = folder / f"{name}.arrow"
         _write_table(getattr(trace, name), file)
-        _flush(file)
         sizes[file.name] = file.stat().st_size
     said = {field: msgspec.to_builtins(getattr(trace, field)) for field in _KINDS}
-    about = folder / ABOUT
-    about.write_text(json.dumps({"format": FORMAT, "files": sizes, **said}))
-    _flush(about)
-    _flush(folder)
+    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **said}))
+
+
+def flush(folder: Path) -> None:
+    """Have a folder and its files on the disk itself: no crash of the machine then leaves a name without its content.
+
+    Raises
+    ------
+    OSError : the disk is full, or can't be written.
+    """
+    for path in (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read_trace(folder: Path) -> Trace:
@@ -120,12 +131,3 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 def _categorical(numbers: Any, texts: list[str]) -> Any:
     return pd.Categorical.from_codes(numbers, dtype=pd.CategoricalDtype(texts), validate=False)
-
-
-def _flush(path: Path) -> None:
-    """Have a file or folder on the disk itself, so that no crash of the machine leaves a name without its content."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
