@@ -87,17 +87,26 @@ def wait_for(address: str, workers: int) -> None:
 
 
 COMMAND = "from traceviz.cli import main; main()"
+ASKING = """
+import json, sys
+from tests.command_lines import run_text
+print(json.dumps([run_text(*words) for words in json.loads(sys.argv[1])]))
+"""
 
 
 def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
+    questions = [
+        [command, *paths]
+        for paths in (TORCH, NSYS)
+        for command in ("check-overlap", "collectives", "streams", "syncs", "info")
+    ]
+    urls = ["check-overlap", *(f"file://{path}" for path in TORCH)]
     with cluster(tmp_path, 2) as (address, _):
-        for paths in (TORCH, NSYS):
-            for command in ("check-overlap", "collectives", "streams", "syncs", "info"):
-                words = [command, *paths, "--format", "json"]
-                assert script(COMMAND, *words, "--dask", address) == run_text(command, *paths)
-        urls = [f"file://{path}" for path in TORCH]
-        said = script(COMMAND, "check-overlap", *urls, "--format", "json", "--dask", address)
-        assert said == run_text("check-overlap", *TORCH)
+        asked = [[*question, "--dask", address] for question in (*questions, urls)]
+        *said, of_urls = json.loads(script(ASKING, json.dumps(asked)))
+        first = script(COMMAND, *questions[0], "--format", "json", "--dask", address)
+    assert said == [run_text(*question) for question in questions]
+    assert of_urls == first == said[0]
 
 
 KILLING = """

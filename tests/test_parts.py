@@ -178,9 +178,9 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     trace = load.joined(list(captures.values()), inputs, [], [], align=True)
     assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.outlines)
     narrowings = Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))
-    for place, narrowing in enumerate(narrowings):
+    for place in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
+        narrowing, which = narrowings[place], place + seed // 4
         assert other_answers(run, None, narrowing) == other_answers(None, trace, narrowing)
-        which = seed + place
         for a, b in (*PAIRS[which % 2 :: 2], NOTHING[which % len(NOTHING)]):
             assert verdict(run, None, a, b, narrowing) == verdict(None, trace, a, b, narrowing)
 
