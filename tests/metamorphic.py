@@ -6,6 +6,7 @@ JSON. Times, places of evidence and names of files may change; what is compared 
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import re
@@ -282,6 +283,11 @@ def figures(files: Files, pair: tuple[str, str], *, pair_only: bool = False) -> 
     return found
 
 
+@functools.cache  # each relation begins from the same ones
+def _original(files: tuple[Path, ...], pair: tuple[str, str], pair_only: bool) -> dict[str, Any]:
+    return figures(files, pair, pair_only=pair_only)
+
+
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if PLACES.search(path):
         return
@@ -317,7 +323,7 @@ def differences(files: Files, pair: tuple[str, str], relation: Relation, folder:
     changed = relation.change(files, folder)
     if changed is None:
         return None
-    wanted = expected(figures(files, pair, pair_only=relation.pair_only), relation)
+    wanted = expected(_original(tuple(files), pair, relation.pair_only), relation)
     got = figures(changed, pair, pair_only=relation.pair_only)
     paths = [path for path in sorted(wanted.keys() | got.keys()) if not STREAM_NUMBER.search(path)]
     if not relation.causes:
