@@ -103,6 +103,19 @@ def test_one_that_ignores_being_asked_is_killed_after_the_grace() -> None:
     assert running(mark) == []
 
 
+def test_programs_that_come_back_whenever_they_are_killed_do_not_keep_nsys_from_ending() -> None:
+    script = """
+import os
+from collectors import processes
+processes.stop_all = lambda *roots, **more: 1  # there was one, and there will be
+outcome = processes.run(["sleep", "60"], os.environ, apart=True, timeout=0.2, grace=0.3)
+print(outcome.returncode, outcome.stopped)
+"""
+    words = [sys.executable, "-c", script]
+    ran = subprocess.run(words, env=environment(), capture_output=True, text=True, cwd=HOME, timeout=40, check=True)
+    assert ran.stdout == f"{-signal.SIGKILL} timeout\n"
+
+
 def test_a_timeout_ends_like_timeout_does() -> None:
     assert ended(start("sleep", "60", timeout=0.5))[-1] == f"OUTCOME {-signal.SIGTERM} timeout 124"
 
