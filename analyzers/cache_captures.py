@@ -97,12 +97,12 @@ def _keep(trace: Trace, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(folder.parent, "new-") as made:
             write_trace(trace, made)
-            flush(made)
             if folder.exists():  # kept by another process meanwhile, or of no use
                 with contextlib.suppress(Unusable):
                     read_trace(folder)
                     return
                 cache.remove(folder)
+            flush(made)
             made.rename(folder)
         cache.prune([folder])
     except (OSError, pa.ArrowException):

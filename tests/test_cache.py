@@ -226,6 +226,16 @@ def test_a_full_disk_leaves_nothing_behind(folder: Path, monkeypatch: pytest.Mon
     assert list((folder / "traces").iterdir()) == []
 
 
+def test_all_of_it_is_on_the_disk_before_it_has_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    looked_at(TORCH)
+    [entry] = cache.entries()
+    files = [path.name for path in flushed if path.parent.name.startswith("new-")]
+    assert sorted(files) == sorted(path.name for path in entry.path.iterdir())
+    assert [path.name.startswith("new-") for path in flushed].count(True) == 1  # the folder itself
+
+
 @pytest.mark.parametrize("off", ["off", "0", "no"])
 def test_turned_off_it_is_not_touched(off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

@@ -140,7 +140,7 @@ def test_ranges_of_the_launching_thread_are_named(opened: Page) -> None:
 
 
 def test_of_many_ranks_the_rest_is_a_click_away(browser: Chromium, tmp_path: Path) -> None:
-    opened = open_picture(browser, tmp_path, drawn(many_ranks(24), "nvtx:A", "nvtx:B")[1])
+    opened = open_picture(browser, tmp_path, drawn(many_ranks(64), "nvtx:A", "nvtx:B")[1])
     titles = "[...document.querySelectorAll('.annotation-text')].map((one) => one.textContent)"
     shown = opened.js(titles)
     assert len(shown) == 5
@@ -148,8 +148,8 @@ def test_of_many_ranks_the_rest_is_a_click_away(browser: Chromium, tmp_path: Pat
     assert shown[0].endswith("(critical)")
     ops = opened.js(OPS)
     opened.js("document.getElementById('fold').click()")
-    opened.wait(f"{titles}.length === 24")
-    opened.wait(f"{OPS} === 48")
+    opened.wait(f"{titles}.length === 64")
+    opened.wait(f"{OPS} === 128")
     assert ops == 2 * 5
     opened.js("document.getElementById('theme').click()")
     opened.settle()
