@@ -10,16 +10,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analyzers.cards import card
-from analyzers.communication import is_communication
-from analyzers.durations import duration
-from analyzers.errors import TraceWarning
-from analyzers.graphs import but_rows
-from analyzers.keys import lanes
-from analyzers.ranks import RULES
-from analyzers.regions import launched_in_all
-from analyzers.steps import find_steps
-from analyzers.trace import Capture, Ints, Mask, Trace, codes, ints, is_one_of
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TraceWarning
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.graphs import but_rows
+from analyzers.trace.kernels import is_communication
+from analyzers.trace.ranks import RULES
+from analyzers.trace.regions import launched_in_all
+from analyzers.trace.steps import find_steps
+from analyzers.trace.tables import Capture, Trace
 
 MOST_RANGES = 40
 FEW = 3  # steps below which a median is not one
@@ -227,7 +229,7 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
     kinds = {kind: is_one_of(ops, "kind", (kind,)) for kind in ("kernel", "memcpy", "memset", "graph")}
     starts, ends = ints(ops, "start_ns"), ints(ops, "end_ns")
     found = []
-    for (rank, process), rows in lanes(ints(ops, "rank"), ints(ops, "process")).items():
+    for (rank, process), rows in rows_by_key(ints(ops, "rank"), ints(ops, "process")).items():
         owner = trace.processes[process]
 
         def count(mask: Mask, rows: Ints = rows) -> int:
@@ -246,7 +248,7 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
                 count(kinds["memcpy"] & ~comm),
                 count(kinds["memset"]),
                 count(kinds["graph"]),
-                len(lanes(*(ints(ops, column)[rows] for column in ("device", "context", "stream")))),
+                len(rows_by_key(*(ints(ops, column)[rows] for column in ("device", "context", "stream")))),
                 int(starts[rows].min()),
                 int(ends[rows].max()),
             )

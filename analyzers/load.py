@@ -6,16 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers.captures import read_many
-from analyzers.clocks import align as align_clocks
-from analyzers.errors import TracevizError, TraceWarning
-from analyzers.files import EXPORTS, Input, find_inputs
-from analyzers.lost import about_lost_work
-from analyzers.merge import merge
-from analyzers.progress import Progress, silent
-from analyzers.ranks import assign_ranks
-from analyzers.reading import READING, Reading
-from analyzers.trace import Trace
+from analyzers.clocks.align import align as align_clocks
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress, silent
+from analyzers.readers.captures import READING, Reading, read_many
+from analyzers.readers.inputs import EXPORTS, Input, find_inputs
+from analyzers.trace.lost import about_lost_work
+from analyzers.trace.merge import merge
+from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.tables import Trace
 
 
 def load(
@@ -87,10 +86,10 @@ def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
     if len(inputs) > 1:
         path = next(one.path for one in inputs if one.kind in EXPORTS.values())
         raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=path, hint="Give it alone.")
-    from analyzers import export_parquet, perfetto_read
+    from analyzers.export import parquet, perfetto_read
 
     one = inputs[0]
-    trace = (perfetto_read if one.kind == "perfetto-export" else export_parquet).read(one.path, progress)
+    trace = (perfetto_read if one.kind == "perfetto-export" else parquet).read(one.path, progress)
     aligned = trace.clocks is not None and trace.clocks.method == "collectives"
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from analyzers import cache, cache_answers, cache_keys, load
-from analyzers.errors import TracevizError
-from tests.caching import folder as folder
-from tests.command_lines import run_json
-from tests.kills import killed_everywhere
+from analyzers import load
+from analyzers.cache import folder as cache
+from analyzers.cache import keys
+from analyzers.common.errors import TracevizError
+from analyzers.scale import answer_cache
+from tests.support.caching import folder as folder
+from tests.support.command_lines import run_json
+from tests.support.kills import killed_everywhere
 from traceviz.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -167,7 +170,7 @@ def test_which_of_a_report_and_its_export_is_read_is_part_of_the_question(tmp_pa
     names = []
     for age in (100, -100):
         os.utime(report, (export.stat().st_mtime - age,) * 2)
-        names.append(cache_answers.name_of(["info"], [[str(tmp_path)]]))
+        names.append(answer_cache.name_of(["info"], [[str(tmp_path)]]))
     assert all(names) and names[0] != names[1]
 
 
@@ -175,17 +178,17 @@ def test_which_of_a_report_and_its_export_is_read_is_part_of_the_question(tmp_pa
 def test_other_code_answers_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answered_rightly("streams", *TORCH, new=True)
     other = (lambda *_: "other") if name == "code" else (lambda: [("numpy", 1)])
-    monkeypatch.setattr(cache_answers, name, other)
+    monkeypatch.setattr(answer_cache, name, other)
     answered_rightly("streams", *TORCH, new=True)
 
 
 def test_all_sources_are_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for package in ("analyzers", "traceviz"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(cache_keys, "__file__", str(tmp_path / "analyzers" / "cache_keys.py"))
-    name = cache_keys.code.__wrapped__
+    monkeypatch.setattr(keys, "__file__", str(tmp_path / "analyzers" / "cache_keys.py"))
+    name = keys.code.__wrapped__
     seen = {name("analyzers", "traceviz")}
-    for changed in ("analyzers/check.py", "traceviz/contract.py", "traceviz/views/overlap.py"):
+    for changed in ("analyzers/verdict/check.py", "traceviz/contract.py", "traceviz/views/overlap.py"):
         (tmp_path / changed).write_text((tmp_path / changed).read_text() + "\n")
         seen.add(name("analyzers", "traceviz"))
     assert len(seen) == 4
@@ -208,7 +211,7 @@ def test_killed_at_any_step_it_leaves_nothing_half_written_that_is_believed(fold
     for place in killed_everywhere(
         "from analyzers import cache_answers", 'cache_answers.keep("answer", "words " * 50_000)', folder
     ):
-        found = [cache_answers.kept(entry.path.name) for entry in kept()]
+        found = [answer_cache.kept(entry.path.name) for entry in kept()]
         assert found in ([], [text]), place
         whole += len(found)
         unfinished += len(list((folder / "answers").glob("new-*")))
@@ -233,7 +236,7 @@ def test_where_the_cache_cannot_be_written_answers_are_given(tmp_path: Path, mon
 
 
 def test_small_captures_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_keys, "WORTH_BYTES_PACKED", 1 << 30)
+    monkeypatch.setattr(keys, "WORTH_BYTES_PACKED", 1 << 30)
     answered_rightly("streams", *TORCH, new=False)
 
 
@@ -301,16 +304,16 @@ def test_the_command_shows_limits_and_clears_them() -> None:
 
 
 def test_an_answer_in_use_outlives_one_that_is_not() -> None:
-    cache_answers.keep("old", "x" * 100)
-    cache_answers.keep("new", "x" * 100)
+    answer_cache.keep("old", "x" * 100)
+    answer_cache.keep("new", "x" * 100)
     for name, used in (("old", 1000), ("new", 2000)):
         os.utime(cache.root() / "answers" / name, (used, used))
-    assert cache_answers.kept("old") is not None  # which is a use
+    assert answer_cache.kept("old") is not None  # which is a use
     cache.set_limit(200)
     assert [entry.path.name for entry in cache.prune()] == ["new"]
 
 
 def test_an_answer_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_answers, "MOST_BYTES", 10)
-    cache_answers.keep("long", "x" * 11)
-    assert cache_answers.kept("long") is None
+    monkeypatch.setattr(answer_cache, "MOST_BYTES", 10)
+    answer_cache.keep("long", "x" * 11)
+    assert answer_cache.kept("long") is None

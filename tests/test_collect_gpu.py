@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import traceviz as tv
-from analyzers.memory import memory_peaks
+from analyzers.trace.memory import memory_peaks
 from collectors.errors import CollectError
 from collectors.manifest import gpus
 from collectors.nsys_command import Nsys, Request, build
-from tests.collecting import environment, manifest, running, torchrun, traceviz
+from tests.support.collecting import environment, manifest, running, torchrun, traceviz
 from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.gpu

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.nsys_find import find_nsys
-from tests.collecting import manifest, running, traceviz, under_nsys
+from analyzers.readers.nsys.export import find_nsys
+from tests.support.collecting import manifest, running, traceviz, under_nsys
 
 pytestmark = [pytest.mark.torch, pytest.mark.nsys]
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.files import find_inputs
+from analyzers.readers.inputs import find_inputs
 from collectors import manifest as manifests
 from collectors import session
 from collectors.errors import CollectError

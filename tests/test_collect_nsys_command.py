@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from analyzers import nsys_find
-from analyzers.errors import TracevizError
+from analyzers.common.errors import TracevizError
+from analyzers.readers.nsys import export
 from collectors.errors import CollectError
 from collectors.launchers import launcher_of, rank_in
 from collectors.nsys_command import Nsys, Request, build, options_of, parse_options
@@ -163,7 +163,7 @@ def fake_nsys(folder: Path, version: str) -> Path:
 
 def test_without_an_nsys_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nsys is looked for is proven with the analyzers, which export with what is found."""
-    monkeypatch.setattr(nsys_find, "FOLDERS", ())
+    monkeypatch.setattr(export, "FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("TRACEVIZ_NSYS", raising=False)
     with pytest.raises(CollectError, match=r"nsys is not here\. Install .* or collect torch\."):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectError
-from tests.collecting import HOME, environment, running
+from tests.support.collecting import HOME, environment, running
 
 RUN = """
 import os, sys

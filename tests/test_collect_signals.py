@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from collectors.inject._traceviz_programs import is_nsys
-from tests.collecting import HOME, environment
-from tests.waiting import soon
+from tests.support.collecting import HOME, environment
+from tests.support.waiting import soon
 
 pytestmark = pytest.mark.once
 INJECT = Path(__file__).parents[1] / "collectors" / "inject"

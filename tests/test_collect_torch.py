@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.collecting import HOME, TRAIN, environment, manifest, running, torchrun, traceviz
+from tests.support.collecting import HOME, TRAIN, environment, manifest, running, torchrun, traceviz
 
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
 pytestmark = pytest.mark.torch

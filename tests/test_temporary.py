@@ -9,9 +9,9 @@ from types import FrameType
 
 import pytest
 
-from analyzers import cache_answers
-from analyzers.temporary import temporary_file, temporary_folder
-from analyzers.writing import create, replacing, replacing_folder
+from analyzers.common.temporary import temporary_file, temporary_folder
+from analyzers.common.writing import create, replacing, replacing_folder
+from analyzers.scale import answer_cache
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files not closed
 
@@ -144,12 +144,12 @@ def test_an_answer_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     kept = tmp_path / "answers" / "name"
 
     def work() -> None:
-        cache_answers.keep("name", "answer")
+        answer_cache.keep("name", "answer")
 
     def after() -> None:
         if kept.parent.is_dir():
             assert names(kept.parent) <= {"name"}
-        assert not kept.exists() or cache_answers.kept("name") == "answer"
+        assert not kept.exists() or answer_cache.kept("name") == "answer"
 
     assert everywhere(work, after, before=lambda: kept.unlink(missing_ok=True)) > 40
-    assert cache_answers.kept("name") == "answer"
+    assert answer_cache.kept("name") == "answer"

@@ -203,7 +203,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def export(report: Path) -> None:
     """Export a report where traceviz has not; a failed one leaves nothing."""
-    from analyzers.nsys_find import find_nsys
+    from analyzers.readers.nsys.export import find_nsys
 
     made = report.with_suffix(".sqlite")
     words = [str(next(find_nsys()).path), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analyzers.check import check_overlap
-from analyzers.compare import compare
+from analyzers.compare.compare import compare
 from analyzers.load import load
-from analyzers.order_report import order_report
+from analyzers.syncs.report import order_report
+from analyzers.verdict.check import check_overlap
 from traceviz.timelines.draw import figure
 from traceviz.timelines.files import write_bytes
 from traceviz.timelines.images import image

@@ -16,7 +16,7 @@ check_packages()
 TYPE_CHECKING = False  # without typing, which takes its time, as all that is imported here
 
 if TYPE_CHECKING:
-    from analyzers.trace import Trace
+    from analyzers.trace.tables import Trace
     from traceviz.api import (
         TracevizError,
         check_overlap,
@@ -49,7 +49,7 @@ __all__ = [
     "timeline",
     "trend",
 ]
-_MADE_BY = {"Trace": "analyzers.trace"} | dict.fromkeys(("capture", "report", "timeline"), "traceviz.api_making")
+_MADE_BY = {"Trace": "analyzers.trace.tables"} | dict.fromkeys(("capture", "report", "timeline"), "traceviz.api_making")
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from analyzers.cache import is_off
+from analyzers.cache.folder import is_off
 from traceviz.arguments import Format, shown
 from traceviz.document import Block, from_plain, to_plain
 from traceviz.terminal import as_json, as_text, put
@@ -96,25 +96,25 @@ def _answer(command: Callable[..., Said], given: Mapping[str, Any], runs: Runs) 
 def _name(command: str, given: Mapping[str, Any], runs: Runs) -> str:
     if given["no_cache"] or is_off() or any(given.get(option) is not None for option in WRITING):
         return ""
-    from analyzers import cache_answers
+    from analyzers.scale import answer_cache
 
     words = {option: value for option, value in given.items() if option not in (*UNDECIDING, "output")}
     form = "json" if given["output"] is Format.json else "blocks"
     said = json.loads(json.dumps(words, default=str, sort_keys=True))
     paths = [shown(paths) for paths in runs(given)]
-    return cache_answers.name_of([command, form, said], paths, skip_bad=given["skip_bad"])
+    return answer_cache.name_of([command, form, said], paths, skip_bad=given["skip_bad"])
 
 
 def _kept(name: str) -> Any:
     if not name:
         return None
-    from analyzers import cache_answers
+    from analyzers.scale import answer_cache
 
-    text = cache_answers.kept(name)
+    text = answer_cache.kept(name)
     return None if text is None else json.loads(text)
 
 
 def _keep(name: str, answer: Any) -> None:
-    from analyzers import cache_answers
+    from analyzers.scale import answer_cache
 
-    cache_answers.keep(name, json.dumps(answer))
+    answer_cache.keep(name, json.dumps(answer))

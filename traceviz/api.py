@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.errors import TracevizError
+from analyzers.common.errors import TracevizError
 from traceviz.terminal import progress
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from analyzers.check import OverlapResult
-    from analyzers.collectives import Collectives
-    from analyzers.compare_results import Comparison
-    from analyzers.concurrency import StreamsResult
+    from analyzers.collectives.report import Collectives
+    from analyzers.compare.results import Comparison
     from analyzers.info import TraceInfo
-    from analyzers.order_report import OrderReport
-    from analyzers.trace import Trace
+    from analyzers.streams import StreamsResult
+    from analyzers.syncs.report import OrderReport
+    from analyzers.trace.tables import Trace
+    from analyzers.verdict.check import OverlapResult
     from traceviz.trends import PairTrend
 
 __all__ = [
@@ -61,7 +61,7 @@ def load(
 
     Returns
     -------
-    Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.schemas`); a part of it
+    Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.trace.schemas`); a part of it
         with `.ranks(0, 3)`, `.steps(10, 13)` and `.window(low_ns, high_ns)`, which give a Trace again; written for
         other tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
 
@@ -78,7 +78,7 @@ def load(
     [7, 17, 25]
     """
     from analyzers import load as loading
-    from analyzers.reading import Reading
+    from analyzers.readers.captures import Reading
 
     reading = Reading(nsys, cache, workers, skip_bad)
     with progress() as tell:
@@ -116,7 +116,7 @@ def check_overlap(
     >>> result.to_frame()["overlap_ns"].to_dict()
     {(0, 0): 162879, (1, 1): 212705}
     """
-    from analyzers import check
+    from analyzers.verdict import check
 
     return check.check_overlap(trace, a, b, min_overlap=min_overlap, baseline=baseline)
 
@@ -155,13 +155,13 @@ def check_ranks(
     >>> check_ranks("tests/data/torch/dpmp_overlap.rank*.json.gz", a="nvtx:DP Embedding", b="nvtx:MP Embedding")
     <partial: 'nvtx:DP Embedding' against 'nvtx:MP Embedding', 16.0% of what could overlap did; bar 60%; 2 rank(s)>
     """
-    from analyzers import parts_answers
-    from analyzers.reading import Reading
+    from analyzers.readers.captures import Reading
+    from analyzers.scale import answers
     from traceviz.opened import run_of
 
     reading = Reading(workers=workers, skip_bad=skip_bad, memory=memory, dask=dask)
     with progress() as tell, run_of(paths, reading, align=True, progress=tell) as run:
-        return parts_answers.check_overlap(run, a, b, min_overlap=min_overlap)
+        return answers.check_overlap(run, a, b, min_overlap=min_overlap)
 
 
 def compare(
@@ -190,7 +190,7 @@ def compare(
     ------
     TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
     """
-    from analyzers import compare as comparing
+    from analyzers.compare import compare as comparing
 
     return comparing.compare(traces, a, b, labels=labels, claimed=claimed)
 
@@ -203,7 +203,7 @@ def streams(trace: Trace) -> StreamsResult:
     StreamsResult : `.to_frame()` is indexed by (rank, device, stream): ops, busy_ns, alone_ns; `.concurrency()` has the
         ns at each number of busy streams, `.pairs()` the ns that each pair of streams overlaps.
     """
-    from analyzers import concurrency
+    from analyzers import streams as concurrency
 
     return concurrency.streams(trace)
 
@@ -241,7 +241,7 @@ def collectives(trace: Trace) -> Collectives:
     >>> [(one.operation, one.fastest_ns) for one in found]
     [('all_reduce', 266689), ('all_reduce', 261377)]
     """
-    from analyzers import collectives as analysis
+    from analyzers.collectives import report as analysis
 
     return analysis.collectives_of(trace)
 
@@ -252,11 +252,11 @@ def sync_points(trace: Trace) -> OrderReport:
     Returns
     -------
     OrderReport : `.to_frame()` has a row per host sync point, costliest first, columns as in
-        `analyzers.syncs.SyncPoint`: duration_ns, gpu_idle_ns, api, op, range, delayed …; `.crossings.missing` are the
+        `analyzers.syncs.points.SyncPoint`: duration_ns, gpu_idle_ns, api, op, range, delayed …; `.crossings.missing` are the
         missing waits, `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
         `.plan.to_frame()` the chunks of stream-parallel loops.
     """
-    from analyzers import order_report
+    from analyzers.syncs import report as order_report
 
     return order_report.order_report(trace)
 
@@ -277,9 +277,9 @@ def trend(database: str | Path, a: str | None = None, b: str | None = None) -> l
     ------
     TracevizError : the file is no history, or a selector can't be read.
     """
-    from analyzers import selectors
+    from analyzers.select import language
     from traceviz.history import saved_runs
     from traceviz.trends import trends
 
-    sides = [None if text is None else str(selectors.parse(text)) for text in (a, b)]
+    sides = [None if text is None else str(language.parse(text)) for text in (a, b)]
     return trends(saved_runs(Path(database)), *sides)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from analyzers.trace import Trace
+    from analyzers.trace.tables import Trace
     from collectors.capture import Capture
     from traceviz.reports.files import Report
 
@@ -36,7 +36,8 @@ def timeline(
     ------
     TracevizError : as `check_overlap`.
     """
-    from analyzers import check, order_report
+    from analyzers.syncs import report as order_report
+    from analyzers.verdict import check
     from traceviz.timelines import draw, palette, picture
 
     result = check.check_overlap(trace, a, b, min_overlap=min_overlap)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from analyzers.errors import TracevizError
+from analyzers.common.errors import TracevizError
 
 if TYPE_CHECKING:
-    from analyzers.trace import Trace
+    from analyzers.trace.tables import Trace
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 

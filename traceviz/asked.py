@@ -13,9 +13,9 @@ import typer
 from traceviz.arguments import NoAlign, Nsys, Ranks, StepRange, Traces, Window, narrowed, read_ratio, read_window, shown
 
 if TYPE_CHECKING:
-    from analyzers.progress import Progress
-    from analyzers.reading import Reading
-    from analyzers.trace import Trace
+    from analyzers.common.progress import Progress
+    from analyzers.readers.captures import Reading
+    from analyzers.trace.tables import Trace
 
 Result = TypeVar("Result")
 

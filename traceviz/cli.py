@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analyzers.errors import TracevizError
+from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
 from traceviz import __version__
 from traceviz.commands import (

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analyzers.cache import Entry, State
-    from analyzers.check import OverlapResult
-    from analyzers.clocks import Clocks
-    from analyzers.collectives import Collectives
-    from analyzers.concurrency import StreamsResult
-    from analyzers.errors import TraceWarning
-    from analyzers.gain import Gain
+    from analyzers.cache.folder import Entry, State
+    from analyzers.collectives.report import Collectives
+    from analyzers.common.errors import TraceWarning
     from analyzers.info import TraceInfo
-    from analyzers.order_report import OrderReport
-    from analyzers.overlap import RankOverlap, Side
+    from analyzers.overlap.measure import RankOverlap, Side
+    from analyzers.streams import StreamsResult
+    from analyzers.syncs.report import OrderReport
+    from analyzers.trace.alignment import Clocks
+    from analyzers.verdict.check import OverlapResult
+    from analyzers.verdict.gain import Gain
 
 Json = dict[str, Any]
 

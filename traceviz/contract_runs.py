@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from traceviz.contract import Json
 
 if TYPE_CHECKING:
-    from analyzers.compare_gain import PairGain
-    from analyzers.compare_noise import Change
-    from analyzers.compare_results import Comparison, LaneFigures, Region, Run
+    from analyzers.compare.gain import PairGain
+    from analyzers.compare.noise import Change
+    from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
     from traceviz.trends import PairTrend
 
 
@@ -29,7 +29,7 @@ def comparison(result: Comparison) -> Json:
     }
 
 
-def _run(run: Run) -> Json:
+def _run(run: ComparedRun) -> Json:
     job = run.overlap.job if run.overlap else None
     return {
         "label": run.label,

@@ -18,12 +18,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import TracevizError
-from analyzers.writing import create
+from analyzers.common.errors import TracevizError
+from analyzers.common.writing import create
 
 if TYPE_CHECKING:
-    from analyzers.check import OverlapResult
-    from analyzers.trace import Trace
+    from analyzers.trace.tables import Trace
+    from analyzers.verdict.check import OverlapResult
 
 APPLICATION = 0x7472767A  # "trvz", in the file's header
 VERSION = 1
@@ -114,7 +114,7 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
     ------
     TracevizError : the file can't be written, is damaged, or no history of traceviz.
     """
-    from analyzers.compare_steps import typical_step
+    from analyzers.compare.steps import typical_step
 
     step = typical_step(trace)
     job = result.job

@@ -11,11 +11,11 @@ from traceviz.arguments import narrowed, read_numbers, read_steps, read_window, 
 from traceviz.terminal import progress
 
 if TYPE_CHECKING:
-    from analyzers.narrow import Narrowing
-    from analyzers.parts import Run
-    from analyzers.progress import Progress
-    from analyzers.reading import Reading
-    from analyzers.trace import Trace
+    from analyzers.common.progress import Progress
+    from analyzers.readers.captures import Reading
+    from analyzers.scale.parts import PartitionedRun
+    from analyzers.trace.narrow import Narrowing
+    from analyzers.trace.tables import Trace
 
 Result = TypeVar("Result")
 
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 def looked_at(
     paths: Sequence[str | Path],
     reading: Reading,
-    by_parts: Callable[[Run, Narrowing], Result],
+    by_parts: Callable[[PartitionedRun, Narrowing], Result],
     whole: Callable[[Trace], Result],
     *,
     ranks: str | None = None,
@@ -43,10 +43,12 @@ def looked_at(
 
 
 @contextlib.contextmanager
-def run_of(paths: Sequence[str | Path], reading: Reading, *, align: bool, progress: Progress) -> Iterator[Run]:
+def run_of(
+    paths: Sequence[str | Path], reading: Reading, *, align: bool, progress: Progress
+) -> Iterator[PartitionedRun]:
     """Open captures as a run, for the time of the block."""
-    from analyzers.crew import crew_for
-    from analyzers.parts import open_run
+    from analyzers.scale.crew import crew_for
+    from analyzers.scale.parts import open_run
 
     texts = shown(paths)
     with crew_for(texts, reading) as crew:
@@ -55,7 +57,7 @@ def run_of(paths: Sequence[str | Path], reading: Reading, *, align: bool, progre
 
 def narrowing_of(ranks: str | None, steps: str | None, window: str | None) -> Narrowing:
     """The part of a run that options ask for."""
-    from analyzers.narrow import Narrowing
+    from analyzers.trace.narrow import Narrowing
 
     return Narrowing(
         None if ranks is None else read_numbers(ranks),

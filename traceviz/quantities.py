@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analyzers.durations import duration, percent, size
+from analyzers.common.wording import duration, percent, size
 
 __all__ = ["duration", "listing", "percent", "size"]
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from analyzers.errors import TracevizError
-from analyzers.reading import Reading
+from analyzers.common.errors import TracevizError
+from analyzers.readers.captures import Reading
 
 Result = TypeVar("Result")
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}

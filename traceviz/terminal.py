@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from analyzers.errors import TracevizError
-from analyzers.progress import NOTE, Progress
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import NOTE, Progress
 from traceviz.arguments import Format
 from traceviz.document import Block, markdown, plain
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from analyzers.trend import Trend, trend
+from analyzers.compare.noise import Trend, trend
 
 if TYPE_CHECKING:
     from traceviz.history import SavedRun

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from analyzers import causes, check, check_part, missed
+from analyzers.causes import causes, missed
+from analyzers.verdict import check, part
 from tests.benchmarks.ordering_scale import large_trace, timed
 
 PAIRS = (("stream:7", "!stream:7"), ("kernel:kernel_1", "kernel:kernel_2"), ("nvtx:range 1", "nvtx:range 2"))
@@ -36,7 +37,7 @@ def main() -> None:
     spent: dict[str, float] = {}
     for owner, names in (
         (
-            check_part,
+            part,
             ("select", "pair_by", "measure_ranks", "_explainer", "explain_missed", "missing_waits", "arrivals"),
         ),
         (causes, ("Ordering", "blocking_calls", "find_gaps", "room")),

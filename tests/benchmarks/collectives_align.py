@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 
-from analyzers.clocks import align
-from analyzers.collectives import collectives
-from tests.collective_runs import MS, Call, Loss, lose, run
+from analyzers.clocks.align import align
+from analyzers.collectives.report import collectives
+from tests.support.collective_runs import MS, Call, Loss, lose, run
 
 RANKS, STEPS, CALLS = 64, 200, 50
 

@@ -27,10 +27,10 @@ _MOVED = re.compile(r'("ts": |"(?:External id|correlation|Sequence number|id)": 
 OURS = """
 import sys
 from pathlib import Path
-from analyzers.intervals import intersect, measure, union
-from analyzers.kineto import read
-from analyzers.names import is_communication
-from analyzers.trace import codes, ints, is_one_of
+from analyzers.arrays.intervals import intersect, measure, union
+from analyzers.readers.kineto.read import read
+from analyzers.trace.kernels import is_communication
+from analyzers.trace.tables import codes, ints, is_one_of
 import numpy as np
 ops = read(Path(sys.argv[1])).ops
 code, names = codes(ops, "name")

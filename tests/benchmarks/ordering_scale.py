@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.forks import crossings
-from analyzers.ordering import Ordering
-from analyzers.stream_plan import stream_plan
-from analyzers.syncs import host_syncs
-from analyzers.syncs_copies import unwaited_copies
-from analyzers.trace import Capture, Process, Trace, table
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.copies import unwaited_copies
+from analyzers.syncs.crossings import crossings
+from analyzers.syncs.loops import stream_plan
+from analyzers.syncs.points import host_syncs
+from analyzers.trace.columns import table
+from analyzers.trace.tables import Capture, Process, Trace
 
 RANKS, KERNELS, CALLS, RECORDS, SYNCS = 4, 2_000_000, 5_000_000, 100_000, 20_000
 CALL_NAMES = ["cudaLaunchKernel", "cudaEventRecord", "cudaStreamWaitEvent", "cudaStreamSynchronize", "cudaGetDevice"]

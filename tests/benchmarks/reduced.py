@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.reduced
 
-Ranks are synthetic (`tests.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the same with a quarter of the
+Ranks are synthetic (`tests.support.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the same with a quarter of the
 ranks, and with a half, gives the exponent of growth. Bars: a minute, and 1.1.
 """
 
@@ -18,10 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from analyzers.cache_tables import read_trace, write_trace
-from analyzers.clocks import align
-from analyzers.collectives import collectives
-from tests.collective_runs import MS, Call, run
+from analyzers.cache.tables import read_trace, write_trace
+from analyzers.clocks.align import align
+from analyzers.collectives.report import collectives
+from tests.support.collective_runs import MS, Call, run
 from traceviz.document import markdown
 from traceviz.views import collectives as collectives_view
 

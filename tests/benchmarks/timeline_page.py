@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzers.check import check_overlap
-from analyzers.order_report import order_report
-from analyzers.ranks import assign_ranks
-from analyzers.trace import Capture, Process, Trace, table
+from analyzers.syncs.report import order_report
+from analyzers.trace.columns import table
+from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.tables import Capture, Process, Trace
+from analyzers.verdict.check import check_overlap
 from traceviz.timelines.chromium import Chromium, find
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import picture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.check import check_overlap
-from analyzers.compare import compare
+from analyzers.compare.compare import compare
 from analyzers.load import load
+from analyzers.verdict.check import check_overlap
 from tests.browser.conftest import Page
-from tests.timeline_traces import HOSTILE, HOSTILE_PAIR, hostile, loaded
+from tests.support.timeline_traces import HOSTILE, HOSTILE_PAIR, hostile, loaded
 from traceviz import history
 from traceviz.timelines.chromium import Chromium
 from traceviz.timelines.files import write

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Page
-from tests.timeline_traces import HOSTILE_PAIR, hostile, loaded, two_instances
+from tests.support.timeline_traces import HOSTILE_PAIR, hostile, loaded, two_instances
 from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
 from traceviz.timelines.chromium import Chromium

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from analyzers.check import OverlapResult
 from analyzers.load import load
+from analyzers.verdict.check import OverlapResult
 from tests.browser.conftest import Page
-from tests.builder import Builder
-from tests.timeline_traces import HOSTILE_PAIR, US, drawn, hostile, many_ranks, race, two_instances
+from tests.support.builder import Builder
+from tests.support.timeline_traces import HOSTILE_PAIR, US, drawn, hostile, many_ranks, race, two_instances
 from traceviz.timelines.chromium import Chromium
 from traceviz.timelines.draw import figure
 from traceviz.timelines.images import image

@@ -56,9 +56,11 @@ def _round(loader: str, corpus: Path, crashes: Path, minutes: float) -> None:
     import atheris  # type: ignore[import-not-found]
 
     with atheris.instrument_imports(include=["analyzers"]):
-        from analyzers import kineto, nsys, nsys_stats
-        from analyzers.errors import TracevizError
-    read = {"kineto": kineto.read, "nsys": nsys.read_sqlite, "nsys-stats": nsys_stats.read}[loader]
+        from analyzers.common.errors import TracevizError
+        from analyzers.readers.kineto import read as kineto
+        from analyzers.readers.nsys import read as nsys
+        from analyzers.readers.nsys import stats
+    read = {"kineto": kineto.read, "nsys": nsys.read_sqlite, "nsys-stats": stats.read}[loader]
     target = corpus.with_name(
         f"{corpus.name}.input" + {"kineto": ".json", "nsys": ".sqlite", "nsys-stats": ".txt"}[loader]
     )

@@ -34,7 +34,7 @@ def cache(
     least recently used go first where the limit is met.
     """
     size = None if limit is None else read_bytes(limit)
-    from analyzers import cache as kept
+    from analyzers.cache import folder as kept
     from traceviz import contract
     from traceviz.views import cache as view
 

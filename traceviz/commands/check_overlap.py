@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from analyzers.errors import TracevizError
-from analyzers.reading import READING, Reading
+from analyzers.common.errors import TracevizError
+from analyzers.readers.captures import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, OutputFormat, shown
 from traceviz.asked import Asked, asks
@@ -63,7 +63,7 @@ def check_overlap(
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
     bar = asked.bar
-    from analyzers import check
+    from analyzers.verdict import check
     from traceviz import contract
     from traceviz.views import overlap
 
@@ -73,7 +73,7 @@ def check_overlap(
         )
     with progress() as tell, ExitStack() as stack:
         if reading.by_parts:
-            from analyzers import parts_answers
+            from analyzers.scale import answers as parts_answers
 
             reading = replace(reading, nsys=asked.nsys)
             runs = [

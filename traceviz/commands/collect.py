@@ -155,15 +155,15 @@ def find_nsys(chosen: str | None = None) -> Nsys:
     CollectError : none is here.
     TracevizError : the chosen one does not run.
     """
-    from analyzers import nsys_find
+    from analyzers.readers.nsys import export
     from collectors.errors import CollectError
     from collectors.nsys_command import Nsys, options_of
 
-    for found in nsys_find.find_nsys(chosen):
+    for found in export.find_nsys(chosen):
         if sys.stderr.isatty():
-            sys.stderr.write(f"traceviz: nsys {nsys_find.text(found.version)} at {found.path}.\n")
+            sys.stderr.write(f"traceviz: nsys {export.text(found.version)} at {found.path}.\n")
         return Nsys(found.path, found.version, options_of(found.path))
-    hint = f"Install Nsight Systems, or name it with --nsys or ${nsys_find.VARIABLE}; or collect torch."
+    hint = f"Install Nsight Systems, or name it with --nsys or ${export.NSYS_VARIABLE}; or collect torch."
     raise CollectError("nsys is not here.", hint=hint)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analyzers.reading import READING, Reading
+from analyzers.readers.captures import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
 from traceviz.opened import looked_at
@@ -33,8 +33,8 @@ def collectives(
 
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
     """
-    from analyzers import collectives as analysis
-    from analyzers import parts_answers
+    from analyzers.collectives import report as analysis
+    from analyzers.scale import answers as parts_answers
     from traceviz import contract
     from traceviz.views import collectives as view
 

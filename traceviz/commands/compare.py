@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from analyzers.errors import TracevizError
-from analyzers.reading import READING, Reading
+from analyzers.common.errors import TracevizError
+from analyzers.readers.captures import READING, Reading
 from traceviz.answered import Said, answers_of, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
 from traceviz.reading_options import reads_captures
@@ -84,8 +84,8 @@ def compare(
         from traceviz.timelines import files
 
         files.kind_of(timeline)
-    from analyzers import compare as analysis
     from analyzers import load
+    from analyzers.compare import compare as analysis
     from traceviz import contract_runs
     from traceviz.views import compare as view
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from analyzers.errors import TracevizError
+from analyzers.common.errors import TracevizError
 from traceviz.arguments import NoAlign, Nsys, Ranks, StepRange, Traces, Window, narrowed, shown
 from traceviz.terminal import progress
 
@@ -58,7 +58,7 @@ def export(
     """
     kind = to or kind_of(output)
     from analyzers import load
-    from analyzers.writing import refuse_existing
+    from analyzers.common.writing import refuse_existing
 
     refuse_existing(output, overwrite=force)
     with progress() as tell:

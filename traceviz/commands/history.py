@@ -34,13 +34,13 @@ def history(
 
     Ends with 1 where the newest run is worse than the runs before it scatter, on the same GPUs.
     """
-    from analyzers import selectors
+    from analyzers.select import language
     from traceviz import contract_runs
     from traceviz.history import saved_runs
     from traceviz.trends import trends
     from traceviz.views import history as view
 
-    sides = [None if text is None else str(selectors.parse(text)) for text in (a, b)]
+    sides = [None if text is None else str(language.parse(text)) for text in (a, b)]
     found = trends(saved_runs(database), *sides)
     if plot is not None:
         view.write_plot(found, plot)

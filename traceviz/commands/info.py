@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analyzers.reading import READING, Reading
+from analyzers.readers.captures import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, Nsys, OutputFormat, Traces
 from traceviz.opened import looked_at
@@ -24,7 +24,7 @@ def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: 
     Ranks, ranges to select by, steps, and what the captures can't answer.
     """
     from analyzers import info as look
-    from analyzers import parts_answers
+    from analyzers.scale import answers as parts_answers
     from traceviz import contract
     from traceviz.views import info as view
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analyzers.reading import READING, Reading
+from analyzers.readers.captures import READING, Reading
 from traceviz.arguments import shown
 from traceviz.asked import Asked, asks
 from traceviz.reading_options import reads_captures

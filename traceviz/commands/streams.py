@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analyzers.reading import READING, Reading
+from analyzers.readers.captures import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
 from traceviz.opened import looked_at
@@ -33,7 +33,8 @@ def streams(
 
     Per rank and device: time with 0, 1, 2 … busy streams, each stream alone, and which streams overlap.
     """
-    from analyzers import concurrency, parts_answers
+    from analyzers import streams as concurrency
+    from analyzers.scale import answers as parts_answers
     from traceviz import contract
     from traceviz.views import streams as view
 

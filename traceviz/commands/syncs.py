@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analyzers.reading import READING, Reading
+from analyzers.readers.captures import READING, Reading
 from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
 from traceviz.opened import looked_at
@@ -34,7 +34,8 @@ def syncs(
     Host sync points by the GPU idle time they cost, with the operator that brought them; copies nobody waits for;
     missing waits between streams; and the plan of stream-parallel loops.
     """
-    from analyzers import order_report, parts_answers
+    from analyzers.scale import answers as parts_answers
+    from analyzers.syncs import report as order_report
     from traceviz import contract
     from traceviz.views import syncs as view
 

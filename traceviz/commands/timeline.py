@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analyzers.reading import READING, Reading
+from analyzers.readers.captures import READING, Reading
 from traceviz.asked import Asked, asks
 from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress
@@ -43,8 +43,8 @@ def timeline(
 
     files.kind_of(output)
     bar, opening = asked.bar, asked.opening
-    from analyzers import check
-    from analyzers.order_report import order_report
+    from analyzers.syncs.report import order_report
+    from analyzers.verdict import check
     from traceviz.timelines.picture import picture
 
     with progress() as tell:

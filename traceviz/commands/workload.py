@@ -176,7 +176,7 @@ def verify(folder: Path, expected: Expected) -> list[str]:
 
 def by_its_ratio(answer: dict[str, Any]) -> str:
     """The verdict, or what it would be if clocks were known better: few steps tie the ranks' clocks but loosely."""
-    from analyzers.check import verdict
+    from analyzers.verdict.check import verdict
 
     ratio = answer["job"]["real_overlap_ratio"]
     return str(answer["verdict"]) if ratio is None else verdict(ratio, answer["bar"])

@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analyzers import check, collectives, concurrency, info, order_report
-from analyzers.check import OverlapResult
-from analyzers.collectives import Collectives
-from analyzers.concurrency import StreamsResult
-from analyzers.errors import TracevizError
+from analyzers import info
+from analyzers import streams as concurrency
+from analyzers.collectives import report as collectives
+from analyzers.collectives.report import Collectives
+from analyzers.common.errors import TracevizError
+from analyzers.common.writing import replacing
 from analyzers.info import TraceInfo
-from analyzers.order_report import OrderReport
-from analyzers.trace import Trace
-from analyzers.writing import replacing
+from analyzers.streams import StreamsResult
+from analyzers.syncs import report as order_report
+from analyzers.syncs.report import OrderReport
+from analyzers.trace.tables import Trace
+from analyzers.verdict import check
+from analyzers.verdict.check import OverlapResult
 from traceviz import contract
 from traceviz.timelines.files import drawn
 from traceviz.timelines.picture import Picture, picture

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from analyzers.errors import TracevizError
+from analyzers.common.errors import TracevizError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "chrome-headless-shell")
 FLAGS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analyzers.errors import TracevizError
-from analyzers.writing import replacing
+from analyzers.common.errors import TracevizError
+from analyzers.common.writing import replacing
 from traceviz.timelines.picture import Picture
 
 KINDS = ("html", "png", "svg")

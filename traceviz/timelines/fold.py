@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analyzers.check import OverlapResult
-from analyzers.overlap import RankOverlap
+from analyzers.overlap.measure import RankOverlap
+from analyzers.verdict.check import OverlapResult
 from traceviz.timelines.rows import Band, placed
 from traceviz.timelines.shown import speaker
 

@@ -8,8 +8,8 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from analyzers.errors import TracevizError
-from analyzers.temporary import temporary_folder
+from analyzers.common.errors import TracevizError
+from analyzers.common.temporary import temporary_folder
 from traceviz.timelines import chromium
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from analyzers.trace import Ints
+from analyzers.arrays.types import Ints
 
 ROLES = (
     "a",

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from analyzers.causes import CAUSES
-from analyzers.forks import Crossing
-from analyzers.intervals import Union, intersect, subtract, union
-from analyzers.narrow import in_whole
-from analyzers.overlap import MissedGaps, RankOverlap
-from analyzers.regions import launches
-from analyzers.syncs import SyncPoint
-from analyzers.trace import Ints, Trace, codes, ints
+from analyzers.arrays.intervals import Union, intersect, subtract, union
+from analyzers.arrays.types import Ints
+from analyzers.causes.causes import CAUSES
+from analyzers.overlap.measure import MissedGaps, RankOverlap
+from analyzers.syncs.crossings import Crossing
+from analyzers.syncs.points import SyncPoint
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.narrow import in_whole
+from analyzers.trace.regions import launches
+from analyzers.trace.tables import Trace
 from traceviz.quantities import duration
 from traceviz.timelines.marks import NEVER, ROLE, Marks, make
 from traceviz.timelines.ranges import ThreadRanges, span

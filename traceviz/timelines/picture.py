@@ -6,16 +6,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzers.check import OverlapResult
-from analyzers.errors import TraceWarning
-from analyzers.keys import lanes
-from analyzers.order_report import OrderReport
-from analyzers.ordering import Ordering
-from analyzers.overlap import RankOverlap
-from analyzers.selection import select
-from analyzers.sides import without_shared
-from analyzers.syncs import SyncPoint
-from analyzers.trace import Ints, Trace, ints
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.common.errors import TraceWarning
+from analyzers.ordering.ordering import Ordering
+from analyzers.overlap.measure import RankOverlap
+from analyzers.select.select import select
+from analyzers.select.sides import without_shared
+from analyzers.syncs.points import SyncPoint
+from analyzers.syncs.report import OrderReport
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import OverlapResult
 from traceviz.quantities import duration, percent
 from traceviz.timelines import parts
 from traceviz.timelines.fold import spokesmen
@@ -131,7 +133,7 @@ def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tup
 def _blocked_threads(order: OrderReport) -> dict[int, list[int]]:
     """Process -> threads that were blocked somewhere."""
     table = order.syncs.table
-    places = lanes(ints(table, "process"), ints(table, "thread"))
+    places = rows_by_key(ints(table, "process"), ints(table, "thread"))
     found: dict[int, list[int]] = {}
     for process, thread in places:
         found.setdefault(process, []).append(thread)

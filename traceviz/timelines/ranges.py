@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.keys import lanes
-from analyzers.regions import launches
-from analyzers.syncs_context import range_classes
-from analyzers.trace import Ints, Trace, codes, ints
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.syncs.context import range_classes
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.regions import launches
+from analyzers.trace.tables import Trace
 
 DEPTHS = 3  # rows of a thread; what nests deeper is drawn on the last of them
 A, B, OTHER = range(3)
@@ -40,9 +42,9 @@ def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]
     rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
     thread, launched, _ = launches(trace)
     known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
-    ops = lanes(ints(trace.ops, "process")[known], thread[known])
+    ops = rows_by_key(ints(trace.ops, "process")[known], thread[known])
     found: dict[tuple[int, int], ThreadRanges] = {}
-    for key, mine in lanes(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
+    for key, mine in rows_by_key(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
         own = rows[mine][np.lexsort((-ends[rows[mine]], starts[rows[mine]]))]
         depth = np.arange(own.size) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
         theirs = known[ops[key]] if key in ops else known[:0]

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzers.keys import lanes
-from analyzers.regions import launches
-from analyzers.trace import Ints, Trace, ints
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import ints
+from analyzers.trace.regions import launches
+from analyzers.trace.tables import Trace
 
 LOW = 0.86  # a row of ranges, in rows
 GAP = 1.3  # between bands, in rows: their titles stand there
@@ -83,10 +85,12 @@ def bands(
     ops = trace.ops
     thread = launches(trace)[0]
     launched = ints(ops, "launch") >= 0
-    for (rank, device, process), mine in lanes(*(ints(ops, name) for name in ("rank", "device", "process"))).items():
+    for (rank, device, process), mine in rows_by_key(
+        *(ints(ops, name) for name in ("rank", "device", "process"))
+    ).items():
         threads = {*np.unique(thread[mine[launched[mine]]]).tolist(), *sync_threads.get(process, [])}
         streams = [
-            (context, stream) for context, stream in lanes(ints(ops, "context")[mine], ints(ops, "stream")[mine])
+            (context, stream) for context, stream in rows_by_key(ints(ops, "context")[mine], ints(ops, "stream")[mine])
         ]
         contexts = {context for context, _ in streams}
         kinds = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analyzers.check import OverlapResult
-from analyzers.overlap import Instance, RankOverlap
+from analyzers.overlap.measure import Instance, RankOverlap
+from analyzers.verdict.check import OverlapResult
 from traceviz.quantities import percent
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from analyzers.errors import TraceWarning
+from analyzers.common.errors import TraceWarning
 from traceviz.timelines.fold import MOST_BANDS
 from traceviz.timelines.marks import NEVER, Marks, fit
 from traceviz.timelines.picture import MOST_MARKS, Picture

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.names import function
-from analyzers.trace import Ints
+from analyzers.arrays.types import Ints
+from analyzers.trace.kernels import function
 from traceviz.document import plain
 
 LONGEST = 160  # letters of a name in a hover text

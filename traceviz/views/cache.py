@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from analyzers.cache import KINDS, State
+from analyzers.cache.folder import KINDS, State
 from traceviz.document import Block, Paragraph, Table
 from traceviz.quantities import size
 

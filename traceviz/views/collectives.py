@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from analyzers.clocks import METHODS, Clocks
-from analyzers.collectives import Collective, Collectives
-from analyzers.collectives_match import MATCHED_BY
-from analyzers.collectives_summary import Kind
-from analyzers.places import Places
+from analyzers.collectives.report import Collective, Collectives
+from analyzers.collectives.summary import Kind
+from analyzers.matching.match import MATCHED_BY
+from analyzers.trace.alignment import METHODS, Clocks
+from analyzers.trace.devices import DeviceLabels
 from traceviz.document import Block, Headline, Table
 from traceviz.quantities import duration, percent, size
 from traceviz.views.overlap import warnings
@@ -82,7 +82,7 @@ def _summary(result: Collectives) -> Table:
     return Table(headers, rows, "By operation and size", frozenset(headers[1:]), note)
 
 
-def _straggler(one: Kind, places: Places) -> str:
+def _straggler(one: Kind, places: DeviceLabels) -> str:
     if one.worst_straggler_rank is None or one.worst_straggler_device is None:
         return "–"
     name = places.name(one.worst_straggler_rank, one.worst_straggler_device)
@@ -100,11 +100,11 @@ def _collectives(result: Collectives) -> Table:
     return Table(headers, rows, "Collectives", frozenset(headers) - {"operation", "dtype", "group", "matched by"}, note)
 
 
-def _places(result: Collectives) -> Places:
-    return Places.of((one.rank, one.device) for one in result.clocks.clocks)
+def _places(result: Collectives) -> DeviceLabels:
+    return DeviceLabels.of((one.rank, one.device) for one in result.clocks.clocks)
 
 
-def _collective(one: Collective, places: Places) -> tuple[str, ...]:
+def _collective(one: Collective, places: DeviceLabels) -> tuple[str, ...]:
     rank, device = one.last_arrival_rank, one.last_arrival_device
     several = rank is not None
     return (

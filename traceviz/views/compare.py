@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from analyzers.check import check_overlap
-from analyzers.compare_gain import PairGain
-from analyzers.compare_noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
-from analyzers.compare_results import Comparison, LaneFigures, Region, Run
-from analyzers.compare_steps import FIGURES
-from analyzers.memory import MemoryPeak
+from analyzers.compare.gain import PairGain
+from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
+from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
+from analyzers.compare.steps import FIGURES
+from analyzers.trace.memory import MemoryPeak
+from analyzers.verdict.check import check_overlap
 from traceviz.document import Block, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent, size
 from traceviz.views.overlap import warnings
 
 if TYPE_CHECKING:
-    from analyzers.trace import Trace
+    from analyzers.trace.tables import Trace
     from traceviz.timelines.picture import Picture
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
@@ -55,7 +55,7 @@ def blocks(result: Comparison) -> list[Block]:
 
 def timeline(result: Comparison, traces: Sequence[Trace]) -> Picture:
     """The compared runs below each other, on one axis that starts with each run's typical instance."""
-    from analyzers.order_report import order_report
+    from analyzers.syncs.report import order_report
     from traceviz.timelines.picture import picture
     from traceviz.timelines.stack import stacked
 
@@ -65,7 +65,7 @@ def timeline(result: Comparison, traces: Sequence[Trace]) -> Picture:
     return stacked(drawn, [run.label for run in result.runs], headline)
 
 
-def _verdict(result: Comparison, run: Run) -> Headline:
+def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     step, first = run.changes["step_ns"], result.runs[0].label
     word = run.verdict.replace("-", " ").upper()
     moved = f"step time {duration(step.before_ns)} → {duration(step.after_ns)} ({_signed(step)}), {_sure(step)}"
@@ -74,7 +74,7 @@ def _verdict(result: Comparison, run: Run) -> Headline:
     return Headline(word, f"{run.label} against {first}: {moved}, on {_on(result)}.", MOODS[run.verdict])
 
 
-def _all_changes(run: Run) -> list[Change]:
+def _all_changes(run: ComparedRun) -> list[Change]:
     found = [*run.changes.values(), *(one for lane in run.lanes for one in lane.changes.values())]
     return found + [region.change for region in run.regions if region.change]
 
@@ -121,7 +121,7 @@ def _figures(result: Comparison) -> Table:
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
 
 
-def _highest(run: Run, first: Run) -> str:
+def _highest(run: ComparedRun, first: ComparedRun) -> str:
     """The highest peak of a run's devices, and how it compares."""
     peak, before = run.highest_memory, first.highest_memory
     return "not recorded" if peak is None else _memory(peak, None if run is first else before)
@@ -137,7 +137,7 @@ def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
     return f"{text} ({change:+.1%})" if change is not None else text
 
 
-def _about_memory(runs: Sequence[Run]) -> list[str]:
+def _about_memory(runs: Sequence[ComparedRun]) -> list[str]:
     sources = {one.source for run in runs for one in run.memory_peaks}
     return [MEMORY_NOTES[source] for source in sorted(sources)]
 
@@ -151,7 +151,7 @@ def _named(result: Comparison, name: str) -> str:
     return FIGURES[name] + more.get(name, "")
 
 
-def _ratio(run: Run) -> float | None:
+def _ratio(run: ComparedRun) -> float | None:
     return run.overlap.job.real_overlap_ratio if run.overlap else None
 
 
@@ -171,7 +171,7 @@ def _interval(spread: Spread) -> str:
     return f"{duration(spread.low_ns)} … {duration(spread.high_ns)}"
 
 
-def _gain(first: Run, run: Run, gain: PairGain) -> Paragraph:
+def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     """What the pair gained, what it could have, and what contention took."""
     together = gain.together
     text = (
@@ -195,7 +195,7 @@ def _times(ratio: float | None) -> str:
     return "–" if ratio is None else f"{ratio:.2f}x"
 
 
-def _regions(first: Run, run: Run) -> list[Block]:
+def _regions(first: ComparedRun, run: ComparedRun) -> list[Block]:
     found = run.regions_that_differ
     if not found:
         text = f"none of {len({one.name for one in run.regions})} differs beyond noise from {first.label}."
@@ -236,7 +236,7 @@ def _lanes(result: Comparison) -> Table:
     return Table(headers, rows, "Per rank, medians per step", frozenset(headers) - {"run"}, note)
 
 
-def _lane_memory(run: Run, first: Run, place: int) -> tuple[str, str]:
+def _lane_memory(run: ComparedRun, first: ComparedRun, place: int) -> tuple[str, str]:
     peak, before = (
         next((one for one in each.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
         for each, lane in ((run, run.lanes[place]), (first, first.lanes[place]))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.errors import TracevizError
-from analyzers.trend import LEAST_RUNS, Trend
+from analyzers.common.errors import TracevizError
+from analyzers.compare.noise import LEAST_RUNS, Trend
 from traceviz.document import Block, Headline, Table, plain
 from traceviz.quantities import duration, percent
 from traceviz.timelines.files import write_bytes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from analyzers.causes import CAUSES
-from analyzers.check_result import MOODS, OverlapResult
-from analyzers.errors import TraceWarning
-from analyzers.gain import Gain
-from analyzers.overlap import Missed, RankOverlap
+from analyzers.causes.causes import CAUSES
+from analyzers.common.errors import TraceWarning
+from analyzers.overlap.measure import Missed, RankOverlap
+from analyzers.verdict.gain import Gain
+from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.quantities import duration, listing, percent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.concurrency import RankStreams, StreamsResult
+from analyzers.streams import RankStreams, StreamsResult
 from traceviz.document import Block, Table
 from traceviz.quantities import duration, percent
 from traceviz.views.overlap import warnings

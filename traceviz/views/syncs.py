@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from analyzers.forks import Crossing
-from analyzers.names import function
-from analyzers.order_report import OrderReport
-from analyzers.stream_plan import Chunk
-from analyzers.syncs import SyncPoint
+from analyzers.syncs.crossings import Crossing
+from analyzers.syncs.loops import Chunk
+from analyzers.syncs.points import SyncPoint
+from analyzers.syncs.report import OrderReport
+from analyzers.trace.kernels import function
 from traceviz.document import Block, Bullets, Headline, Table
 from traceviz.quantities import duration, size
 from traceviz.views.overlap import warnings

@@ -1,0 +1,107 @@
+"""Rows by integer keys: numbered, gathered, sorted, counted, looked up. Quick where keys are small, or ascend."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+
+WIDEST = 1 << 62  # that integers hold
+_RADIX = 1 << 16
+
+
+def rows_by_key(*keys: Ints) -> dict[tuple[int, ...], Ints]:
+    """Rows of each distinct combination of integer keys, in order of first key, then second, …; rows ascend."""
+    if keys[0].size == 0:
+        return {}
+    order, heads = grouped(*keys)
+    return {tuple(int(key[rows[0]]) for key in keys): rows for rows in np.split(order, heads[1:])}
+
+
+def grouped(*keys: Ints) -> tuple[Ints, Ints]:
+    """Rows by keys, ties in the order given, and where in them a new combination begins."""
+    if keys[0].size == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    code = _code(keys)
+    order = _rows(keys, code)
+    new = [np.diff(key[order]) != 0 for key in ([code] if code is not None else keys)]
+    return order, np.append(0, np.flatnonzero(np.logical_or.reduce(new)) + 1)
+
+
+def ordered(*keys: Ints) -> Ints:
+    """Rows by keys, ties in the order given."""
+    return _rows(keys, _code(keys)) if keys[0].size else np.empty(0, np.int64)
+
+
+def _rows(keys: tuple[Ints, ...], code: Ints | None) -> Ints:
+    if code is None:
+        return np.lexsort(keys[::-1])
+    span = int(code.max()) + 1
+    if code.size <= span <= 4 * code.size:  # there may be a place for each row, which is quicker than sorting
+        row = np.full(span, -1)
+        row[code] = np.arange(code.size)
+        row = row[row >= 0]
+        if row.size == code.size:
+            return row
+    # numpy's stable sort takes a few passes where numbers are so small, however the rows lie
+    return np.argsort(code.astype(np.uint16) if span <= _RADIX else code, kind="stable")
+
+
+def _code(keys: tuple[Ints, ...]) -> Ints | None:
+    """One number from 0 for each combination, ascending as the keys do; None where integers can't hold it."""
+    lows = [int(key.min()) for key in keys]
+    widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if math.prod(widths) > WIDEST:
+        return None
+    code = keys[0].astype(np.int64, copy=False) - lows[0]
+    for key, low, width in zip(keys[1:], lows[1:], widths[1:], strict=True):
+        code = code * width + (key.astype(np.int64, copy=False) - low)
+    return code
+
+
+def label(*columns: Any) -> Ints:
+    """Number the distinct combinations of columns from 0, in the order they first occur."""
+    combined, span = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
+        code, width = _from_nought(code)
+        if span * width > WIDEST:
+            combined, span = _from_nought(pd.factorize(combined)[0])
+        combined, span = combined * width + code, span * width
+    return pd.factorize(combined)[0].astype(np.int64, copy=False)
+
+
+def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
+    """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
+    low, high = int(code.min(initial=0)), int(code.max(initial=0))
+    if high - low >= WIDEST >> 31:
+        return pd.factorize(code)[0].astype(np.int64), code.size
+    return code.astype(np.int64) - low, high - low + 1
+
+
+def occurrence(member: Ints, key: Ints) -> Ints:
+    """How many earlier rows of the same member have the same key; keys count from 0."""
+    key = member * (int(key.max(initial=0)) + 1) + key
+    if int(key.max(initial=0)) <= 8 * key.size and np.bincount(key).max(initial=0) <= 1:  # mostly; sorting takes longer
+        return np.zeros(key.size, np.int64)
+    order = np.argsort(key, kind="stable")
+    head = np.flatnonzero(np.diff(key[order], prepend=-1))
+    count = np.diff(np.append(head, key.size))
+    result = np.empty(key.size, np.int64)
+    result[order] = np.arange(key.size) - np.repeat(head, count)
+    return result
+
+
+def index_of(keys: Ints, wanted: Ints) -> Ints:
+    """Where among keys, each of which occurs once, each wanted one is; -1 where it is not."""
+    if not keys.size:
+        return np.full(wanted.size, -1)
+    order = np.arange(keys.size) if (np.diff(keys) > 0).all() else np.argsort(keys)
+    keys = keys[order]
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[at] == wanted, order[at], -1)

@@ -1,0 +1,166 @@
+"""Sets of instants on the integer nanosecond line.
+
+An interval is half-open, [start, end): an end and a start at the same instant do not overlap, and a zero-length
+interval holds no instant. A *union* here is a pair of arrays (starts, ends), sorted, disjoint, without touching
+neighbours and without empty intervals; every function takes and gives unions unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+
+
+class Union(NamedTuple):
+    """Disjoint, sorted, non-empty intervals in ns."""
+
+    starts: Ints
+    ends: Ints
+
+
+EMPTY = Union(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(starts: Ints, ends: Ints) -> Union:
+    """Merge any intervals into the union of their instants; intervals that end before they start are refused."""
+    if starts.size == 0:
+        return EMPTY
+    if np.any(ends < starts):
+        raise ValueError("an interval ends before it starts")
+    solid = ends > starts
+    starts, ends = starts[solid], ends[solid]
+    if starts.size == 0:
+        return EMPTY
+    if np.any(starts[1:] < starts[:-1]):
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.empty(starts.size, dtype=bool)
+    first[0] = True
+    np.greater(starts[1:], reach[:-1], out=first[1:])
+    head = np.flatnonzero(first)
+    return Union(starts[head], reach[np.append(head[1:], starts.size) - 1])
+
+
+def measure(a: Union) -> int:
+    """Length of a union in ns."""
+    return int((a.ends - a.starts).sum())
+
+
+def intersect(a: Union, b: Union) -> Union:
+    """Instants in both."""
+    if a.starts.size == 0 or b.starts.size == 0:
+        return EMPTY
+    # What begins or ends in both begins or ends in one of them, inside the other; what both share counts once, as a's.
+    starts = [a.starts[_around(b, a.starts, "right")], b.starts[_around(a, b.starts, "left")]]
+    ends = [a.ends[_around(b, a.ends, "left", closed=True)], b.ends[_around(a, b.ends, "left")]]
+    return Union(np.sort(np.concatenate(starts)), np.sort(np.concatenate(ends)))
+
+
+def either(a: Union, b: Union) -> Union:
+    """Instants in at least one."""
+    return union(np.concatenate([a.starts, b.starts]), np.concatenate([a.ends, b.ends]))
+
+
+def subtract(a: Union, b: Union) -> Union:
+    """Instants in `a` and not in `b`."""
+    if a.starts.size == 0 or b.starts.size == 0:
+        return a
+    return intersect(a, complement(b, int(a.starts[0]), int(a.ends[-1])))
+
+
+def complement(a: Union, low: int, high: int) -> Union:
+    """Instants of [low, high) that are not in `a`."""
+    inside = clip(a, low, high)
+    starts, ends = np.append(low, inside.ends), np.append(inside.starts, high)
+    solid = ends > starts
+    return Union(starts[solid], ends[solid])
+
+
+def clip(a: Union, low: int, high: int) -> Union:
+    """Instants of `a` in [low, high)."""
+    starts, ends = np.maximum(a.starts, low), np.minimum(a.ends, high)
+    solid = ends > starts
+    return Union(starts[solid], ends[solid])
+
+
+def measure_before(a: Union, instants: Ints) -> Ints:
+    """For each instant t: how many ns of `a` lie before t."""
+    if a.starts.size == 0:
+        return np.zeros(instants.shape, np.int64)
+    before = np.append(0, np.cumsum(a.ends - a.starts))
+    index = np.searchsorted(a.starts, instants)
+    last = np.maximum(index - 1, 0)
+    beyond = np.maximum(a.ends[last] - np.maximum(instants, a.starts[last]), 0)
+    return np.where(index > 0, before[index] - beyond, 0)
+
+
+def distinct(values: Ints) -> Ints:
+    """Distinct values, ascending. np.unique hashes integers, many times slower than a sort where most are distinct."""
+    ordered = np.sort(values)
+    new = np.ones(ordered.size, dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]
+
+
+def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
+    """For each of any intervals: how many of its ns lie in `a`."""
+    return measure_before(a, np.maximum(ends, starts)) - measure_before(a, starts)
+
+
+def depth(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """How many of any intervals cover each instant.
+
+    Returns
+    -------
+    edges : instants at which something starts or ends, ascending and distinct, n.
+    depth : intervals that cover [edges[i], edges[i + 1]), n; the last is 0.
+    """
+    starts, ends = np.sort(starts), np.sort(ends)
+    edges = distinct(np.concatenate([starts, ends]))
+    return edges, np.searchsorted(starts, edges, side="right") - np.searchsorted(ends, edges, side="right")
+
+
+def _around(a: Union, instants: Ints, side: Literal["left", "right"], *, closed: bool = False) -> Mask:
+    """Which instants an interval of `a` holds: its start only where side is "right", its end only where `closed`."""
+    at = np.searchsorted(a.starts, instants, side=side) - 1
+    end = a.ends[at]  # of the last one where there is none before; `at` is then -1
+    inside: Mask = (at >= 0) & ((instants <= end) if closed else (instants < end))
+    return inside
+
+
+# Interval measures for many groups at once: the groups' time lines are laid one behind another, and swept once.
+
+Labelled = tuple[Ints, Ints, Ints]  # starts, ends, group of any intervals
+
+
+class GroupOverlap(NamedTuple):
+    """Per group, ns: length of A's union, of B's, and of what is in both."""
+
+    a: Ints
+    b: Ints
+    both: Ints
+
+
+def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
+    """Measure A, B and their intersection in each of `groups` groups (numbered from 0).
+
+    Instants are replaced by their rank among all that occur, so that shifting a group behind the others can't overflow
+    however long the capture and however many the groups.
+    """
+    times, index = np.unique(np.concatenate([a[0], a[1], b[0], b[1]]), return_inverse=True)
+    parts = np.split(index.astype(np.int64), np.cumsum([a[0].size, a[1].size, b[0].size]))
+    span = times.size
+    laid_a = union(parts[0] + a[2] * span, parts[1] + a[2] * span)
+    laid_b = union(parts[2] + b[2] * span, parts[3] + b[2] * span)
+    return GroupOverlap(*(_by_group(laid, times, groups) for laid in (laid_a, laid_b, intersect(laid_a, laid_b))))
+
+
+def _by_group(laid: Union, times: Ints, groups: int) -> Ints:
+    length = np.zeros(groups, np.int64)
+    if laid.starts.size:
+        np.add.at(length, laid.starts // times.size, times[laid.ends % times.size] - times[laid.starts % times.size])
+    return length

@@ -1,0 +1,231 @@
+"""The user's cache folder: where it is, what lies in it, and how it is kept small.
+
+It holds captures as tables (`traces/`), answers about them (`answers/`), nsys exports (`nsys/`) and files brought from
+elsewhere (`urls/`). Every entry is made under another name and renamed once it is whole; whoever finds none, or can't
+write one, works without. The least recently used go first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from analyzers.common.errors import TracevizError
+from analyzers.common.temporary import temporary_folder
+
+VARIABLE = "TRACEVIZ_CACHE"
+OFF = ("off", "no", "0")  # values of the variable that turn the cache off
+KINDS = {
+    "traces": "capture as tables",
+    "answers": "answer",
+    "nsys": "nsys export",
+    "urls": "file brought from a URL",
+}  # by folder
+LIMIT_BYTES = 20 << 30
+LIMIT_FILE = "limit"
+ABOUT = "about.json"  # of a capture as tables: written last, and touched by use
+UNFINISHED = ("export-*", "new-*", "gone-*")  # names of what is being written or removed
+STALE_SECONDS = 24 * 3600  # after which what a killed process left unfinished is removed
+IN_USE_SECONDS = 600  # an entry used since may still be read
+WHOLE = 64 << 20  # bytes up to which a file is hashed whole
+PIECE, PIECES = 1 << 20, 32  # what is hashed of a larger one, spread evenly from its head to its tail
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing in the cache; `kind` is a key of KINDS, `used` seconds since 1970."""
+
+    path: Path
+    kind: str
+    size: int
+    used: float
+
+
+@dataclass(frozen=True)
+class State:
+    """The cache as it is, least recently used first; `unusable` says why nothing can be kept, "" where it can."""
+
+    root: Path
+    limit: int
+    entries: list[Entry]
+    removed: list[Entry]
+    unusable: str
+
+
+def state(removed: list[Entry]) -> State:
+    """Look into the cache."""
+    return State(root(), limit(), entries(), removed, why_unusable())
+
+
+def is_off() -> bool:
+    """Whether the environment turns the cache off."""
+    return os.environ.get(VARIABLE, "").lower() in OFF
+
+
+def root() -> Path:
+    """$TRACEVIZ_CACHE, or the user's cache folder; of a user without a home, one that is not there."""
+    chosen = os.environ.get(VARIABLE)
+    try:
+        if chosen and not is_off():
+            return Path(chosen).expanduser().absolute()
+        return platformdirs.user_cache_path("traceviz", appauthor=False)
+    except RuntimeError:  # a home folder nobody can name
+        return Path(os.devnull) / "traceviz"
+
+
+def why_unusable() -> str:
+    """Why nothing can be kept, "" where it can."""
+    if is_off():
+        return f"turned off by ${VARIABLE}"
+    try:
+        for kind in KINDS:
+            (root() / kind).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=root() / kind) as file:
+                file.write(b"\0")
+    except OSError as error:
+        return f"{root()} can't be written ({error.strerror or error})"
+    return ""
+
+
+@contextlib.contextmanager
+def folder_for_exports() -> Iterator[Path]:
+    """Where an nsys export goes: into the cache, or for the time of the block into a temporary folder."""
+    if not why_unusable():
+        yield root() / "nsys"
+        return
+    with temporary_folder() as folder:
+        yield folder
+
+
+def entries() -> list[Entry]:
+    """What is in the cache, least recently used first."""
+    found = []
+    for kind in KINDS:
+        for path in sorted((root() / kind).glob("*")) if (root() / kind).is_dir() else []:
+            if not any(path.match(pattern) for pattern in UNFINISHED):
+                with contextlib.suppress(OSError):  # removed by another process
+                    found.append(Entry(path, kind, _size(path), _used(path)))
+    return sorted(found, key=lambda entry: entry.used)
+
+
+def touch(path: Path) -> None:
+    """Note that an entry was used; an export's own time of change stays, by which readers tell that nobody writes."""
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            os.utime(path / ABOUT)
+        else:
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+
+
+def limit() -> int:
+    """How many bytes the cache may hold."""
+    try:
+        return int((root() / LIMIT_FILE).read_text())
+    except (OSError, ValueError):
+        return LIMIT_BYTES
+
+
+def set_limit(size: int) -> None:
+    """Keep the cache at this size from now on.
+
+    Raises
+    ------
+    TracevizError : the cache can't be written.
+    """
+    why = why_unusable()
+    if why:
+        raise TracevizError(f"There is no cache to limit: {why}.", hint=f"Set ${VARIABLE} to a folder.")
+    made = root() / f"{LIMIT_FILE}.{os.getpid()}"
+    made.write_text(str(size))
+    made.replace(root() / LIMIT_FILE)
+
+
+def prune(keep: Iterable[Path] = (), *, at_once: bool = False) -> list[Entry]:
+    """Remove what was left unfinished, then the least recently used entries until the limit is met.
+
+    Parameters
+    ----------
+    keep : entries to leave.
+    at_once : also those used so recently that another process may still read them.
+    """
+    _sweep()
+    kept, found = set(keep), entries()
+    total, removed = sum(entry.size for entry in found), []
+    for entry in found:
+        in_use = not at_once and time.time() - entry.used < IN_USE_SECONDS
+        if total > limit() and entry.path not in kept and not in_use:
+            remove(entry.path)
+            removed.append(entry)
+            total -= entry.size
+    return removed
+
+
+def clear() -> list[Entry]:
+    """Remove all entries; returns what they were."""
+    found = entries()
+    for entry in found:
+        remove(entry.path)
+    _sweep()
+    return found
+
+
+def remove(path: Path) -> None:
+    """Remove an entry: first from its name, so that a half-removed one is never found."""
+    gone = path.with_name(f"gone-{os.getpid()}-{path.name}")
+    with contextlib.suppress(OSError):
+        path.rename(gone)
+        if gone.is_dir():
+            shutil.rmtree(gone, ignore_errors=True)
+        else:
+            gone.unlink()
+
+
+def content_stamp(path: Path) -> str:
+    """A short name for a file's content: its size and a hash of all of it, or of pieces where it is large.
+
+    Raises
+    ------
+    TracevizError : the file can't be read, or is empty.
+    """
+    try:
+        size = path.stat().st_size
+        digest = hashlib.sha256(size.to_bytes(8, "big"))
+        with path.open("rb") as file:
+            if size <= WHOLE:
+                digest.update(file.read())
+            else:
+                for index in range(PIECES):
+                    file.seek((size - PIECE) * index // (PIECES - 1))
+                    digest.update(file.read(PIECE))
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    if size == 0:
+        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
+    return digest.hexdigest()[:32]
+
+
+def _size(path: Path) -> int:
+    files = path.iterdir() if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
+def _used(path: Path) -> float:
+    return (path / ABOUT).stat().st_mtime if path.is_dir() else path.stat().st_atime
+
+
+def _sweep() -> None:
+    for kind in KINDS:
+        for pattern in UNFINISHED:
+            for left in (root() / kind).glob(pattern):
+                with contextlib.suppress(OSError):
+                    if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                        shutil.rmtree(left) if left.is_dir() else left.unlink()

@@ -1,0 +1,133 @@
+"""A Trace of one capture as Arrow files: written whole or not at all, read without copying.
+
+Each table is an uncompressed Arrow IPC file that is mapped into memory, so that only the columns a question touches are
+ever read. A column that holds one value throughout takes no room; texts are stored as the codes the tables have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from analyzers.cache.folder import ABOUT
+from analyzers.cache.keys import FORMAT
+from analyzers.common.errors import TraceWarning
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Capture, Process, Trace
+
+_COLUMNS = b"traceviz.columns"
+_KINDS: Mapping[str, Any] = {
+    "captures": tuple[Capture, ...],
+    "processes": tuple[Process, ...],
+    "warnings": tuple[TraceWarning, ...],
+    "origin_utc_ns": int | None,
+}
+
+
+class Unusable(Exception):
+    """What lies in a folder is no whole Trace of this format."""
+
+
+def write_trace(trace: Trace, folder: Path) -> None:
+    """Write a loader's Trace into an empty folder; what is to outlast a crash of the machine takes `flush` as well.
+
+    Raises
+    ------
+    OSError : the disk is full, or can't be written.
+    """
+    sizes = {}
+    for name in TABLES:
+        file = folder / f"{name}.arrow"
+        _write_table(getattr(trace, name), file)
+        sizes[file.name] = file.stat().st_size
+    said = {field: msgspec.to_builtins(getattr(trace, field)) for field in _KINDS}
+    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **said}))
+
+
+def flush(folder: Path) -> None:
+    """Have a folder and its files on the disk itself: no crash of the machine then leaves a name without its content.
+
+    Raises
+    ------
+    OSError : the disk is full, or can't be written.
+    """
+    for path in (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_trace(folder: Path) -> Trace:
+    """Read what `write_trace` wrote.
+
+    Raises
+    ------
+    Unusable : it is not all there.
+    """
+    try:
+        about = json.loads((folder / ABOUT).read_text())
+        if about["format"] != FORMAT:
+            raise Unusable(f"format {about['format']}")
+        for name, size in about["files"].items():
+            if (folder / name).stat().st_size != size:
+                raise Unusable(f"{name} is cut short")
+        tables: dict[str, Any] = {name: _read_table(folder / f"{name}.arrow") for name in TABLES}
+        said = {field: msgspec.convert(about[field], kind) for field, kind in _KINDS.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+        raise Unusable(str(error)) from error
+    return Trace(**said, **tables)
+
+
+def _write_table(frame: pd.DataFrame, path: Path) -> None:
+    stored, arrays = [], []
+    about: dict[str, dict[str, Any]] = {}
+    for column in frame.columns:
+        values = frame[column].array
+        texts = None
+        if isinstance(values, pd.Categorical):
+            texts = [str(text) for text in values.categories]
+            numbers = np.asarray(values.codes)
+        else:
+            numbers = frame[column].to_numpy()
+        about[column] = {"type": str(numbers.dtype), "texts": texts}
+        if numbers.size and (numbers[0] == numbers).all():
+            about[column]["value"] = int(numbers[0])
+        else:
+            stored.append(column)
+            arrays.append(pa.array(numbers))
+    said = {"rows": len(frame), "columns": about}
+    schema = pa.schema(
+        [pa.field(column, array.type) for column, array in zip(stored, arrays, strict=True)],
+        metadata={_COLUMNS: json.dumps(said).encode()},
+    )
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(batch)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    said = json.loads(reader.schema.metadata[_COLUMNS])
+    batch = reader.get_batch(0)
+    columns = {}
+    for column, about in said["columns"].items():
+        if "value" in about:
+            numbers = np.full(said["rows"], about["value"], about["type"])
+        else:
+            numbers = batch.column(column).to_numpy(zero_copy_only=True)
+        columns[column] = numbers if about["texts"] is None else _categorical(numbers, about["texts"])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _categorical(numbers: Any, texts: list[str]) -> Any:
+    return pd.Categorical.from_codes(numbers, dtype=pd.CategoricalDtype(texts), validate=False)

@@ -1,0 +1,216 @@
+"""What stopped an overlap: missed time shared over causes, in whole ns that sum exactly.
+
+At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing. Until its
+launch returns (or it starts) its thread is blocked or busy. Then it waits for the work it was queued behind, on its
+stream or through events: what ends last binds, and work of neither side only from where it begins (`releases`). Once
+released it finds the GPU full, or is on its way: dispatch takes some microseconds, which belong to what released it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import Union, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.gaps import Gaps, find_gaps
+from analyzers.causes.occupancy import Pieces, limits_of, room
+from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
+from analyzers.ordering.ordering import Ordering
+from analyzers.overlap.job import Last
+from analyzers.overlap.pairing import Pairing
+from analyzers.syncs.calls import Blocking, blocking_calls
+from analyzers.trace.columns import ints
+from analyzers.trace.regions import launches
+from analyzers.trace.tables import Trace
+
+CAUSES = (
+    "host-sync",
+    "late-launch",
+    "same-stream",
+    "event-dependency",
+    "stream-busy",
+    "gpu-full",
+    "peer-wait",
+    "unknown",
+)
+DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Gaps of one rank's device and how long each cause held in each, ns: `alone_ns` has a row per CAUSES.
+
+    `after_sync` marks gaps whose late launch follows a host sync after which the thread never regained its lead.
+    """
+
+    gaps: Gaps
+    releases: LaunchBounds
+    alone_ns: Ints
+    after_sync: Mask
+
+
+class Explainer:
+    """Explains gaps of one trace; holds what is worked out once for all ranks."""
+
+    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last: Last) -> None:
+        """Prepare.
+
+        Parameters
+        ----------
+        a, b : masks over `trace.ops`.
+        last : rank and device that came last to each op's collective.
+        """
+        self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
+        self.ordering = Ordering(trace)
+        self.last = last
+        self.queues = PredecessorIndex(self.ordering, (a, b))
+        self.blocking = blocking_calls(trace, self.ordering)
+        self.blocked = _unions_by_thread(trace, self.blocking)
+        self.launches = launches(trace)
+        self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
+        self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
+
+    def explain(self, rank: int, device: int) -> list[Explained]:
+        """Explain all gaps of one rank's device."""
+        ops = self.trace.ops
+        here = (ints(ops, "rank") == rank) & (ints(ops, "device") == device)
+        a, b = np.flatnonzero(here & self.a), np.flatnonzero(here & self.b)
+        found = find_gaps(self.trace, a, b, self.pairing)
+        return [self._explain(gaps, np.flatnonzero(here)) for gaps in found if gaps.size]
+
+    def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
+        """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
+        ops = self.trace.ops
+        op = int(gaps.op[gap])
+        start, wait = ints(ops, "start_ns"), ints(ops, "wait_ns")
+        same = ints(ops, "process") == int(ints(ops, "process")[op])
+        low, high = int(gaps.start[gap]), int(start[op] + wait[op])
+        rows = np.flatnonzero(same & (wait > 0) & (self.a | self.b) & (start < high) & (start + wait > low))
+        if not rows.size:
+            return None
+        longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
+        return longest, int(self.last.rank[longest]), int(self.last.device[longest])
+
+    def one_queue(self, process: int) -> bool:
+        """Whether a process has a single hardware queue for all of its streams."""
+        metadata = self.trace.captures[self.trace.processes[process].capture].metadata
+        return metadata.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
+
+    def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
+        releases = self.queues.releases(gaps.op, self._launched(gaps), gaps.side)
+        alone = np.zeros((len(CAUSES), gaps.size), np.int64)
+
+        def add(cause: str, low: Ints, high: Ints, rows: Ints) -> None:
+            np.add.at(alone[CAUSES.index(cause)], rows, gaps.alone(low, np.maximum(high, low), rows))
+
+        every = np.arange(gaps.size)
+        alone[CAUSES.index("peer-wait")] = gaps.peer_ns
+        queued = np.clip(releases.released[LAUNCH], gaps.start, gaps.end)
+        bound = np.clip(releases.released.max(axis=0), gaps.start, gaps.end)
+        held = np.clip(releases.held_until, queued, bound)
+        blocked = self._blocked(gaps, every, queued)
+        alone[CAUSES.index("host-sync")] = blocked
+        alone[CAUSES.index("late-launch")] = gaps.alone(gaps.start, queued) - blocked
+        add("same-stream", queued, np.where(releases.same_stream, held, queued), every)
+        add("event-dependency", queued, np.where(releases.same_stream, queued, held), every)
+        add("stream-busy", held, bound, every)
+        free = self.free(gaps, bound, device_ops)
+        for cause, rows in self._causes_of_free(gaps, releases, bound, free).items():
+            add(cause, free.low[rows], free.high[rows], free.row[rows])
+        return Explained(gaps, releases, alone, self._after_sync(gaps, queued))
+
+    def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
+        """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
+        process, device = (int(ints(self.trace.ops, column)[gaps.op[0]]) for column in ("process", "device"))
+        if self.one_queue(process):
+            return room(self.trace, gaps.op, bound, gaps.end, device_ops, None)
+        limits = limits_of(self.trace, process, device)
+        if limits is None:
+            some = np.flatnonzero(gaps.end > bound)
+            return Pieces(some, bound[some], gaps.end[some], np.zeros(some.size, dtype=bool))
+        return room(self.trace, gaps.op, bound, gaps.end, device_ops, limits)
+
+    def _causes_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> dict[str, Mask]:
+        """Which pieces each cause gets: full ones, ways from a release within the gap to the start, and the rest."""
+        row = free.row
+        at_release = free.low == bound[row]
+        short = (free.high - free.low <= DISPATCH_NS) & ~free.full
+        # After a release before the gap what kept the op is not in the capture.
+        on_its_way = short & at_release & (bound > gaps.start)[row]
+        work = releases.released[1:].max(axis=0)
+        launch = (releases.released[LAUNCH] >= work)[row]
+        other = (releases.held_until >= work)[row]
+        same = releases.same_stream[row]
+        full = free.full | (short & ~at_release)
+        rest = ~full & ~on_its_way
+        itself = rest & self.copies_itself[gaps.op[row]]
+        return {
+            "gpu-full": full,
+            "late-launch": on_its_way & launch,
+            "same-stream": on_its_way & ~launch & other & same,
+            "event-dependency": on_its_way & ~launch & other & ~same,
+            "stream-busy": on_its_way & ~launch & ~other,
+            "host-sync": itself,
+            "unknown": rest & ~itself,
+        }
+
+    def _launched(self, gaps: Gaps) -> Ints:
+        """When each gap's op was launched: when its call returned, if it had not begun by then.
+
+        A call that blocks until its own copy is done queues the copy as it begins.
+        """
+        ops = gaps.op
+        _, began, returned = (times[ops] for times in self.launches)
+        launched = np.where(self.copies_itself[ops], began, returned)
+        return np.where(ints(self.trace.ops, "launch")[ops] >= 0, np.minimum(launched, gaps.end), NEVER)
+
+    def _blocked(self, gaps: Gaps, rows: Ints, until: Ints) -> Ints:
+        """For each of these gaps: ns alone until then during which the launching thread sat in a blocking call."""
+        length = np.zeros(rows.size, np.int64)
+        process, thread = ints(self.trace.ops, "process")[gaps.op[rows]], self.launches[0][gaps.op[rows]]
+        for key, mine in rows_by_key(process, thread).items():
+            blocked = self.blocked.get(key)
+            if blocked is None:
+                continue
+            low, high = gaps.start[rows[mine]], until[rows[mine]]
+            first = np.searchsorted(blocked.ends, low, side="right")
+            count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
+            piece = np.repeat(np.arange(mine.size), count)
+            which = first[piece] + np.arange(piece.size) - np.repeat(np.cumsum(count) - count, count)
+            part = gaps.alone(
+                np.maximum(blocked.starts[which], low[piece]),
+                np.minimum(blocked.ends[which], high[piece]),
+                rows[mine][piece],
+            )
+            np.add.at(length, mine[piece], part)
+        return length
+
+    def _after_sync(self, gaps: Gaps, queued: Ints) -> Mask:
+        """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
+        thread, _, returned = self.launches
+        start, process = ints(self.trace.ops, "start_ns"), ints(self.trace.ops, "process")
+        ahead = (ints(self.trace.ops, "launch") >= 0) & (start > returned + DISPATCH_NS)
+        marked = np.zeros(gaps.size, dtype=bool)
+        late = queued > gaps.start
+        keys = process[gaps.op], thread[gaps.op]
+        for key, rows in rows_by_key(*keys).items():
+            blocked = self.blocked.get(key)
+            if blocked is None:
+                continue
+            launched = returned[gaps.op[rows]]
+            at = np.searchsorted(blocked.ends, launched, side="right") - 1
+            mine = np.sort(returned[ahead & (process == key[0]) & (thread == key[1])])
+            regained = np.searchsorted(mine, launched, side="left") - np.searchsorted(
+                mine, blocked.ends[np.maximum(at, 0)], side="right"
+            )
+            marked[rows] = (at >= 0) & (regained <= 0)
+        return marked & late
+
+
+def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:
+    starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
+    keys = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
+    return {key: union(starts[rows], ends[rows]) for key, rows in rows_by_key(*keys).items()}

@@ -1,0 +1,284 @@
+"""The words for what held an op back: the call, what the thread did, the path, what filled the GPU, who was late."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from analyzers.arrays.intervals import measure, union
+from analyzers.arrays.types import Ints
+from analyzers.causes.causes import CAUSES, DISPATCH_NS, Explained, Explainer
+from analyzers.causes.occupancy import blocks_per_sm, limits_of, room, running_at
+from analyzers.causes.queues import LAUNCH, NEVER, STREAM
+from analyzers.common.wording import duration
+from analyzers.syncs.context import around
+from analyzers.syncs.points import HostSyncs, host_syncs
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.kernels import function
+
+LONGEST_NAME = 48  # letters of a kernel's name
+MOST_NAMES = 3
+
+
+class EvidenceWriter:
+    """Puts gaps of one explained trace into words; `names` are what to call A and B."""
+
+    def __init__(self, explainer: Explainer, names: tuple[str, str]) -> None:
+        self.explainer, self.names = explainer, names
+        self.trace, self.ordering, self.pairing = explainer.trace, explainer.ordering, explainer.pairing
+        self._op_code, self._op_names = codes(self.trace.ops, "name")
+        self._api_code, self._api_names = codes(self.trace.api, "name")
+        self.places = DeviceLabels.of_trace(self.trace)
+        self._calls_of: dict[tuple[int, int], Ints] = {}
+
+    def evidence(self, one: Explained, gap: int, cause: str) -> str:
+        """What a gap's cause rests on."""
+        tell = {
+            "host-sync": self._host_sync,
+            "late-launch": self._late_launch,
+            "same-stream": self._behind,
+            "event-dependency": self._behind,
+            "stream-busy": self._behind,
+            "gpu-full": self._gpu_full,
+            "peer-wait": self._peer_wait,
+            "unknown": self._unknown,
+        }[cause]
+        return tell(one, gap, cause)
+
+    def next_behind(self, one: Explained, gap: int, cause: str) -> str:
+        """What would have bound the gap's op without its cause, and how much sooner it could have been free to run."""
+        if cause in ("peer-wait", "unknown"):
+            return ""
+        start, end = int(one.gaps.start[gap]), int(one.gaps.end[gap])
+        releases = one.releases
+        bound = min(max(int(releases.released[:, gap].max()), start), end)
+        if cause == "gpu-full":
+            which, until, when = int(releases.released[:, gap].argmax()), end, bound
+        else:
+            held_by = self._held_by(one, gap, cause)
+            until = min(int(releases.released[held_by, gap]), end)
+            which, when = releases.next_behind(gap, held_by)
+        between = cause in ("same-stream", "event-dependency") and releases.holder[gap] != releases.last[gap]
+        if between:  # what comes between stays, and keeps its length
+            until = int(releases.held_until[gap])
+            when = max(until - int(one.alone_ns[CAUSES.index(cause), gap]), start)
+        binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
+        if not binds and cause != "gpu-full" and until == bound:
+            free = [name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS]
+            if "gpu-full" in free or (free and when <= start):
+                binds = free[0]  # what held it once released would hold it still
+        if not binds and when > start:
+            binds = self._binding(one, gap, which)
+        sooner = duration(until - max(when, start))
+        if not binds:
+            return f"without it, nothing else in the capture would have held it: up to {sooner} sooner"
+        if when >= until:
+            return f"without it, {binds} would have held it just as long"
+        met = self._met(one, gap) if binds == "event-dependency" else ""
+        return f"without it, {sooner} sooner at most, then {binds} binds{met}"
+
+    def op_name(self, op: int) -> str:
+        """An op's function without its namespaces, shortened."""
+        name = function(self._op_names[self._op_code[op]]).rsplit("::", 1)[-1]
+        return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
+
+    def _held_by(self, one: Explained, gap: int, cause: str) -> int:
+        """Which of an op's releases its cause is about."""
+        if cause in ("host-sync", "late-launch"):
+            return LAUNCH
+        return STREAM + int(one.releases.released[STREAM:, gap].argmax())
+
+    def _binding(self, one: Explained, gap: int, which: int) -> str:
+        """The cause that a release other than the one that bound stands for."""
+        if which == LAUNCH:
+            return "late-launch"
+        found = self.ordering.released_by(one.gaps.op[[gap]])
+        before = int((found.previous if which == STREAM else found.waited)[0])
+        if (self.explainer.b if one.gaps.side[gap] == 0 else self.explainer.a)[before]:
+            return "same-stream" if which == STREAM else "event-dependency"
+        return f"stream-busy ({self.op_name(before)})"
+
+    def _side(self, one: Explained, gap: int) -> str:
+        return self.names[int(one.gaps.side[gap])]
+
+    def _other(self, one: Explained, gap: int) -> str:
+        return self.names[1 - int(one.gaps.side[gap])]
+
+    def _of_op(self, column: str, op: int) -> int:
+        return int(self.trace.ops[column].iloc[op])
+
+    def _submitted(self, one: Explained, gap: int) -> int:
+        """When the gap's op was launched, or the gap's end where it had begun before."""
+        op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])
+        return min(int(self.explainer.launches[2][op]), end)
+
+    def _late(self, one: Explained, gap: int) -> str:
+        late = duration(self._submitted(one, gap) - int(one.gaps.start[gap]))
+        return f"'{self._side(one, gap)}' ({self.op_name(int(one.gaps.op[gap]))}) was submitted {late} late"
+
+    @cached_property
+    def _syncs(self) -> HostSyncs:
+        return host_syncs(self.trace, self.ordering)
+
+    def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
+        blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start[gap]), self._submitted(one, gap))
+        starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
+        mine = np.isin(blocking.call, self._calls(one, gap))
+        within = np.where(mine, np.minimum(ends, high) - np.maximum(starts, low), NEVER)
+        longest = int(blocking.call[within.argmax()])
+        call = self._api_names[self._api_code[longest]]
+        blocked = duration(int(within.max()))
+        return f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
+
+    def _origin(self, call: int) -> str:
+        row = np.array([call])
+        process, thread, instant = (ints(self.trace.api, column)[row] for column in ("process", "thread", "start_ns"))
+        where = around(self.trace, process, thread, instant)
+        text = f", from {where.op[0]}" if where.op[0] else self._pattern(call)
+        text += f" in '{where.range[0]}'" if where.range[0] else ""
+        return text + (f" ({where.frame[0]})" if where.frame[0] else "")
+
+    def _pattern(self, call: int) -> str:
+        """What the calls look like where no operator is on record."""
+        point = next((point for point in self._syncs.of_call(call) if point.pattern), None)
+        if point is None:
+            return ""
+        return f", as {point.pattern.split(':')[0]} does ({point.copy}, {point.bytes:,} B),"
+
+    def _late_launch(self, one: Explained, gap: int, cause: str) -> str:
+        op, start, launched = int(one.gaps.op[gap]), int(one.gaps.start[gap]), self._submitted(one, gap)
+        calls = self._calls(one, gap)
+        calls = calls[~np.isin(calls, self.explainer.blocking.call)]
+        starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
+        starts, ends = np.maximum(starts, start), np.minimum(ends, launched)
+        busy = f"its thread {int(self.explainer.launches[0][op])} was busy"
+        if calls.size:
+            longest = int(np.argmax(ends - starts))
+            plural = "s" if calls.size > 1 else ""
+            busy += f", {duration(measure(union(starts, ends)))} of it in {calls.size} CUDA call{plural} (longest "
+            busy += f"{duration(int(ends[longest] - starts[longest]))}: {self._call_name(int(calls[longest]))})"
+        row = np.array([self._of_op("launch", op)])
+        process, thread = ints(self.trace.api, "process")[row], ints(self.trace.api, "thread")[row]
+        where = around(self.trace, process, thread, np.array([start + (launched - start) // 2]))
+        if where.range[0] or where.op[0]:
+            busy += f"; halfway it was in {where.op[0] or 'host code'}"
+            busy += f" of '{where.range[0]}'" if where.range[0] else ""
+        if one.after_sync[gap]:
+            busy += "; since its last host sync it had not got ahead of the GPU again"
+        return f"{self._late(one, gap)}: {busy}"
+
+    def _call_name(self, call: int) -> str:
+        launched = np.flatnonzero(ints(self.trace.ops, "launch") == call)
+        name = self._api_names[self._api_code[call]]
+        return f"{name} of {self.op_name(int(launched[0]))}" if launched.size else name
+
+    def _calls(self, one: Explained, gap: int) -> Ints:
+        """CUDA calls of the launching thread between the gap's begin and the launch."""
+        op, api = int(one.gaps.op[gap]), self.trace.api
+        key = self._of_op("process", op), int(self.explainer.launches[0][op])
+        if key not in self._calls_of:
+            self._calls_of[key] = np.flatnonzero((ints(api, "process") == key[0]) & (ints(api, "thread") == key[1]))
+        mine = self._calls_of[key]
+        inside = (ints(api, "end_ns")[mine] > one.gaps.start[gap]) & (
+            ints(api, "start_ns")[mine] < self._submitted(one, gap)
+        )
+        return mine[inside]
+
+    def _behind(self, one: Explained, gap: int, cause: str) -> str:
+        op = int(one.gaps.op[gap])
+        who = f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
+        held = duration(int(one.alone_ns[CAUSES.index(cause), gap]))
+        blocker = int((one.releases.last if cause == "stream-busy" else one.releases.holder)[gap])
+        name, stream = self.op_name(blocker), self._of_op("stream", blocker)
+        if cause == "same-stream":
+            return f"{who} was queued behind {name} of '{self._other(one, gap)}' on the same stream, {held}"
+        path = self.ordering.path(blocker, op)
+        through = " → ".join(f"{step.kind} on stream {step.stream}" for step in path[1:-1] if step.stream >= 0)
+        through = f", through {through}" if through else ""
+        sure = "" if all(step.exact for step in path) else " (links inferred)"
+        where = f"on stream {stream}{through}{sure}"
+        if cause == "stream-busy":
+            return (
+                f"{who} waited {held} for {self._whose(one, gap, blocker)}, most of it {self._most(one, gap)} {where}"
+            )
+        return f"{who} waited {held} for {name} of '{self._other(one, gap)}' {where}{self._met(one, gap)}"
+
+    def _whose(self, one: Explained, gap: int, blocker: int) -> str:
+        mine = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
+        return f"other work of '{self._side(one, gap)}'" if mine[blocker] else "work of neither side"
+
+    def _most(self, one: Explained, gap: int) -> str:
+        """The kind of op that took most of the gap among the work on the stream of what the gap's op waited for."""
+        lanes, last = self.ordering.lanes, one.releases.last[[gap]]
+        (lane,), (position,) = self.ordering.place(last)
+        units = np.arange(lanes.first[lane], lanes.first[lane] + position + 1)
+        units = units[np.searchsorted(np.maximum.accumulate(lanes.end[units]), one.gaps.start[gap], side="right") :]
+        spent: dict[str, int] = {}
+        code = self._op_code[lanes.op[units]]
+        took = lanes.end[units] - np.maximum(lanes.start[units], one.gaps.start[gap])
+        for kind, first in zip(*np.unique(code, return_index=True), strict=True):
+            name = self.op_name(int(lanes.op[units[first]]))
+            spent[name] = spent.get(name, 0) + int(took[code == kind].sum())
+        return max(spent, key=lambda name: spent[name])
+
+    def _met(self, one: Explained, gap: int) -> str:
+        """What of the other side an op that waits for an event could meet at all: what was not queued before it."""
+        op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
+        other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
+        theirs = np.flatnonzero(other == instance)
+        before = self.ordering.before(theirs, np.full(theirs.size, op))
+        if not before.any():
+            return ""
+        name, left = self._other(one, gap), theirs[~before]
+        if not left.size:
+            queued = f"all {theirs.size} ops of '{name}' were" if theirs.size > 1 else f"the only op of '{name}' was"
+            return f"; the wait was issued after {queued} queued, so it can't meet any"
+        first = np.sort(np.unique(self._op_code[left], return_index=True)[1])  # one op of each kind
+        kinds = list(dict.fromkeys(self.op_name(int(row)) for row in left[first]))
+        more = f" and {len(kinds) - MOST_NAMES} more kinds" if len(kinds) > MOST_NAMES else ""
+        return (
+            f"; the wait was issued after {int(before.sum())} of {theirs.size} ops of '{name}' were queued, so even a "
+            f"faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
+        )
+
+    def _gpu_full(self, one: Explained, gap: int, cause: str) -> str:
+        op, end = int(one.gaps.op[gap]), one.gaps.end[[gap]]
+        bound = np.clip(one.releases.released[:, gap].max(keepdims=True), one.gaps.start[gap], end)
+        process, device = self._of_op("process", op), self._of_op("device", op)
+        here = np.flatnonzero((ints(self.trace.ops, "process") == process) & (ints(self.trace.ops, "device") == device))
+        one_queue = self.explainer.one_queue(process)
+        limits = None if one_queue else limits_of(self.trace, process, device)
+        pieces = room(self.trace, np.array([op]), bound, end, here, limits)
+        longest = int(np.argmax(np.where(pieces.full, pieces.high - pieces.low, -1)))
+        halfway = pieces.low[[longest]] + (pieces.high - pieces.low)[longest] // 2
+        there = [int(other[0]) for other in running_at(self.trace, here, halfway) if other[0] >= 0]
+        who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
+        if limits is None:
+            names = ", ".join(self.op_name(row) for row in there[:MOST_NAMES])
+            return f"{who}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
+        taken = [
+            f"{self.op_name(row)} (grid {self._of_op('grid', row)} × block {self._of_op('block', row)}; {limits.sms} "
+            f"SMs hold {int(blocks_per_sm(self.trace, np.array([row]), limits)[0]) * limits.sms} such blocks)"
+            for row in there
+            if self._of_op("grid", row) > 0
+        ]
+        return f"{who}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"
+
+    def _peer_wait(self, one: Explained, gap: int, cause: str) -> str:
+        waiting = self.explainer.waiting_for(one.gaps, gap)
+        who = self.places.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
+        what = self.op_name(waiting[0]) if waiting else "a collective"
+        longest = duration(int(one.gaps.peer_ns[gap]))
+        return f"{what} only waited for {who}, up to {longest} at a time: a kernel that spins hides nothing"
+
+    def _unknown(self, one: Explained, gap: int, cause: str) -> str:
+        op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])
+        if one.releases.released[:, gap].max() == NEVER:
+            return f"the capture does not show what launched {self.op_name(op)} or what it waited for"
+        bound = int(np.clip(one.releases.released[:, gap].max(), one.gaps.start[gap], end))
+        if end - bound <= DISPATCH_NS:
+            return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
+        who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"
+        return f"{who}, with room on the GPU, and started {duration(end - bound)} later"

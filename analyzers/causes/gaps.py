@@ -1,0 +1,130 @@
+"""Where one side of a pair ran alone although the other still had work to start: gaps, each ending with its next op.
+
+Within an instance a side really runs, only waits (the head of a collective whose last rank has not come), or is idle.
+A gap belongs to the idle side: from its last end, or the instance's beginning, to the start of its next op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.intervals import EMPTY, Union, coverage, either, intersect, subtract, union
+from analyzers.arrays.types import Ints
+from analyzers.overlap.pairing import Pairing
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Gaps of one rank's device, sorted by side and time; times in ns.
+
+    side : the idle side, 0 for A, 1 for B.
+    op : row in `Trace.ops` of the op that side starts next.
+    start, end : the gap; the op starts at its end.
+    peer_ns : how long, up to the op's real start, one side only waited for a late rank while the other ran or was idle.
+    """
+
+    side: Ints
+    instance: Ints
+    op: Ints
+    start: Ints
+    end: Ints
+    peer_ns: Ints
+    _lift: Ints
+    _running: tuple[Union, Union]  # per idle side: when the other side really runs, instances laid one behind another
+
+    @property
+    def size(self) -> int:
+        """How many gaps there are."""
+        return self.side.size
+
+    def alone(self, low: Ints, high: Ints, rows: Ints | None = None) -> Ints:
+        """For each gap (or those at `rows`): ns of [low, high) within the gap during which the other side runs."""
+        rows = np.arange(self.size) if rows is None else rows
+        low = np.clip(low, self.start[rows], self.end[rows]) + self._lift[rows]
+        high = np.clip(high, self.start[rows], self.end[rows]) + self._lift[rows]
+        length = np.zeros(rows.size, np.int64)
+        for side in (0, 1):
+            mine = self.side[rows] == side
+            length[mine] = coverage(low[mine], high[mine], self._running[side])
+        return length
+
+
+def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
+    """Find the gaps of ops `a` and `b` (rows of one rank's device) in all instances that have both sides.
+
+    Usually one `Gaps`; more where instances times their span exceed what int64 holds.
+    """
+    shared = np.intersect1d(pairing.a[a], pairing.b[b])
+    shared = shared[shared >= 0]
+    if not shared.size:
+        return []
+    a, b = a[np.isin(pairing.a[a], shared)], b[np.isin(pairing.b[b], shared)]
+    both = np.concatenate([a, b])
+    span = int(ints(trace.ops, "end_ns")[both].max() - ints(trace.ops, "start_ns")[both].min()) + 1
+    size = max(int(LIMIT // span), 1)
+    found = []
+    for first in range(0, shared.size, size):
+        part = shared[first : first + size]
+        sides = [(rows, owner) for rows, owner in ((a, pairing.a[a]), (b, pairing.b[b]))]
+        sides = [(rows[np.isin(owner, part)], owner[np.isin(owner, part)]) for rows, owner in sides]
+        found.append(_find(trace, sides, part, span))
+    return found
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """One side, instances laid one behind another: its unions and its ops by real start."""
+
+    rows: Ints
+    real_start: Ints
+    real: Union
+    plain: Union
+    waiting: Union
+
+
+def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: int) -> Gaps:
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    base = min(int(starts[rows].min()) for rows, _ in sides)
+    laid = [_lay(starts, ends, waits, rows, np.searchsorted(instances, owner) * span - base) for rows, owner in sides]
+    running, parts = [], []
+    for side in (0, 1):
+        idle, other = laid[side], laid[1 - side]
+        running.append(subtract(other.real, idle.waiting))
+        peer = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
+        begin = np.full(instances.size, np.iinfo(np.int64).max)
+        for one in laid:
+            np.minimum.at(begin, one.plain.starts // span, one.plain.starts)
+        parts.append(_gaps_of_side(idle, begin, peer, starts, base, span))
+    idle_side = np.repeat([0, 1], [parts[0][0].size, parts[1][0].size])
+    op, start, end, peer_ns, group = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+    lift = group * span - base
+    return Gaps(idle_side, instances[group], op, start - lift, end - lift, peer_ns, lift, (running[0], running[1]))
+
+
+def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
+    begun, arrived, ended = starts[rows] + lift, starts[rows] + waits[rows] + lift, ends[rows] + lift
+    real, plain = union(arrived, ended), union(begun, ended)
+    # Of ops that start together the one queued in the capture's order would depend on the order of rows.
+    order = np.lexsort((ended, begun, arrived))
+    solid = order[(ended > arrived)[order]]
+    return _Laid(rows[solid], arrived[solid], real, plain, subtract(plain, real) if waits[rows].any() else EMPTY)
+
+
+def _gaps_of_side(
+    idle: _Laid, begin: Ints, peer: Union, starts: Ints, base: int, span: int
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    group = idle.real.starts // span
+    before = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
+    fresh = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
+    low, high = np.where(fresh, begin[group], before), idle.real.starts
+    op = idle.rows[np.searchsorted(idle.real_start, high)]
+    wait = coverage(low, high, peer)
+    begun = np.clip(starts[op] + group * span - base, low, high)
+    keep = (begun > low) | (wait > 0)
+    return op[keep], low[keep], begun[keep], wait[keep], group[keep]

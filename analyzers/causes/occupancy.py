@@ -1,0 +1,152 @@
+"""Whether a GPU had room for a kernel beside those that ran: blocks against multiprocessors and their limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import distinct
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+# Grains and reserves are those of CUDA's occupancy calculator (cuda_occupancy.h), for compute capability 8.0 and later.
+REGISTER_GRAIN = 256  # registers are given to warps in such portions
+PARTITIONS = 4  # of a multiprocessor's registers and warps; a warp's registers come from one of them
+SHARED_GRAIN = 128  # bytes
+RESERVED_SHARED = 1024  # bytes of shared memory the driver takes for each block
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one multiprocessor holds, and how many there are; None where the capture doesn't say."""
+
+    sms: int
+    threads: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+
+
+def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
+    """A device's limits as the capture states them."""
+    rows = (ints(trace.devices, "process") == process) & (ints(trace.devices, "device") == device)
+    found = trace.devices[rows]
+    if not len(found):
+        return None
+    columns = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_bytes_per_sm")
+    sms, threads, blocks, registers, shared = (int(found[column].iloc[0]) for column in columns)
+    if sms <= 0 or threads <= 0:
+        return None
+    return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces [low, high) of windows, ns, by window and time; `row` is the window, `full` whether there was no room."""
+
+    row: Ints
+    low: Ints
+    high: Ints
+    full: Mask
+
+
+def room(trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits | None) -> Pieces:
+    """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none.
+
+    Without limits there is one hardware queue, and whatever runs takes it.
+    """
+    times = distinct(np.concatenate([ints(trace.ops, column)[device_ops] for column in ("start_ns", "end_ns")]))
+    first = np.searchsorted(times, low, side="right")
+    cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
+    count = np.where(high > low, cuts + 1, 0)
+    row = np.repeat(np.arange(ops.size), count)
+    at = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)  # of its window
+    begin = np.where(at == 0, low[row], times[np.minimum(first[row] + at - 1, times.size - 1)])
+    end = np.append(begin[1:], 0)
+    last = at == count[row] - 1
+    end[last] = high[row[last]]
+    running = running_at(trace, device_ops, begin)
+    if limits is None:
+        full = np.logical_or.reduce([other >= 0 for other in running], axis=0)
+    else:
+        full = no_room(trace, ops[row], running, limits)
+    new = np.ones(row.size, dtype=bool)
+    new[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
+    heads = np.flatnonzero(new)
+    tails = np.append(heads[1:], row.size) - 1
+    return Pieces(row[heads], begin[heads], end[tails], full[heads]) if row.size else Pieces(row, begin, begin, new)
+
+
+def blocks_per_sm(trace: Trace, ops: Ints, limits: Limits) -> Ints:
+    """How many blocks of each kernel one multiprocessor holds, by threads, blocks, registers and shared memory."""
+    needs = _needs(trace, ops)
+    warps = needs["threads"] // 32
+    held = np.minimum(limits.threads // needs["threads"], limits.blocks)
+    if limits.registers > 0:
+        resident = limits.registers // PARTITIONS // (needs["registers"] // warps) * PARTITIONS
+        held = np.minimum(held, resident // warps)
+    if limits.shared_bytes > 0:
+        held = np.minimum(held, limits.shared_bytes // needs["shared"])
+    return np.maximum(held, 1)
+
+
+def no_room(trace: Trace, ops: Ints, running: list[Ints], limits: Limits) -> Mask:
+    """Whether each kernel found no room beside the kernels that ran.
+
+    A kernel with more blocks than the device holds at once keeps the rest queued, and these go first. Else the
+    emptiest multiprocessor has to have the threads, block slots, registers and shared memory of one block left.
+
+    Parameters
+    ----------
+    ops : rows of `trace.ops`.
+    running : for each stream of the device, the op that ran there when each of `ops` was free to (-1: none).
+    """
+    full = np.zeros(ops.size, dtype=bool)
+    left = {
+        "threads": np.full(ops.size, limits.threads),
+        "blocks": np.full(ops.size, limits.blocks),
+        "registers": np.full(ops.size, limits.registers),
+        "shared": np.full(ops.size, limits.shared_bytes),
+    }
+    for other in running:
+        there = np.flatnonzero(other >= 0)
+        there = there[ints(trace.ops, "grid")[other[there]] > 0]
+        held = blocks_per_sm(trace, other[there], limits)
+        grid = ints(trace.ops, "grid")[other[there]]
+        full[there] |= grid > held * limits.sms
+        resident = np.minimum(grid // limits.sms, held)
+        for name, each in _needs(trace, other[there]).items():
+            left[name][there] -= resident * each
+    for name, each in _needs(trace, ops).items():
+        if name in ("threads", "blocks") or (limits.registers > 0 and limits.shared_bytes > 0):
+            full |= left[name] < each
+    return full & (ints(trace.ops, "grid")[ops] > 0)
+
+
+def _needs(trace: Trace, ops: Ints) -> dict[str, Ints]:
+    """What one block of each kernel takes of a multiprocessor."""
+    block, registers, shared = (ints(trace.ops, column)[ops] for column in ("block", "registers", "shared_bytes"))
+    warps = -(-np.maximum(block, 1) // 32)
+    return {
+        "threads": warps * 32,
+        "blocks": np.ones(ops.size, np.int64),
+        "registers": -(-np.maximum(registers, 1) * 32 // REGISTER_GRAIN) * REGISTER_GRAIN * warps,
+        "shared": -(-np.maximum(shared, 0) // SHARED_GRAIN) * SHARED_GRAIN + RESERVED_SHARED,
+    }
+
+
+def running_at(trace: Trace, device_ops: Ints, instants: Ints) -> list[Ints]:
+    """For each stream of a device: the op (of `device_ops`, rows of `trace.ops`) that runs at each instant, or -1."""
+    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    keys = [ints(trace.ops, column)[device_ops] for column in ("process", "context", "stream")]
+    found = []
+    for rows in rows_by_key(*keys).values():
+        mine = device_ops[rows]
+        mine = mine[np.argsort(starts[mine], kind="stable")]
+        at = np.searchsorted(starts[mine], instants, side="right") - 1
+        op = mine[np.maximum(at, 0)]
+        found.append(np.where((at >= 0) & (ends[op] > instants), op, -1))
+    return found

@@ -1,0 +1,122 @@
+"""What a reader must know of the capture before believing its collectives."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.clocks.align import Aligned
+from analyzers.common.errors import TraceWarning
+from analyzers.trace.columns import codes, ints
+
+COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to
+
+
+def capture_warnings(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
+    """Warn of one rank only, of ranks nobody profiled, of ranks cut off, and of unsure matches.
+
+    Parameters
+    ----------
+    calls : `Collectives.calls`.
+    """
+    if not len(calls):
+        return []
+    seen = np.unique(ints(calls, "rank"))
+    return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
+
+
+def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:
+    worlds = [capture.world_size for capture in aligned.trace.captures if capture.world_size]
+    world = max([*worlds, int(ints(aligned.matches.collectives, "group_size").max(initial=0))])
+    if seen.size == 1:
+        of = f" of {world}" if world > 1 else ""
+        text = (
+            f"Only rank {seen[0]}{of} was captured: durations include waiting for ranks nobody sees, "
+            "so they bound a collective's cost from above; capture all ranks to split wait from transfer."
+        )
+        return [TraceWarning("one-rank", text)] if world != 1 else []
+    if world > seen.size:
+        text = (
+            f"{seen.size} of {world} ranks were captured ({_named(seen)}): the last to arrive, or the fastest, "
+            "may be a rank nobody sees."
+        )
+        return [TraceWarning("ranks-missing", text)]
+    return []
+
+
+def _unsure(aligned: Aligned) -> list[TraceWarning]:
+    frame = aligned.matches.collectives
+    several = ~frame["matched_by"].isin(["alone"]).to_numpy()
+    unsure = int(np.count_nonzero(several & ~frame["sure"].to_numpy(bool)))
+    if not unsure:
+        return []
+    text = f"{unsure} of {int(several.sum())} collectives are matched over ranks without certainty (marked unsure)."
+    return [TraceWarning("unsure-matches", text)]
+
+
+def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
+    """Collectives of a rank's own groups that ended before its first call or began after its last."""
+    lacking: dict[int, tuple[int, int]] = {}
+    collective, rank = ints(calls, "collective"), ints(calls, "rank")
+    start, end = ints(calls, "start_ns"), ints(calls, "start_ns") + ints(calls, "duration_ns")
+    first, last = _spans(aligned, start, end)
+    for sets, ends, starts in _groups(aligned, collective, rank, start, end):
+        counts = Counter(sets)
+        number = {members: index for index, members in enumerate(counts)}
+        which = np.array([number[members] for members in sets])
+        common = counts.most_common(COMMON_GROUPS)
+        for one in first:
+            home = [members for members, _ in common if one in members and len(members) > 1]
+            is_foreign = [one not in members and any(members < mine for mine in home) for members in counts]
+            foreign = np.array(is_foreign)[which]
+            head, tail = int((foreign & (ends < first[one])).sum()), int((foreign & (starts > last[one])).sum())
+            before = lacking.get(one, (0, 0))
+            lacking[one] = before[0] + head, before[1] + tail
+    said = [
+        f"rank {one} lacks " + " and ".join([f"the first {head}"] * (head > 0) + [f"the last {tail}"] * (tail > 0))
+        for one, (head, tail) in sorted(lacking.items())
+        if head or tail
+    ]
+    if not said:
+        return []
+    more = f"; {len(said) - 8} more ranks likewise" if len(said) > 8 else ""
+    text = f"Ranks are cut off at different points: {'; '.join(said[:8])}{more} of its collectives."
+    return [TraceWarning("cut-off", text)]
+
+
+def _spans(aligned: Aligned, start: Ints, end: Ints) -> tuple[dict[int, int], dict[int, int]]:
+    """Each rank's first start and last end of a call."""
+    member, ranks = ints(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
+    limits = np.iinfo(np.int64)
+    starts, ends = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min)
+    np.minimum.at(starts, member, start)
+    np.maximum.at(ends, member, end)
+    mine = {rank: at for (rank,), at in rows_by_key(ranks).items()}
+    first = {rank: int(starts[at].min()) for rank, at in mine.items()}
+    return first, {rank: int(ends[at].max()) for rank, at in mine.items()}
+
+
+def _groups(
+    aligned: Aligned, collective: Ints, rank: Ints, start: Ints, end: Ints
+) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
+    """Per kind of collective (operation, group): each one's set of ranks, latest end and earliest start."""
+    frame = aligned.matches.collectives
+    head = np.flatnonzero(np.diff(collective, prepend=-1))
+    ends, starts = np.maximum.reduceat(end, head), np.minimum.reduceat(start, head)
+    # Few of them are distinct: those of many ranks, kept once a collective, would take gigabytes.
+    parts = np.split(rank, head[1:])
+    distinct = {part.tobytes(): part for part in parts}
+    members = {key: frozenset(part.tolist()) for key, part in distinct.items()}
+    sets = [members[part.tobytes()] for part in parts]
+    kind = rows_by_key(*(codes(frame, column)[0].astype(np.int64) for column in ("operation", "group", "group_ranks")))
+    return [([sets[row] for row in rows], ends[rows], starts[rows]) for rows in kind.values()]
+
+
+def _named(ranks: Ints) -> str:
+    text = json.dumps(ranks[:8].tolist())[1:-1]
+    return text if ranks.size <= 8 else f"{text}, …"

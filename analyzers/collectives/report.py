@@ -1,0 +1,272 @@
+"""What each collective cost: fastest rank, last arrival, wait and transfer on every rank, bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.clocks.align import Aligned
+from analyzers.collectives.checks import capture_warnings
+from analyzers.collectives.summary import Summary, summarize
+from analyzers.common.allocator import freed_memory_kept
+from analyzers.common.errors import TraceWarning
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration, percent, size
+from analyzers.trace.alignment import Clocks
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+
+LAST = np.iinfo(np.int64).max
+# Bus bandwidth = size / time × this factor of n ranks (a, b: (a·n − b) / n); 1 for operations not listed.
+# Source: nccl-tests, doc/PERFORMANCE.md, and the *GetBw functions in its src/*.cu
+_BUS_FACTORS = {
+    "all_reduce": (2, 2),
+    "all_gather": (1, 1),
+    "reduce_scatter": (1, 1),
+    "all_to_all": (1, 1),
+    "gather": (1, 1),
+    "scatter": (1, 1),
+}
+
+
+@dataclass(frozen=True)
+class RankCall:
+    """One rank's part of a collective, ns on the reference's clock; wait + transfer = duration."""
+
+    rank: int
+    device: int
+    start_ns: int
+    duration_ns: int
+    wait_ns: int
+    transfer_ns: int
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective over the ranks that were seen.
+
+    bytes : message size as nccl-tests counts it: the buffer all ranks' data makes (the gathered result, the input of a
+        reduce-scatter, one rank's whole all-to-all buffer); None where the trace does not say.
+    group, group_ranks, group_size : the process group as the trace prints it; "" and None where it does not.
+    fastest_ns : least duration over the ranks, the best estimate of what it takes without waiting.
+    last_arrival_rank, last_arrival_device : who started last; None where only one device was seen.
+    last_arrival_lead_ns : how much later than the next to last.
+    end_skew_ns : from the first end to the last.
+    algorithm_gb_s, bus_gb_s : 10⁹ bytes a second over `fastest_ns`, by nccl-tests' factors; None without a size.
+    matched_by : a key of `collectives_match.MATCHED_BY`.
+    confidence : 0 to 1; `sure` from 0.5 on.
+    """
+
+    index: int
+    operation: str
+    bytes: int | None
+    dtype: str
+    group: str
+    group_ranks: str
+    group_size: int | None
+    fastest_ns: int
+    fastest_rank: int
+    fastest_device: int
+    last_arrival_rank: int | None
+    last_arrival_device: int | None
+    last_arrival_lead_ns: int
+    end_skew_ns: int
+    algorithm_gb_s: float | None
+    bus_gb_s: float | None
+    matched_by: str
+    confidence: float
+    sure: bool
+    ranks: tuple[RankCall, ...]
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """All collectives of a trace, and the clocks they were compared on.
+
+    table : a row a collective, columns as the fields of `Collective` without `ranks`; unknown is -1, nan or "".
+    calls : a row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank).
+    summary : per operation and size.
+    clocks : their residual is the error bar of every figure that compares ranks.
+    """
+
+    table: pd.DataFrame
+    calls: pd.DataFrame
+    summary: Summary
+    clocks: Clocks
+    warnings: tuple[TraceWarning, ...]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[Collective]:
+        """Yield the collectives one by one, in order of time."""
+        head = np.searchsorted(ints(self.calls, "collective"), np.append(ints(self.table, "index"), LAST))
+        columns = [ints(self.calls, name) for name in RankCall.__dataclass_fields__]
+        for place, row in enumerate(self.table.to_dict("records")):
+            mine = [column[head[place] : head[place + 1]].tolist() for column in columns]
+            yield Collective(
+                **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
+                ranks=tuple(RankCall(*call) for call in zip(*mine, strict=True)),
+            )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
+
+        Times in ns, `bytes` in bytes, `algorithm_gb_s` and `bus_gb_s` in 10⁹ bytes a second.
+        """
+        joined = self.calls.merge(self.table, left_on="collective", right_on="index").drop(columns="index")
+        return joined.set_index(["collective", "rank"])
+
+    def __repr__(self) -> str:
+        residual = self.clocks.residual_ns
+        known = "unknown" if residual is None else duration(residual)
+        return f"<{len(self)} collectives of {len(self.summary)} kinds; clocks by {self.clocks.method}, error {known}>"
+
+    def _repr_html_(self) -> str:
+        headers = ("operation", "size", "count", "median", "P90", "waiting / all ranks' time", "bus", "last, mostly")
+        rows = [
+            (
+                kind.operation,
+                "–" if kind.bytes is None else size(kind.bytes),
+                kind.count,
+                duration(kind.median_ns),
+                duration(kind.p90_ns),
+                percent(kind.wait_share),
+                "–" if kind.median_bus_gb_s is None else f"{kind.median_bus_gb_s:.1f} GB/s",
+                max(kind.last_by_rank, key=lambda rank: kind.last_by_rank[rank]) if kind.last_by_rank else "–",
+            )
+            for kind in self.summary
+        ]
+        text = f"{len(self)} collectives; durations are the fastest rank's."
+        return card("collectives", text, headers, rows, texts=("operation",), warnings=self.warnings)
+
+
+def collectives(aligned: Aligned) -> Collectives:
+    """Measure every collective of an aligned trace; durations, waits and transfers are ns."""
+    with freed_memory_kept(len(aligned.trace.ops)):
+        calls = _calls(aligned)
+        table = _table(aligned, calls)
+        warnings = (*aligned.trace.warnings, *capture_warnings(aligned, calls))
+        return Collectives(table, calls, summarize(table, calls), aligned.clocks, tuple(dict.fromkeys(warnings)))
+
+
+def collectives_of(trace: Trace) -> Collectives:
+    """Measure the collectives of a loaded trace; of a part of it, those that the part's ops took part in.
+
+    Figures always come from all ranks that were captured.
+
+    Raises
+    ------
+    ValueError : the trace was not loaded by `analyzers.load`, so nothing is matched.
+    """
+    if trace.clocks is None or trace.matches is None:
+        raise ValueError("the collectives of this trace are not matched: load it with analyzers.load")
+    every = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches))
+    if trace.rows is None:
+        return every
+    there = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])
+    table = every.table[every.table["index"].isin(there)].reset_index(drop=True)
+    calls = every.calls[every.calls["collective"].isin(there)].reset_index(drop=True)
+    place = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
+    return replace(every, table=table, calls=calls, summary=summarize(table, calls.assign(collective=place)))
+
+
+def bus_factor(operation: str, ranks: int) -> float:
+    """What nccl-tests multiplies the algorithm bandwidth by: doc/PERFORMANCE.md.
+
+    >>> bus_factor("all_reduce", 8), bus_factor("all_gather", 4), bus_factor("broadcast", 4)
+    (1.75, 0.75, 1.0)
+    """
+    if operation not in _BUS_FACTORS or ranks < 1:
+        return 1.0
+    times, less = _BUS_FACTORS[operation]
+    return (times * ranks - less) / ranks
+
+
+def _calls(aligned: Aligned) -> pd.DataFrame:
+    matched, ops = aligned.matches.calls, aligned.trace.ops
+    op = ints(matched, "op")
+    start, wait = ints(ops, "start_ns")[op], ints(ops, "wait_ns")[op]
+    duration = ints(ops, "end_ns")[op] - start
+    return pd.DataFrame(
+        {
+            "collective": ints(matched, "collective"),
+            "rank": ints(matched, "rank"),
+            "device": ints(ops, "device")[op],
+            "start_ns": start,
+            "duration_ns": duration,
+            "wait_ns": wait,
+            "transfer_ns": duration - wait,
+        }
+    )
+
+
+def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
+    matched = aligned.matches.collectives
+    head, count = _heads(ints(calls, "collective"))
+    start, duration, rank, device = (ints(calls, name) for name in ("start_ns", "duration_ns", "rank", "device"))
+    fastest = _first_of(ints(calls, "collective"), duration)
+    last = _first_of(ints(calls, "collective"), -start)
+    earlier = start.copy()
+    earlier[last] = np.iinfo(np.int64).min
+    before = _reduce(np.maximum, earlier, head)
+    end = start + duration
+    sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
+    operation_code, names = codes(matched, "operation")
+    factor = np.array([[bus_factor(name, int(n)) for n in np.unique(ranks)] for name in names]).reshape(len(names), -1)
+    seconds = duration[fastest] / 1e9
+    known = (sizes >= 0) & (seconds > 0)
+    bandwidth = np.where(known, sizes / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
+    bus = bandwidth * factor[operation_code, np.searchsorted(np.unique(ranks), ranks)] if len(matched) else bandwidth
+    unknown = (count == 1) & (ints(matched, "group_size") <= 0)  # one rank of who knows how many
+    return pd.DataFrame(
+        {
+            "index": np.arange(len(matched)),
+            "operation": matched["operation"].array,
+            "bytes": sizes,
+            **{column: _filled(matched[column].array) for column in ("dtype", "group", "group_ranks")},
+            "group_size": ints(matched, "group_size"),
+            "fastest_ns": duration[fastest],
+            "fastest_rank": rank[fastest],
+            "fastest_device": device[fastest],
+            "last_arrival_rank": np.where(count > 1, rank[last], -1),
+            "last_arrival_device": np.where(count > 1, device[last], -1),
+            "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, before, 0), 0),
+            "end_skew_ns": _reduce(np.maximum, end, head) - _reduce(np.minimum, end, head),
+            "algorithm_gb_s": bandwidth,
+            "bus_gb_s": np.where(unknown, np.nan, bus),
+            **{column: matched[column].array for column in ("matched_by", "confidence", "sure")},
+        }
+    )
+
+
+def _filled(values: pd.Categorical) -> pd.Categorical:
+    """The same texts with "" for a missing one."""
+    return values.add_categories([""]).fillna("")
+
+
+def _heads(collective: Ints) -> tuple[Ints, Ints]:
+    head = np.flatnonzero(np.diff(collective, prepend=-1))
+    return head, np.diff(np.append(head, collective.size))
+
+
+def _reduce(how: np.ufunc, values: Ints, head: Ints) -> Ints:
+    return how.reduceat(values, head) if head.size else values
+
+
+def _first_of(collective: Ints, value: Ints) -> Ints:
+    """Row of each collective's least value, the lowest rank's where several have it."""
+    head, count = _heads(collective)
+    rows = np.flatnonzero(value == np.repeat(_reduce(np.minimum, value, head), count))
+    return rows[np.flatnonzero(np.diff(collective[rows], prepend=-1))]
+
+
+def _plain(key: str, value: object) -> object:
+    """A table's value as the dataclass has it."""
+    if key in ("bytes", "group_size", "last_arrival_rank", "last_arrival_device"):
+        return None if value == -1 else value
+    return None if isinstance(value, float) and np.isnan(value) else value

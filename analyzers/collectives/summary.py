@@ -1,0 +1,97 @@
+"""Collectives by operation and size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import codes, ints
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Collectives of one operation and size.
+
+    bytes : message size; None where the trace does not say.
+    count : collectives; those seen on one rank only are left out where any was seen on more.
+    median_ns, p90_ns : of the fastest rank's duration (P90: the least that 90 % do not exceed).
+    worst_straggler_rank, worst_straggler_device : who arrived last by the most; None on one rank.
+    worst_straggler_index, worst_straggler_ns : in which collective, and by how much.
+    wait_share : Σ wait / Σ duration over all ranks; None where only one rank was seen.
+    last_by_rank : how often each rank was the last to arrive.
+    median_bus_gb_s : None without a size.
+    unsure : how many were matched without certainty.
+    """
+
+    operation: str
+    bytes: int | None
+    count: int
+    median_ns: int
+    p90_ns: int
+    worst_straggler_rank: int | None
+    worst_straggler_device: int | None
+    worst_straggler_index: int | None
+    worst_straggler_ns: int
+    wait_share: float | None
+    last_by_rank: Mapping[int, int]
+    median_bus_gb_s: float | None
+    unsure: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One `Kind` per operation and size, the most time first."""
+
+    kinds: tuple[Kind, ...]
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a kind; `last_by_rank` stays a mapping."""
+        return pd.DataFrame([asdict(kind) for kind in self.kinds])
+
+
+def summarize(table: pd.DataFrame, calls: pd.DataFrame) -> Summary:
+    """Summarize `Collectives.table` and its calls."""
+    operation, names = codes(table, "operation")
+    number = ints(calls, "collective")
+    wait = np.bincount(number, weights=ints(calls, "wait_ns"), minlength=len(table))
+    duration = np.bincount(number, weights=ints(calls, "duration_ns"), minlength=len(table))
+    kinds = []
+    for (which, size), rows in rows_by_key(operation.astype(np.int64), ints(table, "bytes")).items():
+        several = rows[ints(table, "last_arrival_rank")[rows] >= 0]
+        kinds.append(_kind(names[which], size, table, several if several.size else rows, wait, duration))
+    return Summary(tuple(sorted(kinds, key=lambda kind: (-kind.count * kind.median_ns, kind.operation))))
+
+
+def _kind(operation: str, size: int, table: pd.DataFrame, rows: Ints, wait: np.ndarray, duration: np.ndarray) -> Kind:
+    fastest, last = ints(table, "fastest_ns")[rows], ints(table, "last_arrival_rank")[rows]
+    lead = ints(table, "last_arrival_lead_ns")[rows]
+    bus = table["bus_gb_s"].to_numpy(float)[rows]
+    several = bool(last[0] >= 0)
+    worst = int(np.argmax(lead))
+    total = float(duration[rows].sum())
+    return Kind(
+        operation=operation,
+        bytes=None if size < 0 else size,
+        count=int(rows.size),
+        median_ns=round(float(np.median(fastest))),
+        p90_ns=int(np.quantile(fastest, 0.9, method="inverted_cdf")),
+        worst_straggler_rank=int(last[worst]) if several else None,
+        worst_straggler_device=int(ints(table, "last_arrival_device")[rows[worst]]) if several else None,
+        worst_straggler_index=int(rows[worst]) if several else None,
+        worst_straggler_ns=int(lead[worst]),
+        wait_share=float(wait[rows].sum()) / total if several and total else None,
+        last_by_rank={int(rank): int(np.count_nonzero(last == rank)) for rank in np.unique(last[last >= 0])},
+        median_bus_gb_s=float(np.median(bus[np.isfinite(bus)])) if np.isfinite(bus).any() else None,
+        unsure=int(np.count_nonzero(~table["sure"].to_numpy(bool)[rows])),
+    )

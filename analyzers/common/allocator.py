@@ -1,0 +1,63 @@
+"""Memory for columns of millions of rows, kept for the next column instead of given back and cleared anew.
+
+glibc takes blocks above 32 MB from the system one by one and returns each when it is freed; the system then clears
+every page of the next one. Where columns come and go by the hundred that takes as long as the work itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from analyzers.trace.tables import Trace
+
+MANY = 2_000_000  # rows from which on a column of them comes near such a block
+# glibc's malloc.h and mallopt(3)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+_LARGEST_THRESHOLD = 32 << 20  # as far as glibc raises it by itself
+_MMAP_BLOCKS = 65536
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@contextmanager
+def freed_memory_kept(rows: int) -> Iterator[None]:
+    """Keep memory that is freed inside for what comes next inside, where columns are as long as `MANY`."""
+    libc = _glibc() if rows >= MANY else None
+    if libc is None:
+        yield
+        return
+    libc.mallopt(_MMAP_MAX, 0)
+    libc.mallopt(_TRIM_THRESHOLD, -1)
+    try:
+        yield
+    finally:
+        libc.mallopt(_MMAP_MAX, _MMAP_BLOCKS)
+        libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+        libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
+        libc.malloc_trim(0)
+
+
+def keeping_freed_memory(function: Callable[Concatenate[Trace, P], R]) -> Callable[Concatenate[Trace, P], R]:
+    """Decorate a function of a trace, whose columns are as long as the trace's ops."""
+
+    @functools.wraps(function)
+    def wrapper(trace: Trace, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with freed_memory_kept(len((trace.whole or trace).ops)):
+            return function(trace, *args, **kwargs)
+
+    return wrapper
+
+
+@functools.cache
+def _glibc() -> Any:
+    """The C library, where it is glibc; None elsewhere."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+    return libc if all(hasattr(libc, name) for name in ("gnu_get_libc_version", "mallopt", "malloc_trim")) else None

@@ -1,0 +1,3 @@
+"""Run against run (`traceviz compare`), and run after run (`traceviz history`).
+
+Made here: `figures` (`steps`), `changes` and what is beyond noise (`noise`), `regions`, `gain`, `claim`."""

@@ -1,0 +1,301 @@
+"""What changed from one run to others: steps, overlap, exposed communication, syncs, regions; only on what all have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analyzers.arrays.types import Ints
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.compare.gain import check_claim, pair_gain
+from analyzers.compare.noise import EQUAL, LEAST_STEPS, Change, change, spread
+from analyzers.compare.regions import RegionFigures, outermost_twins, region_figures
+from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
+from analyzers.compare.steps import (
+    FIGURES,
+    WHOLE_CAPTURE,
+    Lane,
+    StepFigures,
+    StepGroups,
+    group_steps,
+    pick,
+    step_figures,
+)
+from analyzers.select.select import select
+from analyzers.select.sides import without_shared
+from analyzers.trace.graphs import only_rows
+from analyzers.trace.memory import memory_peaks
+from analyzers.trace.narrow import only_ranks, these_steps
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import OverlapResult, check_overlap
+
+PER_LANE = ("step_ns", "busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")  # compared on every device too
+OVERLAPS_ALREADY = 0.1  # real overlap of the first run above which its tasks are hardly alone
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One run's figures, and the part of its trace that is compared."""
+
+    part: Trace
+    groups: StepGroups
+    steps: StepFigures
+    regions: RegionFigures
+
+
+def compare(
+    traces: Sequence[Trace],
+    a: str | None = None,
+    b: str | None = None,
+    *,
+    labels: Sequence[str] = (),
+    claimed: float | None = None,
+) -> Comparison:
+    """Hold runs against the first.
+
+    Parameters
+    ----------
+    a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
+    labels : names of the runs, "run 1", "run 2" … where not given.
+    claimed : a stated speedup of the pair, such as 14.7, to check.
+
+    Raises
+    ------
+    TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
+    """
+    labels = _labels(traces, labels)
+    pair = ("comm" if a is None else a, "compute" if b is None else b)
+    runs = [
+        ComparedRun(label, tuple(one.path for one in trace.captures))
+        for label, trace in zip(labels, traces, strict=True)
+    ]
+    groups = [group_steps(trace) for trace in traces]
+    common = common_of(labels, groups)
+    if common.reason:
+        return Comparison(tuple(runs), *pair, reason=common.reason)
+    measured = _measure(traces, groups, common, pair)
+    overlaps = [check_overlap(one.part, *pair, explain=False) for one in measured]
+    done = tuple(
+        _compared(run, one, measured[0], common, (overlap, overlaps[0]))
+        for run, one, overlap in zip(runs, measured, overlaps, strict=True)
+    )
+    rank = overlaps[0].job.critical_rank
+    claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
+    asked = any(one is not None for one in (a, b, claimed))
+    reason = _untold(labels, overlaps) if asked else ""
+    if claimed is not None and claim is None and not reason:
+        reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
+    return Comparison(
+        runs=done,
+        a=overlaps[0].a,
+        b=overlaps[0].b,
+        steps=() if common.steps == (WHOLE_CAPTURE,) else common.steps,
+        ranks=common.ranks,
+        claim=claim,
+        reason=reason,
+        warnings=tuple(_warnings(done, groups, common, [one.part for one in measured])),
+    )
+
+
+def _labels(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[str, ...]:
+    if len(traces) < 2:
+        raise TracevizError("One run can't be compared.", hint="Give at least two: BEFORE AFTER.")
+    if not labels:
+        return tuple(f"run {k + 1}" for k in range(len(traces)))
+    if len(labels) != len(traces) or len(set(labels)) < len(labels):
+        given = ", ".join(repr(label) for label in labels)
+        raise TracevizError(f"{len(traces)} runs can't have the labels {given}.", hint="Give each its own, in order.")
+    return tuple(labels)
+
+
+def _measure(
+    traces: Sequence[Trace], groups: Sequence[StepGroups], common: Common, pair: tuple[str, str]
+) -> list[_Measured]:
+    twins = _common_twins([outermost_twins(trace) for trace in traces])
+    measured = []
+    for trace, grouped in zip(traces, groups, strict=True):
+        a, b, _ = without_shared(trace, select(trace, pair[0]), select(trace, pair[1]))
+        part = only_ranks(trace, common.ranks)
+        if common.steps != (WHOLE_CAPTURE,):
+            part = these_steps(part, common.steps)
+        figures = step_figures(trace, grouped, a.picked, b.picked)
+        measured.append(_Measured(part, grouped, figures, region_figures(trace, grouped, twins)))
+    return measured
+
+
+def _common_twins(of_runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Regions are one only where they are in every run that has them: else their names would not meet."""
+    names = {name for twins in of_runs for name in twins}
+    return {name: of_runs[0][name] for name in names if len({twins.get(name) for twins in of_runs}) == 1}
+
+
+def _compared(
+    run: ComparedRun, own: _Measured, first: _Measured, common: Common, overlaps: tuple[OverlapResult, OverlapResult]
+) -> ComparedRun:
+    """A run with its figures; the first has no changes."""
+    own_mean, first_mean = ({name: _mean(one, common, name) for name in FIGURES} for one in (own, first))
+    run = replace(
+        run,
+        overlap=overlaps[0],
+        figures={name: spread(values) for name, values in own_mean.items()},
+        memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
+    )
+    if own is first:
+        return replace(run, lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))))
+    changes = {
+        name: change(first_mean[name], own_mean[name], tests=1 if name == "step_ns" else len(FIGURES))
+        for name in FIGURES
+    }
+    return replace(
+        run,
+        changes=changes,
+        lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))),
+        regions=tuple(_regions(own, first, common)),
+        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.critical_rank),
+    )
+
+
+def _mean(one: _Measured, common: Common, figure: str) -> Ints:
+    """A figure per step, mean over the devices: they are never summed."""
+    values = one.steps.at(common.lanes, common.steps, figure)
+    return np.rint(values.mean(axis=0)).astype(np.int64)
+
+
+def _lane(own: _Measured, first: _Measured, common: Common, place: int) -> LaneFigures:
+    lane = common.lanes[place]
+    values, before = ({name: one.steps.at([lane], common.steps, name)[0] for name in FIGURES} for one in (own, first))
+    changes: dict[str, Change] = {}
+    if own is not first:
+        tests = len(common.lanes) * len(PER_LANE)
+        changes = {name: change(before[name], values[name], tests=tests) for name in PER_LANE}
+    return LaneFigures(lane[0], _device(own, lane), {name: spread(each) for name, each in values.items()}, changes)
+
+
+def _device(one: _Measured, lane: Lane) -> int:
+    return one.groups.devices[one.groups.lanes.index(lane)]
+
+
+def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
+    """Every region that has work in the compared steps of a device in either run."""
+    after, before = (
+        {
+            (name, lane): values
+            for name, of_lanes in zip(one.regions.names, one.regions.busy_ns, strict=True)
+            for lane, values in zip(common.lanes, pick(one.groups, of_lanes, common.lanes, common.steps), strict=True)
+            if values.any()
+        }
+        for one in (own, first)
+    )
+    found = []
+    for name, lane in dict.fromkeys([*before, *after]):
+        old, new = before.get((name, lane)), after.get((name, lane))
+        found.append(
+            Region(
+                name,
+                lane[0],
+                _device(own, lane),
+                None if old is None else spread(old),
+                None if new is None else spread(new),
+                None if old is None or new is None else change(old, new, tests=len(before.keys() & after.keys())),
+            )
+        )
+    return found
+
+
+def _untold(labels: Sequence[str], overlaps: Sequence[OverlapResult]) -> str:
+    return "; ".join(f"{label}: {one.reason}" for label, one in zip(labels, overlaps, strict=True) if one.reason)
+
+
+def _warnings(
+    runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, parts: Sequence[Trace]
+) -> list[TraceWarning]:
+    said = [*left_out([run.label for run in runs], groups, common), *_about_noise(runs, common)]
+    first = runs[0].overlap
+    ratio = first.job.real_overlap_ratio if first else None
+    if ratio is not None and ratio >= OVERLAPS_ALREADY:
+        text = (
+            f"In {runs[0].label} the pair already overlaps by {ratio:.0%}: its A and B are slowed by each other, and "
+            "gain and bound are against that run, not against A and B alone."
+        )
+        said.append(TraceWarning("not-alone", text))
+    for run, part in zip(runs, parts, strict=True):
+        known = run.overlap.warnings if run.overlap else ()
+        if not only_rows(known):
+            known = (*only_rows(part.warnings), *known)
+        said += [TraceWarning(one.code, f"{run.label}: {one.message}") for one in known if one.code != "few-instances"]
+    return said
+
+
+def _about_noise(runs: Sequence[ComparedRun], common: Common) -> list[TraceWarning]:
+    changes = [one for run in runs for one in run.changes.values()]
+    changes += [one.change for run in runs for one in run.regions if one.change]
+    count = len(common.steps)
+    if count >= LEAST_STEPS or all(one.call == EQUAL for one in changes):
+        return []
+    text = f"{count} step{'s are' if count > 1 else ' is'} too few to tell change from noise; it takes {LEAST_STEPS}."
+    return [TraceWarning("too-few-steps", text)]
+
+
+# What all runs of a comparison have: ranks, devices and steps; the rest is left out, and said so.
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all runs have."""
+
+    lanes: tuple[Lane, ...]
+    steps: tuple[int, ...]
+    reason: str = ""  # why there is nothing, "" where there is something
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that are in every run."""
+        return tuple(dict.fromkeys(rank for rank, _ in self.lanes))
+
+
+def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
+    """Find the devices all runs have, and the steps that have work on each of them in every run."""
+    lanes = tuple(lane for lane in groups[0].lanes if all(lane in one.lanes for one in groups))
+    if not lanes:
+        ranks = "; ".join(
+            f"{label} has {_listed(sorted({rank for rank, _ in one.lanes}))}"
+            for label, one in zip(labels, groups, strict=True)
+        )
+        return Common((), (), f"no rank is in every run ({ranks}); a run of several files is one quoted glob or folder")
+    present = [
+        set(one.numbers[one.there[[one.lanes.index(lane) for lane in lanes]].all(axis=0)].tolist()) for one in groups
+    ]
+    steps = tuple(sorted(set.intersection(*present)))
+    if steps:
+        return Common(lanes, steps)
+    return Common(lanes, (), _no_step(labels, groups))
+
+
+def _no_step(labels: Sequence[str], groups: Sequence[StepGroups]) -> str:
+    unmarked = [label for label, one in zip(labels, groups, strict=True) if WHOLE_CAPTURE in one.numbers]
+    if unmarked and len(unmarked) < len(labels):
+        return f"{', '.join(unmarked)} has no step marks and the others have: there is no step to compare"
+    there = "; ".join(f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True))
+    return f"no step is in every run, whole on every common rank ({there})"
+
+
+def left_out(labels: Sequence[str], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
+    """Say which steps and ranks are not compared."""
+    said = []
+    for label, one in zip(labels, groups, strict=True):
+        steps = [number for number in one.numbers.tolist() if number not in set(common.steps)]
+        ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
+        for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):
+            if numbers:
+                text = f"{label}: {what} {_listed(numbers)} is left out: not every run has it, whole."
+                said.append(TraceWarning(code, text))
+        if one.repeated:
+            text = f"{label}: step {_listed(list(one.repeated))} is marked more than once, and is left out."
+            said.append(TraceWarning("repeated-steps", text))
+    return said
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")

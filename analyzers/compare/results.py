@@ -1,0 +1,188 @@
+"""What a comparison of runs says: every run's figures, and how they changed against the first run's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from analyzers.common.errors import TraceWarning
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration, percent
+from analyzers.compare.gain import Claim, PairGain
+from analyzers.compare.noise import DIFFERS, LESS, MORE, Change, Spread
+from analyzers.trace.memory import MemoryPeak
+from analyzers.verdict.result import OverlapResult
+
+
+@dataclass(frozen=True)
+class LaneFigures:
+    """One rank's device: its figures, and their changes against the first run (none in the first run)."""
+
+    rank: int
+    device: int
+    figures: Mapping[str, Spread]
+    changes: Mapping[str, Change] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Region:
+    """One region's own real busy time on one device; None where the first run or this one has no such region."""
+
+    name: str
+    rank: int
+    device: int
+    before: Spread | None
+    after: Spread | None
+    change: Change | None
+
+    @property
+    def delta_ns(self) -> int:
+        """After − before, of medians; a region that is missing took no time."""
+        return (self.after.median_ns if self.after else 0) - (self.before.median_ns if self.before else 0)
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One run of a comparison.
+
+    `figures` are per step, mean over the devices (`compare_steps.FIGURES`); `changes` hold them against the first run.
+    `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first run;
+    `memory_peaks` are those of the compared steps, none where the profiler did not record memory.
+    """
+
+    label: str
+    captures: tuple[str, ...]
+    figures: Mapping[str, Spread] = field(default_factory=dict)
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    lanes: tuple[LaneFigures, ...] = ()
+    regions: tuple[Region, ...] = ()
+    overlap: OverlapResult | None = None
+    gain: PairGain | None = None
+    memory_peaks: tuple[MemoryPeak, ...] = ()
+
+    @property
+    def highest_memory(self) -> MemoryPeak | None:
+        """The highest of its devices' peaks; None where none was recorded."""
+        return max(self.memory_peaks, key=lambda one: one.peak_bytes, default=None)
+
+    @property
+    def speedup(self) -> float | None:
+        """Step time of the first run / this one's, of medians; None in the first run."""
+        step = self.changes.get("step_ns")
+        return step.before_ns / step.after_ns if step and step.after_ns else None
+
+    @property
+    def regions_that_differ(self) -> list[Region]:
+        """Regions whose time changed beyond noise, or that only one of the two runs has; largest change first."""
+        found = [one for one in self.regions if one.change is None or one.change.call in DIFFERS]
+        return sorted(found, key=lambda one: abs(one.delta_ns), reverse=True)
+
+    @property
+    def verdict(self) -> str:
+        """faster, slower, changed, too-few-steps or no-difference, against the first run."""
+        calls = [one.call for one in self.changes.values()]
+        calls += [one.call for lane in self.lanes for one in lane.changes.values()]
+        calls += [MORE if one.change is None else one.change.call for one in self.regions]
+        step = self.changes["step_ns"].call
+        if step in (MORE, LESS):
+            return "slower" if step == MORE else "faster"
+        if MORE in calls or LESS in calls:
+            return "changed"
+        return "too-few-steps" if any(call in DIFFERS for call in calls) else "no-difference"
+
+
+_CHANGE = ("before_ns", "after_ns", "delta_ns", "low_ns", "high_ns", "call")
+
+
+def _told(change: Change) -> tuple[object, ...]:
+    return tuple(getattr(change, column) for column in _CHANGE)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side; the first is what the others are held against.
+
+    `steps` are the steps that all have (empty: the captures have no marks, each is one step), `ranks` the ranks.
+    `reason` says why nothing could be compared, "" where something was.
+    """
+
+    runs: tuple[ComparedRun, ...]
+    a: str
+    b: str
+    steps: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    claim: Claim | None = None
+    reason: str = ""
+    warnings: tuple[TraceWarning, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0 fine, 1 a claim that can't be, 3 nothing to compare, or no way to tell."""
+        if self.reason:
+            return 3
+        return 0 if self.claim is None or self.claim.possible else 1
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""
+        rows = []
+        for run in self.runs:
+            step = run.figures.get("step_ns")
+            row = {"label": run.label, **{name: one.median_ns for name, one in run.figures.items()}}
+            if step is not None:
+                row |= {"step_p90_ns": step.p90_ns, "step_low_ns": step.low_ns, "step_high_ns": step.high_ns}
+            row["real_overlap_ratio"] = run.overlap.job.real_overlap_ratio if run.overlap else None
+            row["memory_peak_bytes"] = run.highest_memory.peak_bytes if run.highest_memory else None
+            row["effective_gain"] = run.gain.effective_gain if run.gain else None
+            rows.append(row)
+        return pd.DataFrame(rows).set_index("label")
+
+    def changes_frame(self) -> pd.DataFrame:
+        """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
+
+        Rank and device are −1 for the mean over the devices. Columns as in `Change`, with `delta_ns`.
+        """
+        rows = []
+        for run in self.runs[1:]:
+            places = [(-1, -1, run.changes), *((one.rank, one.device, one.changes) for one in run.lanes)]
+            for rank, device, changes in places:
+                rows += [(run.label, rank, device, name, *_told(one)) for name, one in changes.items()]
+        names = ["label", "rank", "device", "figure"]
+        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+
+    def regions_frame(self) -> pd.DataFrame:
+        """Regions that changed beyond noise, indexed by (label, name, rank, device); ns, columns as in `Change`."""
+        rows = []
+        for run in self.runs[1:]:
+            for one in run.regions_that_differ:
+                medians = [None if some is None else some.median_ns for some in (one.before, one.after)]
+                told = _told(one.change) if one.change else (*medians, one.delta_ns, None, None, "missing")
+                rows.append((run.label, one.name, one.rank, one.device, *told))
+        names = ["label", "name", "rank", "device"]
+        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+
+    def _repr_html_(self) -> str:
+        headers = ("run", "verdict", "step, median", "P90", "speedup", "real overlap")
+        rows = []
+        for number, run in enumerate(self.runs):
+            step = run.figures.get("step_ns")
+            rows.append(
+                (
+                    run.label,
+                    "–" if not number or self.reason else run.verdict,
+                    "–" if step is None else duration(step.median_ns),
+                    "–" if step is None else duration(step.p90_ns),
+                    "–" if not number or run.speedup is None else f"{run.speedup:.3f}x",
+                    percent(run.overlap.job.real_overlap_ratio if run.overlap else None),
+                )
+            )
+        said = self.reason or (self.claim.words if self.claim else f"A = {self.a}, B = {self.b}.")
+        mood = "middle" if self.reason else "bad" if self.exit_code else ""
+        return card("comparison", said, headers, rows, mood=mood, texts=headers[:2], warnings=self.warnings)
+
+    def __repr__(self) -> str:
+        if self.reason:
+            return f"<comparison of {len(self.runs)} runs: {self.reason}>"
+        said = ", ".join(f"{run.label} {run.verdict}" for run in self.runs[1:])
+        return f"<comparison against {self.runs[0].label}: {said}>"

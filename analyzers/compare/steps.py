@@ -1,0 +1,190 @@
+"""What each training step cost on each device: time, busy time, overlap, exposed communication, host syncs.
+
+A step is the work launched inside its mark. Its time runs from the end of the last GPU op of the step before to the end
+of its own, on the first one from its first op's start. Marks say when work was queued, not when it ran; nor do first
+ops tell steps apart, where the host is ahead and a side stream's waits for nothing.
+Where a capture has no marks, all of it is one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import overlap_by_group
+from analyzers.arrays.types import Ints, Mask
+from analyzers.compare.noise import Spread, spread
+from analyzers.syncs.points import host_syncs
+from analyzers.trace.columns import ints
+from analyzers.trace.kernels import is_communication, is_compute
+from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.steps import Steps, find_steps, step_of_ops
+from analyzers.trace.tables import Trace
+
+WHOLE_CAPTURE = -1  # the number of the one step of a capture without marks
+FIGURES = {
+    "step_ns": "step time",
+    "busy_ns": "GPU busy",
+    "a_busy_ns": "A busy",
+    "b_busy_ns": "B busy",
+    "overlap_ns": "overlap",
+    "real_overlap_ns": "real overlap",
+    "exposed_ns": "exposed communication",
+    "sync_ns": "sync cost",
+}
+_LIMITS = np.iinfo(np.int64)
+
+Lane = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class StepGroups:
+    """Which step of which device each op belongs to.
+
+    `lanes` are (rank, k-th of its devices): the same rank may name its GPU 0 in one run and 3 in the next. `numbers`
+    are the steps'; `group` is lane × steps + step per op, -1 where an op is in none. `there` marks the lane-steps that
+    have work, `repeated` the step numbers that one process marks twice, which are left out.
+    """
+
+    lanes: tuple[Lane, ...]
+    devices: tuple[int, ...]
+    numbers: Ints
+    group: Ints
+    there: Mask
+    repeated: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of groups."""
+        return len(self.lanes) * self.numbers.size
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """Figures of every (lane, step) in ns, arrays of lanes × steps; those that have no work are not `there`."""
+
+    groups: StepGroups
+    values: dict[str, Ints]
+
+    def at(self, lanes_: Sequence[Lane], numbers: Sequence[int], figure: str) -> Ints:
+        """A figure on some lanes and steps, lanes × steps."""
+        return pick(self.groups, self.values[figure], lanes_, numbers)
+
+
+def pick(groups: StepGroups, values: Ints, lanes_: Sequence[Lane], numbers: Sequence[int]) -> Ints:
+    """Of an array whose last two axes are lanes and steps: some lanes and steps, in the order given."""
+    rows = [groups.lanes.index(lane) for lane in lanes_]
+    columns = np.searchsorted(groups.numbers, list(numbers))
+    return values[..., rows, :][..., columns]
+
+
+def group_steps(trace: Trace) -> StepGroups:
+    """Find the steps and devices of a trace, and where each op belongs."""
+    steps = find_steps(trace)
+    number, repeated = _numbers_of_ops(trace, steps)
+    found = np.unique(number[number != _LIMITS.min])
+    lane, names, devices = _lanes(trace)
+    column = np.searchsorted(found, number)
+    inside = number != _LIMITS.min
+    group = np.where(inside, lane * found.size + column, -1)
+    there = np.zeros(len(names) * found.size, dtype=bool)
+    there[group[inside]] = True
+    return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), repeated)
+
+
+def _numbers_of_ops(trace: Trace, steps: Steps) -> tuple[Ints, tuple[int, ...]]:
+    """Step number of every op, the least int64 where it is in none; and the numbers some process marks twice."""
+    if not steps.rows.size:
+        return np.full(len(trace.ops), WHOLE_CAPTURE, np.int64), ()
+    owner = ints(trace.ranges, "process")[steps.rows]
+    twice = [number for (_, number), rows in rows_by_key(owner, steps.numbers).items() if rows.size > 1]
+    number = np.where(np.isin(steps.numbers, twice), _LIMITS.min, steps.numbers)
+    return np.append(number, _LIMITS.min)[step_of_ops(trace, steps)], tuple(sorted(set(twice)))
+
+
+def _lanes(trace: Trace) -> tuple[Ints, tuple[Lane, ...], tuple[int, ...]]:
+    """Lane of every op, the lanes, and each one's device."""
+    lane = np.zeros(len(trace.ops), np.int64)
+    names: list[Lane] = []
+    devices: list[int] = []
+    for (rank, device), rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items():
+        lane[rows] = len(names)
+        names.append((rank, names[-1][1] + 1 if names and names[-1][0] == rank else 0))
+        devices.append(device)
+    return lane, tuple(names), tuple(devices)
+
+
+def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigures:
+    """Measure every step on every device; `a` and `b` are the sides of the pair, without common ops."""
+    shape = (len(groups.lanes), groups.numbers.size)
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    inside = groups.group >= 0
+
+    def some(side: Mask, begin: Ints) -> tuple[Ints, Ints, Ints]:
+        side = side & inside
+        return begin[side], ends[side], groups.group[side]
+
+    everything = np.ones(len(trace.ops), dtype=bool)
+    communication = is_communication(trace)
+    plain = overlap_by_group(some(a, starts), some(b, starts), groups.size)
+    real = overlap_by_group(some(a, starts + waits), some(b, starts + waits), groups.size)
+    hidden = overlap_by_group(some(communication, starts), some(is_compute(trace), starts), groups.size)
+    values = {
+        "step_ns": _step_times(groups, starts, ends),
+        "busy_ns": overlap_by_group(some(everything, starts), some(~everything, starts), groups.size).a,
+        "a_busy_ns": plain.a,
+        "b_busy_ns": plain.b,
+        "overlap_ns": plain.both,
+        "real_overlap_ns": real.both,
+        "exposed_ns": hidden.a - hidden.both,
+        "sync_ns": _sync_costs(trace, groups),
+    }
+    return StepFigures(groups, {name: value.reshape(shape) for name, value in values.items()})
+
+
+def _step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
+    first = np.full(groups.size, _LIMITS.max)
+    last = np.full(groups.size, _LIMITS.min)
+    inside = groups.group >= 0
+    np.minimum.at(first, groups.group[inside], starts[inside])
+    np.maximum.at(last, groups.group[inside], ends[inside])
+    times = np.zeros(groups.size, np.int64)
+    for row in range(len(groups.lanes)):
+        mine = row * groups.numbers.size + np.flatnonzero(groups.there[row])
+        if mine.size:
+            order = mine[np.argsort(last[mine], kind="stable")]
+            times[order] = np.diff(last[order], prepend=first[mine].min())
+    return times
+
+
+def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
+    """GPU idle time that host sync points cost, by the step in which the host was blocked."""
+    whole = trace.whole or trace
+    table = host_syncs(whole).table
+    cost = np.zeros(groups.size, np.int64)
+    steps = find_steps(whole)
+    process = table["process"].to_numpy(np.int64)
+    number = np.full(len(table), WHOLE_CAPTURE, np.int64)
+    if steps.rows.size:
+        index = RangeIndex(whole.ranges.iloc[steps.rows].assign(thread=0))
+        position = index.innermost(process, np.zeros(process.size, np.int64), table["start_ns"].to_numpy(np.int64))
+        number = np.append(steps.numbers, _LIMITS.min)[position]
+    column = np.searchsorted(groups.numbers, number)
+    known = np.isin(number, groups.numbers)
+    rank, device = (table[name].to_numpy(np.int64) for name in ("rank", "device"))
+    for row, ((number_of_rank, _), used) in enumerate(zip(groups.lanes, groups.devices, strict=True)):
+        mine = known & (rank == number_of_rank) & (device == used)
+        np.add.at(cost, row * groups.numbers.size + column[mine], table["gpu_idle_ns"].to_numpy(np.int64)[mine])
+    return cost
+
+
+def typical_step(trace: Trace) -> Spread | None:
+    """Step time, mean over the devices, on the steps that all of them have; None where there are no such steps."""
+    groups = group_steps(trace)
+    shape = groups.there.shape
+    times = _step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")).reshape(shape)
+    whole = groups.there.all(axis=0) & (groups.numbers != WHOLE_CAPTURE)
+    return spread(np.rint(times[:, whole].mean(axis=0)).astype(np.int64)) if whole.any() else None

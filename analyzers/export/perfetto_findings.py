@@ -1,0 +1,178 @@
+"""What was found in a trace as tracks of their own in a Chrome trace: sides, overlap, waits, causes, host syncs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import Union, intersect, subtract, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.causes import CAUSES
+from analyzers.collectives.report import Collectives
+from analyzers.export.perfetto_lines import Column, Events, Tracks
+from analyzers.export.perfetto_tables import findings_process
+from analyzers.overlap.measure import MissedGaps, RankOverlap
+from analyzers.select.select import select
+from analyzers.select.sides import without_shared
+from analyzers.syncs.report import OrderReport
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import OverlapResult
+
+FOUND = "traceviz"  # begins the category of each finding
+COLLECTIVE = f"{FOUND}.collective"
+JOB = "all ranks: collectives"
+
+
+def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: OrderReport) -> Iterator[Events]:
+    """Findings of each (process, device): times are ns on the trace's clock, args carry ns, too."""
+    a, b, _ = without_shared(trace, select(trace, result.a), select(trace, result.b))
+    by_place = {(one.rank, one.device): one for one in result.ranks}
+    keys = [ints(trace.ops, column) for column in ("process", "device", "rank")]
+    for (process, device, rank), rows in rows_by_key(*keys).items():
+        pid = findings_process(trace, tracks, process, device)
+        found = by_place.get((rank, device))
+        if found is not None:
+            yield from _overlaps(trace, tracks, pid, rows, (a.picked, b.picked), result)
+            yield from _instances(tracks, pid, found)
+            if found.gaps is not None:
+                yield from _missed(trace, tracks, pid, found, found.gaps)
+        yield from _waits(trace, tracks, pid, rows)
+        yield from _order(tracks, pid, order, process, device)
+
+
+def collective_events(trace: Trace, tracks: Tracks, found: Collectives) -> Iterator[Events]:
+    """One slice a collective, from its first start to its last end; args are the columns of `Matches.collectives`."""
+    if trace.matches is None or not len(found.table):
+        return
+    calls, table = found.calls, found.table
+    number, start = ints(calls, "collective"), ints(calls, "start_ns")
+    head = np.flatnonzero(np.diff(number, prepend=-1))
+    low = np.minimum.reduceat(start, head)
+    high = np.maximum.reduceat(start + ints(calls, "duration_ns"), head)
+    matched = trace.matches.collectives
+    args: dict[str, Any] = {"index": np.arange(len(matched))}
+    for column in matched.columns:
+        values = matched[column]
+        whole = values.dtype.kind in "iu"
+        args[column] = values.array if isinstance(values.array, pd.Categorical) else values.to_numpy()
+        args[column] = args[column].astype(np.int64) if whole else args[column]
+    for column in ("fastest_ns", "fastest_rank", "last_arrival_rank", "last_arrival_lead_ns", "end_skew_ns"):
+        args[column] = ints(table, column)
+    args["bus_gb_s"] = table["bus_gb_s"].to_numpy(np.float64)
+    pid = tracks.process(("job",), JOB)
+    tid = tracks.spread(pid, "collectives", low, high)
+    name = matched["operation"].array
+    assert isinstance(name, pd.Categorical)
+    yield Events("X", COLLECTIVE, name, _of(pid, tid), tid, low, high - low, args)
+
+
+def _overlaps(
+    trace: Trace, tracks: Tracks, pid: int, rows: Ints, sides: tuple[Mask, Mask], result: OverlapResult
+) -> Iterator[Events]:
+    starts, ends, waits = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
+    mine = [side[rows] for side in sides]
+    plain = [union(starts[one], ends[one]) for one in mine]
+    real = intersect(*(union((starts + waits)[one], ends[one]) for one in mine))
+    both = intersect(*plain)
+    shown: list[tuple[str, str, Union]] = [
+        ("A", f"A: {result.a}", plain[0]),
+        ("B", f"B: {result.b}", plain[1]),
+        ("overlap", "overlap of A and B, real", real),
+        ("wait", "overlap of A and B, only waiting", subtract(both, real)),
+    ]
+    for name, track, found in shown:
+        yield from _slices(tracks, pid, track, f"{FOUND}.overlap", name, found.starts, found.ends)
+
+
+def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]:
+    columns = ("start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
+    values = np.array([[getattr(one, column) for column in columns] for one in found.instances], np.int64)
+    start, end, *figures = values.reshape(-1, len(columns)).T
+    args = dict(zip(columns[2:], figures, strict=True))
+    label = _texts([one.label for one in found.instances])
+    yield from _slices(tracks, pid, "instances of the pair", f"{FOUND}.instance", label, start, end, args)
+
+
+def _missed(trace: Trace, tracks: Tracks, pid: int, found: RankOverlap, gaps: MissedGaps) -> Iterator[Events]:
+    """Gaps by their cause; the longest one of each has its evidence."""
+    code, names = codes((trace.whole or trace).ops, "name")
+    said = np.full(gaps.op.size, "", object)
+    for one in found.missed:
+        said[(gaps.start_ns == one.start_ns) & (gaps.op == one.op) & (gaps.cause == CAUSES.index(one.cause))] = (
+            f"{one.evidence}. {one.next_behind}".strip()
+        )
+    for side, letter in enumerate("AB"):
+        rows = np.flatnonzero(gaps.side == side)
+        cause = pd.Categorical.from_codes(gaps.cause[rows], dtype=pd.CategoricalDtype(list(CAUSES)))
+        held = pd.Categorical.from_codes(code[gaps.op[rows]].astype(np.int64), dtype=pd.CategoricalDtype(names))
+        args = {"held": held, "alone_ns": gaps.alone_ns[rows], "evidence": said[rows].tolist()}
+        track, category = f"missed, {letter} idle: cause", f"{FOUND}.missed"
+        yield from _slices(tracks, pid, track, category, cause, gaps.start_ns[rows], gaps.end_ns[rows], args, _NOTHING)
+
+
+_NOTHING = {"evidence": "", "range": "", "op": "", "chain": "", "copy": "", "delayed": "", "pattern": "", "bytes": -1}
+
+
+def _waits(trace: Trace, tracks: Tracks, pid: int, rows: Ints) -> Iterator[Events]:
+    start, wait = ints(trace.ops, "start_ns")[rows], ints(trace.ops, "wait_ns")[rows]
+    waited = np.flatnonzero(wait > 0)
+    name = trace.ops["name"].array[rows[waited]]
+    args = {"of": name, "wait_ns": wait[waited]}
+    track = "collectives waiting for a late rank"
+    yield from _slices(tracks, pid, track, f"{FOUND}.wait", "wait", start[waited], (start + wait)[waited], args)
+
+
+def _order(tracks: Tracks, pid: int, order: OrderReport, process: int, device: int) -> Iterator[Events]:
+    """Host sync points and unwaited copies as slices, missing waits as instants."""
+    syncs = order.syncs.table
+    syncs = syncs[(syncs["process"] == process) & syncs["device"].isin((device, -1))]
+    start = ints(syncs, "start_ns")
+    args: dict[str, Any] = {
+        column: syncs[column].astype(str).tolist() for column in ("kind", "range", "op", "pattern", "copy", "delayed")
+    }
+    args |= {column: ints(syncs, column) for column in ("thread", "bytes", "gpu_idle_ns")}
+    end = start + ints(syncs, "duration_ns")
+    name = _texts(syncs["api"].astype(str).tolist())
+    yield from _slices(tracks, pid, "host blocked", f"{FOUND}.sync", name, start, end, args, _NOTHING)
+    copies = order.copies.table
+    copies = copies[copies["process"] == process]
+    args = {"stream": ints(copies, "stream"), "bytes": ints(copies, "bytes"), "until_ns": ints(copies, "until_ns")}
+    span = ints(copies, "start_ns"), ints(copies, "end_ns")
+    yield from _slices(tracks, pid, "copies nobody waits for", f"{FOUND}.unwaited-copy", "unwaited copy", *span, args)
+    missing = [one for one in order.crossings.missing if one.process == process]
+    if missing:
+        tid = np.full(len(missing), tracks.thread(pid, "missing waits"), np.int64)
+        at = np.array([one.at_ns for one in missing], np.int64)
+        args = {"message": [one.message for one in missing]}
+        category = f"{FOUND}.missing-wait"
+        yield Events("i", category, "missing wait", _of(pid, tid), tid, at, args=args, head={"s": "t"})
+
+
+def _slices(
+    tracks: Tracks,
+    pid: int,
+    track: str,
+    category: str,
+    name: Any,
+    starts: Ints,
+    ends: Ints,
+    args: Mapping[str, Column] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Iterator[Events]:
+    """Slices of one track, if there are any."""
+    if starts.size:
+        tid = tracks.spread(pid, track, starts, ends)
+        yield Events("X", category, name, _of(pid, tid), tid, starts, ends - starts, args or {}, defaults or {})
+
+
+def _of(pid: int, tid: Ints) -> Ints:
+    return np.full(tid.size, pid, np.int64)
+
+
+def _texts(values: list[str]) -> pd.Categorical:
+    return pd.Categorical(values, categories=pd.Index(list(dict.fromkeys(values)), dtype="str"))

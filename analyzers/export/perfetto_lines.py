@@ -1,0 +1,204 @@
+"""Events of a Chrome trace as lines of JSON, written column by column: no object per event is made.
+
+Format: "Trace Event Format", Google. Times are decimal microseconds with all three decimals, so that a whole
+nanosecond is written as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.nesting import levels
+
+ROWS = 1 << 15  # written at once
+MISSING = "\0"  # what stands for a missing text where its absence stands for the default
+_DECIMALS = pa.array([f".{place:03d}" for place in range(1000)])
+
+Column = Any  # int64 array, float64 array, Categorical, or list of texts
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of one phase and category.
+
+    pid, tid, start_ns, duration_ns : arrays of one length; `duration_ns` None where the phase has none.
+    name : one text, or a column of them.
+    args : what else is said; a value that equals its entry in `defaults` is left out, and of a column that has one a
+        missing text is `MISSING`, else null.
+    head : fields of the event itself, such as "id" of a flow.
+    """
+
+    phase: str
+    category: str
+    name: str | pd.Categorical
+    pid: Ints
+    tid: Ints
+    start_ns: Ints
+    duration_ns: Ints | None = None
+    args: Mapping[str, Column] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    head: Mapping[str, Column] = field(default_factory=dict)
+
+
+def text(value: Any) -> str:
+    """A value as JSON."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # half a character, from a name that was cut
+        return msgspec.json.encode(str(value).encode("utf-8", "replace").decode()).decode()
+
+
+def lines(events: Events, zero: int) -> Iterator[bytes]:
+    """The events as bytes, each preceded by a comma and a new line.
+
+    Parameters
+    ----------
+    zero : the time that becomes 0.
+    """
+    for low in range(0, events.start_ns.size, ROWS):
+        yield _chunk(events, zero, slice(low, low + ROWS))
+
+
+def _chunk(events: Events, zero: int, rows: slice) -> bytes:
+    fixed = f',\n{{"ph":{text(events.phase)},"cat":{text(events.category)},"name":'
+    name = text(events.name) if isinstance(events.name, str) else _json(events.name[rows])
+    parts: list[Any] = [fixed, name, ',"pid":', _json(events.pid[rows]), ',"tid":', _json(events.tid[rows])]
+    parts += [',"ts":', _microseconds(events.start_ns[rows] - zero)]
+    if events.duration_ns is not None:
+        parts += [',"dur":', _microseconds(events.duration_ns[rows])]
+    for key, values in events.head.items():
+        parts += [f",{text(key)}:", _json(values if isinstance(values, str) else values[rows])]
+    parts += [',"args":{', _arguments(events, rows), "}}"] if events.args else ["}"]
+    return _bytes(pc.binary_join_element_wise(*parts, ""))
+
+
+def _arguments(events: Events, rows: slice) -> Any:
+    """All args as `"key":value,…`; every one begins with a comma, of which the first is cut off."""
+    parts = []
+    for key, values in events.args.items():
+        some = values[rows]
+        missing = text(MISSING) if key in events.defaults else "null"
+        said = pc.binary_join_element_wise(f",{text(key)}:", _json(some, missing), "")
+        if key in events.defaults:
+            said = pc.if_else(pa.array(_differs(some, events.defaults[key])), said, "")
+        parts.append(said)
+    return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, ""), 1)
+
+
+def _differs(values: Column, default: Any) -> np.ndarray:
+    if isinstance(values, pd.Categorical):
+        other = np.array([each != default for each in values.categories] + [True], bool)  # the last: a missing text
+        return other[values.codes]
+    if isinstance(values, list):
+        return np.array([each != default for each in values], bool)
+    return np.asarray(values != default)
+
+
+def _json(values: Column, missing: str = "null") -> Any:
+    """Each value as JSON text."""
+    if isinstance(values, str):
+        return text(values)
+    if isinstance(values, pd.Categorical):
+        known = pa.array([*(text(str(each)) for each in values.categories), missing], pa.string())
+        code = np.where(values.codes < 0, len(known) - 1, values.codes)
+        return known.take(pa.array(code))
+    if isinstance(values, list):
+        return pa.array([text(each) for each in values], pa.string())
+    array = pa.array(values)
+    if pa.types.is_floating(array.type):
+        return pc.if_else(pc.is_finite(array), pc.cast(array, pa.string()), "null")
+    return pc.cast(array, pa.string())
+
+
+def _microseconds(times: Ints) -> Any:
+    """Times as decimal microseconds, exactly."""
+    size = np.abs(times)
+    whole = pc.cast(pa.array(size // 1000), pa.string())
+    decimals = _DECIMALS.take(pa.array(size % 1000))
+    sign = pc.if_else(pa.array(times < 0), "-", "")
+    return pc.binary_join_element_wise(sign, whole, decimals, "")
+
+
+def _bytes(array: Any) -> bytes:
+    """The texts of an array, end to end."""
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    return bytes(memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]) if len(array) else b""
+
+
+# Tracks of a Chrome trace: numbers and names of its processes and threads, and room for what crosses.
+#
+# Slices of one track must nest: Perfetto drops one that begins inside another and ends after it. Such slices go to a
+# further track of the same name. No number is used for two tracks, and none is 0, which Perfetto takes for idle.
+
+
+@dataclass
+class Tracks:
+    """Hands out numbers; `metadata` are the events that name them, in the order they are to be shown."""
+
+    metadata: list[dict[str, Any]] = field(default_factory=list)
+    _processes: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    _threads: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def process(self, key: tuple[Any, ...], name: str) -> int:
+        """The pid of a group of tracks, a new one the first time."""
+        if key not in self._processes:
+            pid = self._processes[key] = len(self._processes) + 1
+            self._name("process", pid, pid, name, pid)
+        return self._processes[key]
+
+    def thread(self, pid: int, name: str) -> int:
+        """The tid of a track by its name, a new one the first time."""
+        key = (pid, name)
+        if key not in self._threads:
+            tid = self._threads[key] = len(self._threads) + 1
+            self._name("thread", pid, tid, name, tid)
+        return self._threads[key]
+
+    def spread(self, pid: int, name: str, starts: Ints, ends: Ints) -> Ints:
+        """The tid of each slice of a track: the track's own, or a further one's where it would cross another."""
+        tid, left, turn = np.zeros(starts.size, np.int64), np.arange(starts.size), 0
+        while left.size:
+            nested = nesting(starts[left], ends[left])
+            tid[left[nested]] = self.thread(pid, f"{name} ({turn + 1})" if turn else name)
+            left, turn = left[~nested], turn + 1
+        return tid
+
+    def _name(self, what: str, pid: int, tid: int, name: str, place: int) -> None:
+        for key, args in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": place})):
+            self.metadata.append({"ph": "M", "name": key, "pid": pid, "tid": tid, "ts": 0, "args": args})
+
+
+def nesting(starts: Ints, ends: Ints) -> Mask:
+    """Which of some intervals to keep so that none begins inside another and ends after it; the outer ones stay."""
+    kept: Mask = np.zeros(starts.size, dtype=bool)
+    shallower: list[tuple[Ints, Ints]] = []
+    for rows, low, high in levels(np.arange(starts.size), starts, ends):
+        fits = np.ones(rows.size, dtype=bool)
+        for other_low, other_high in shallower:
+            fits &= ~(
+                _crosses(low, high, other_low, other_high, low) | _crosses(low, high, other_low, other_high, high)
+            )
+        kept[rows[fits]] = True
+        shallower.append((low[fits], high[fits]))
+    return kept
+
+
+def _crosses(low: Ints, high: Ints, other_low: Ints, other_high: Ints, at: Ints) -> npt.NDArray[np.bool_]:
+    """Whether the one of some disjoint intervals around an instant neither holds its interval nor lies in it."""
+    if not other_low.size:
+        return np.zeros(low.size, dtype=bool)
+    place = np.searchsorted(other_low, at, side="right") - 1
+    start, end = other_low[place], other_high[place]
+    meets = (place >= 0) & (start < high) & (low < end)
+    return meets & ~((start <= low) & (high <= end)) & ~((low <= start) & (end <= high))

@@ -1,0 +1,117 @@
+"""Write a trace and its findings as a Chrome trace, for Perfetto, chrome://tracing, and traceviz itself.
+
+All times are on the trace's one clock. What no event can say (captures, clocks, devices) stands under the key
+"traceviz" at the head of the file; `analyzers.export.perfetto_read` needs it to read the file back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+from isal import igzip
+
+from analyzers.arrays.types import Ints
+from analyzers.collectives.report import collectives_of
+from analyzers.common.errors import TracevizError
+from analyzers.common.writing import refuse_existing, replacing
+from analyzers.export.perfetto_findings import collective_events, finding_events
+from analyzers.export.perfetto_lines import Column, Tracks, lines, text
+from analyzers.export.perfetto_tables import process_tracks, table_events
+from analyzers.export.tables import MEMBERS, about, standalone
+from analyzers.syncs.report import order_report
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+
+SCHEMA = "traceviz.perfetto/1"
+HEADER_TABLES = ("devices", "streams")  # tables without times
+
+
+def to_perfetto(
+    trace: Trace, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False
+) -> Path:
+    """Write a Chrome trace; gzipped where the name ends in .gz.
+
+    Parameters
+    ----------
+    a, b : the pair whose overlap and causes become tracks, as `check_overlap` takes them.
+    overwrite : replace a file that is there.
+
+    Raises
+    ------
+    TracevizError : there is no GPU work, the file is there already or can't be written; as `check_overlap` for a and b.
+    """
+    path = Path(path)
+    refuse_existing(path, overwrite=overwrite)
+    if not len(trace.ops):
+        raise TracevizError("There is no GPU work to write.", path=path)
+    result, order = check_overlap(trace, a, b), order_report(trace)
+    alone, tracks = standalone(trace), Tracks()
+    process_tracks(alone, tracks)
+    found = finding_events(trace, tracks, result, order)
+    collectives = collective_events(alone, tracks, collectives_of(alone)) if alone.matches is not None else iter(())
+    zero = first_instant(alone)
+    with replacing(path) as beside, _opened(beside, gzipped=path.name.endswith(".gz")) as file:
+        file.write(_head(alone, zero, tracks.metadata.pop(0)))
+        for events in chain(found, collectives, table_events(alone, tracks, _match_args(alone))):
+            for some in lines(events, zero):
+                file.write(some)
+        for event in tracks.metadata:
+            file.write(b",\n" + msgspec.json.encode(event))
+        file.write(b"\n]}\n")
+    return path
+
+
+def first_instant(trace: Trace) -> int:
+    """The earliest time in any table: it becomes 0, for Perfetto draws nothing before."""
+    frames = (trace.ops, trace.api, trace.ranges, trace.syncs, trace.comms)
+    return min(int(ints(frame, "start_ns").min()) for frame in frames if len(frame))
+
+
+@contextmanager
+def _opened(path: Path, *, gzipped: bool) -> Iterator[IO[bytes]]:
+    with igzip.open(path, "wb") if gzipped else path.open("wb", buffering=1 << 20) as file:
+        yield file
+
+
+def _head(trace: Trace, zero: int, first: dict[str, Any]) -> bytes:
+    """All before the events, and the first of them: every other one brings its comma."""
+    said: dict[str, Any] = {"schema": SCHEMA, "zero_ns": zero, **about(trace)}
+    for name in HEADER_TABLES:
+        said[name] = _plain(getattr(trace, name))
+    said["members"] = None if trace.matches is None else _plain(trace.matches.members[list(MEMBERS)])
+    base = None if trace.origin_utc_ns is None else trace.origin_utc_ns + zero
+    known = f'"baseTimeNanoseconds":{base},' if base is not None else ""
+    head = f'{{"traceviz":{text(said)},{known}"displayTimeUnit":"ns","traceEvents":[\n{text(first)}'
+    return head.encode()
+
+
+def _plain(frame: Any) -> dict[str, list[Any]]:
+    return {str(column): frame[column].tolist() for column in frame.columns}
+
+
+def _match_args(trace: Trace) -> Mapping[str, Column]:
+    """For each op its row in `Matches.calls` and that row's columns; -1 where it took part in no collective."""
+    if trace.matches is None:
+        return {}
+    calls, size = trace.matches.calls, len(trace.ops)
+    args: dict[str, Any] = {"match": _spread(ints(calls, "op"), np.arange(len(calls)), size)}
+    for column in ("collective", "member"):
+        args[column] = _spread(ints(calls, "op"), ints(calls, column), size)
+    for column in ("start_ns", "end_ns"):
+        args[f"captured_{column}"] = _spread(ints(calls, "op"), ints(calls, column), size)
+    confidence = np.full(size, -1.0)
+    confidence[ints(calls, "op")] = calls["confidence"].to_numpy(np.float64)
+    return {**args, "confidence": confidence}
+
+
+def _spread(rows: Ints, values: Ints, size: int) -> Ints:
+    spread = np.full(size, -1, np.int64)
+    spread[rows] = values
+    return spread

@@ -1,0 +1,161 @@
+"""A part of a trace as a trace of its own: what an export of it holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TraceWarning
+from analyzers.trace.alignment import Clock, Clocks, Matches
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Capture, Process, Trace
+
+
+def standalone(trace: Trace) -> Trace:
+    """Return the same trace, or of a part of one, a trace that needs nothing beside it.
+
+    Kept are the part's ops, the calls that launched them, and what its processes' threads did from the first of those
+    launches to the last op's end. Collectives keep the ranks of the part, and the waits measured over all.
+    """
+    if trace.whole is None or trace.rows is None:
+        return trace
+    launch = ints(trace.ops, "launch")
+    launches = np.unique(launch[launch >= 0])
+    low = min(
+        int(ints(trace.ops, "start_ns").min()),
+        int(ints(trace.api, "start_ns")[launches].min(initial=np.iinfo("i8").max)),
+    )
+    high = int(ints(trace.ops, "end_ns").max())
+    processes = np.unique(ints(trace.ops, "process"))
+    calls = _within(trace.api, low, high, processes)
+    calls[launches] = True
+    number = np.append(np.cumsum(calls) - 1, -1)
+    frames: dict[str, Any] = {
+        name: _kept(frame, _within(frame, low, high, processes))
+        for name, frame in (("ranges", trace.ranges), ("syncs", trace.syncs), ("comms", trace.comms))
+    }
+    api = _kept(trace.api, calls)
+    matches = None if trace.matches is None else _matches_of(trace.matches, trace.rows)
+    return replace(
+        trace,
+        ops=trace.ops.assign(launch=np.where(launch >= 0, number[launch], -1)),
+        api=api,
+        records=_kept(trace.records, _recorded(trace.records, api)),
+        matches=matches[0] if matches else None,
+        clocks=trace.clocks if trace.clocks is None or matches is None else _renumbered(trace.clocks, matches[1]),
+        whole=None,
+        rows=None,
+        **frames,
+    )
+
+
+def _within(frame: pd.DataFrame, low: int, high: int, processes: Ints) -> Mask:
+    inside = (ints(frame, "end_ns") >= low) & (ints(frame, "start_ns") <= high)
+    return inside & np.isin(ints(frame, "process"), processes)
+
+
+def _kept(frame: pd.DataFrame, rows: Mask) -> pd.DataFrame:
+    return frame[rows].reset_index(drop=True)
+
+
+def _recorded(records: pd.DataFrame, api: pd.DataFrame) -> Mask:
+    """Records have no time of their own: those whose call is there, and those whose call nobody knows."""
+    calls = pd.MultiIndex.from_arrays([ints(api, "process"), ints(api, "correlation")])
+    mine = pd.MultiIndex.from_arrays([ints(records, "process"), ints(records, "correlation")])
+    return np.asarray(mine.isin(calls)) | (ints(records, "correlation") < 0)
+
+
+def _matches_of(matches: Matches, rows: Ints) -> tuple[Matches, Ints]:
+    """The collectives that some ops took part in, and each old number's new one (-1: left out)."""
+    op = ints(matches.calls, "op")
+    kept = matches.calls[np.isin(op, rows)]
+    there = np.unique(ints(kept, "collective"))
+    number = np.full(len(matches.collectives), -1, np.int64)
+    number[there] = np.arange(there.size)
+    calls = kept.assign(
+        collective=number[ints(kept, "collective")], op=np.searchsorted(rows, ints(kept, "op"))
+    ).reset_index(drop=True)
+    return Matches(matches.members, calls, matches.collectives.take(there).reset_index(drop=True)), number
+
+
+def _renumbered(clocks: Clocks, number: Ints) -> Clocks:
+    moved = [tuple(int(number[one]) for one in found) for found in clocks.contradictions]
+    doubtful = [int(number[one]) for one in clocks.doubtful]
+    return replace(
+        clocks,
+        contradictions=tuple(found for found in moved if min(found) >= 0),
+        doubtful=tuple(one for one in doubtful if one >= 0),
+    )
+
+
+# What a trace says beside its tables (captures, processes, clocks, warnings), as JSON that can be read back.
+
+# Columns of `Matches`; collectives' and calls' order is theirs.
+MEMBERS = ("process", "device", "rank", "capture")
+CALLS = ("collective", "op", "member", "rank", "start_ns", "end_ns", "confidence")
+COLLECTIVES = (
+    "operation",
+    "bytes",
+    "dtype",
+    "group",
+    "group_ranks",
+    "group_size",
+    "matched_by",
+    "confidence",
+    "sure",
+)
+TEXTS = ("operation", "dtype", "group", "group_ranks", "matched_by")
+
+
+def about(trace: Trace) -> dict[str, Any]:
+    """Everything of a trace that is no table of events; plain JSON values."""
+    return {
+        "origin_utc_ns": trace.origin_utc_ns,
+        "captures": [asdict(one) for one in trace.captures],
+        "processes": [asdict(one) for one in trace.processes],
+        "clocks": None if trace.clocks is None else asdict(trace.clocks),
+        "warnings": [asdict(one) for one in trace.warnings],
+    }
+
+
+def restored(said: dict[str, Any]) -> dict[str, Any]:
+    """The same as arguments of `Trace`.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError : this is not what `about` makes.
+    """
+    clocks = said["clocks"]
+    return {
+        "origin_utc_ns": said["origin_utc_ns"],
+        "captures": tuple(Capture(**{**one, "lacks": tuple(one["lacks"])}) for one in said["captures"]),
+        "processes": tuple(Process(**one) for one in said["processes"]),
+        "clocks": clocks
+        and Clocks(
+            method=str(clocks["method"]),
+            clocks=tuple(Clock(**one) for one in clocks["clocks"]),
+            at_ns=int(clocks["at_ns"]),
+            contradictions=tuple(tuple(found) for found in clocks["contradictions"]),
+            doubtful=tuple(clocks["doubtful"]),
+        ),
+        "warnings": tuple(TraceWarning(**one) for one in said["warnings"]),
+    }
+
+
+def collectives_frame(columns: dict[str, Any]) -> pd.DataFrame:
+    """`Matches.collectives` with its types, from plain columns (None: a missing text)."""
+    typed: dict[str, Any] = {}
+    for name in COLLECTIVES:
+        values = columns[name]
+        if name in TEXTS:
+            known = sorted({str(text) for text in values if text is not None and text == text})
+            typed[name] = pd.Categorical(values, categories=pd.Index(known, dtype="str"))
+        elif name == "confidence":
+            typed[name] = np.asarray(values, np.float64)
+        else:
+            typed[name] = np.asarray(values, bool if name == "sure" else np.int64)
+    return pd.DataFrame(typed)

@@ -1,0 +1,202 @@
+"""The communication calls of a trace: each kernel that communicates, with what the trace says about its call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from analyzers.arrays.groups import WIDEST, index_of, label, rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.kernels import function, is_communication_kernel, operation_of
+from analyzers.trace.merge import concat
+from analyzers.trace.tables import Trace
+
+PAIRWISE = ("send", "recv", "send_recv")
+# NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
+_PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+_KEYS = ["process", "correlation"]
+_SAID = ("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "sequence", "communicator", "peer")
+_DTYPE_BYTES = {
+    **dict.fromkeys(("char", "int8", "byte", "uint8", "bool", "float8e4m3fn", "float8e5m2", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("half", "float16", "bfloat16", "short", "int16", "f16", "bf16"), 2),
+    **dict.fromkeys(("float", "float32", "int", "int32", "uint32", "f32"), 4),
+    **dict.fromkeys(("double", "float64", "long", "int64", "uint64", "f64", "complexfloat"), 8),
+}
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Communication kernels and who ran them.
+
+    members : one row a clock, that is a (process, device): process, device, rank, capture.
+    table : one row a kernel: op (row in `Trace.ops`), member, rank, stream, start_ns, end_ns (as captured), operation,
+        kernel (function name and grid as a code; without grid for a point-to-point kernel, where ranks may differ),
+        and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
+        rank where `per_rank`), dtype, group, group_ranks, group_size, sequence, communicator, peer (global rank); -1
+        or missing (categorical code -1) where not.
+    """
+
+    members: pd.DataFrame
+    table: pd.DataFrame
+
+
+def calls(trace: Trace) -> Calls:
+    """Find the communication kernels and join what the trace says about each."""
+    code, names = codes(trace.ops, "name")
+    kinds, kind_names = codes(trace.ops, "kind")
+    communicates = np.array([is_communication_kernel(name) for name in names] + [False], dtype=bool)
+    rows = np.flatnonzero(communicates[code] & (kinds == kind_names.index("kernel")))
+    ops = trace.ops.iloc[rows]
+    member, members = _members(trace, ops)
+    columns: dict[str, Any] = {
+        "op": rows.astype(np.int64),
+        "member": member,
+        "rank": ints(ops, "rank"),
+        "stream": ints(ops, "stream"),
+        "start_ns": ints(ops, "start_ns"),
+        "end_ns": ints(ops, "end_ns"),
+        "kernel": _kernel(code[rows], names, ints(ops, "grid")),
+    }
+    said = _said(ops, trace.comms)
+    by_name = _texts(code[rows], [operation_of(name) for name in names])
+    by_call = _texts(*_codes(said["operation"]), operation_of)
+    told = by_call.codes >= 0
+    merged = union_categoricals([by_name, by_call])
+    operations = np.where(told, merged.codes[rows.size :], merged.codes[: rows.size])
+    columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
+    columns |= {column: said[column] for column in _SAID if column not in ("operation", "bytes")}
+    columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], said)
+    columns["peer"] = _global_peers(said["group_ranks"], columns["rank"], said["peer"])
+    return Calls(members, pd.DataFrame(columns, copy=False))  # many ranks have many calls: a copy takes its time
+
+
+def is_one(values: pd.Categorical, texts: tuple[str, ...]) -> Mask:
+    """Rows of a categorical whose text is one of `texts`."""
+    return np.array([text in texts for text in values.categories] + [False], dtype=bool)[values.codes]
+
+
+def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
+    rank, process, device = ints(ops, "rank"), ints(ops, "process"), ints(ops, "device")
+    member = np.empty(rank.size, np.int64)
+    rows = rows_by_key(rank, process, device)
+    for number, mine in enumerate(rows.values()):
+        member[mine] = number
+    keys = np.array(list(rows), np.int64).reshape(-1, 3)
+    capture = np.array([one.capture for one in trace.processes] or [0], np.int64)[keys[:, 1]]
+    return member, pd.DataFrame({"process": keys[:, 1], "device": keys[:, 2], "rank": keys[:, 0], "capture": capture})
+
+
+def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ints:
+    functions = [function(name) for name in names]
+    pairwise = np.array(["sendrecv" in name.lower() for name in functions] + [False], dtype=bool)[code]
+    return label(_texts(code, functions), np.where(pairwise, -1, grid))
+
+
+def _texts(
+    code: npt.NDArray[np.signedinteger[Any]], texts: list[str], change: Callable[[str], str] = str
+) -> pd.Categorical:
+    """Categorical of changed texts; an empty one becomes missing (code -1)."""
+    changed = [change(text) for text in texts]
+    known = sorted(set(changed) - {""})
+    new = np.array([known.index(text) if text else -1 for text in changed] + [-1], np.int64)
+    return pd.Categorical.from_codes(new[code], categories=pd.Index(known, dtype="str"))
+
+
+def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
+    return values.codes, [str(text) for text in values.categories]
+
+
+def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
+    """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
+    calls_said = _one_per_call(comms[[*_KEYS, *_SAID, "in_elements", "out_elements"]])
+    row = index_of(*_launches(calls_said, ops))
+    said: dict[str, Any] = {}
+    for column in (*_SAID, "in_elements", "out_elements"):
+        values = calls_said[column].array
+        if isinstance(values, pd.Categorical):
+            said[column] = _texts(np.append(values.codes, -1)[row], [str(text) for text in values.categories])
+        else:
+            said[column] = np.append(ints(calls_said, column), -1)[row]
+    return said
+
+
+def _launches(*frames: pd.DataFrame) -> list[Ints]:
+    """A number for each row's launch, the same in all frames; ascending as (process, correlation) do, if possible."""
+    process, correlation = ([ints(frame, key) for frame in frames] for key in _KEYS)
+    low, high = (int(end([end(one, initial=0) for one in correlation])) for end in (np.min, np.max))
+    width = high - low + 1
+    if width * (max(int(one.max(initial=0)) for one in process) + 1) <= WIDEST:
+        return [one * width + (launched - low) for one, launched in zip(process, correlation, strict=True)]
+    together = label(np.concatenate(process), np.concatenate(correlation))
+    return np.split(together, np.cumsum([len(frame) for frame in frames])[:-1])
+
+
+def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
+    """One row a launch: calls coalesced into one kernel add up their sizes, and unlike ones are send_recv."""
+    known = ints(comms, "correlation") >= 0
+    plain = comms if known.all() else comms[known]
+    [launch] = _launches(plain)
+    if (np.diff(launch) > 0).all():  # as they mostly stand, each once; to number them takes longer than all else
+        return plain
+    number = label(launch)
+    several = np.bincount(number)[number] > 1
+    if not several.any():
+        return plain
+    parts = [plain[~several]]
+    groups = plain[several].groupby(_KEYS, sort=False)
+    merged = plain[several].drop_duplicates(_KEYS).copy()
+    by_operation = plain[several].groupby([*_KEYS, "operation"], sort=False, observed=True)
+    for column in ("bytes", "in_elements", "out_elements"):
+        # What is sent and what is received at once do not add up: the larger counts.
+        most = by_operation[column].sum().groupby(_KEYS, sort=False).max()
+        merged[column] = most.where(groups[column].min() >= 0, -1).to_numpy()
+    merged["peer"] = merged["peer"].where(groups["peer"].nunique().to_numpy() == 1, -1)
+    unlike = groups["operation"].nunique().to_numpy() > 1
+    merged["operation"] = pd.Categorical(np.where(unlike, "send_recv", merged["operation"].to_numpy(object)))
+    parts.append(merged)
+    return concat(parts)
+
+
+def _message_bytes(operations: pd.Categorical, said: dict[str, Any]) -> tuple[Ints, Mask]:
+    """Message size as nccl-tests counts it, the larger of what a rank gives and takes; or one rank's share of it.
+
+    nccl-tests' "size" is, for all-gather, the gathered result; for reduce-scatter, the input; for all-to-all, a rank's
+    whole buffer. NCCL's own annotation states a share of those: the second result says where it is still a share.
+    """
+    code, names = _codes(said["dtype"])
+    width = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64)[code]
+    elements = np.maximum(said["in_elements"], said["out_elements"])
+    counted = (elements >= 0) & (width > 0)
+    share = is_one(operations, _PER_RANK) & (said["bytes"] >= 0) & ~counted
+    return np.where(counted, elements * width, said["bytes"]), share
+
+
+def _global_peers(group_ranks: pd.Categorical, rank: Ints, peer: Ints) -> Ints:
+    """A peer is printed as a global rank or as a place in its group: the latter where it must be."""
+    result = peer.copy()
+    named = [_listed(str(text)) for text in group_ranks.categories]
+    told = np.flatnonzero(peer >= 0)
+    for (code, own, other), rows in rows_by_key(
+        group_ranks.codes[told].astype(np.int64), rank[told], peer[told]
+    ).items():
+        ranks = named[code] if code >= 0 else []
+        if other < len(ranks) and (other not in ranks or other == own):
+            result[told[rows]] = ranks[other]
+    return result
+
+
+def _listed(text: str) -> list[int]:
+    """Ranks of a group as printed; none where the text is cut short.
+
+    >>> _listed("[0, 2]"), _listed("[0, 1, ...]")
+    ([0, 2], [])
+    """
+    return [int(one) for one in re.findall(r"\d+", text)] if re.fullmatch(r"[\[({]?[\d,\s]*[\])}]?", text) else []

@@ -1,0 +1,152 @@
+"""Estimate clock offsets and drifts from the ends of matched collectives, which coincide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Floats, Ints
+
+RESOLUTION_NS = 1_000.0  # no timestamp of a GPU is trusted to better than this
+HOUR_NS = 3_600_000_000_000
+ROUNDS = 6
+LONG = 16  # matched collectives from which on a drift may be told from scatter
+FASTEST_DRIFT = 200e-6  # crystal clocks stay well within this
+DISTINCT = 5.0  # a drift counts where it is this many times its standard error
+# Student's t, two-sided 99 %, by degrees of freedom from 1
+_T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Per clock: how far it runs ahead of the first connected clock at time 0, its drift, and how far off that may be.
+
+    offset, error : n; nan where a clock shares no collective with the reference, directly or through others.
+    drift : n; 0 there.
+    count : collectives each rests on.
+    """
+
+    offset: Floats
+    drift: Floats
+    error: Floats
+    count: Ints
+
+
+def estimate(collective: Ints, member: Ints, end: Floats, members: int, reference: int) -> Estimate:
+    """Robustly fit offset and drift of every clock: ends less offsets scatter around one end a collective.
+
+    Parameters
+    ----------
+    collective : 0, 1, … of each call.
+    member : clock of each call; a (collective, member) occurs once.
+    end : end of each call, ns since an instant near the middle of the run.
+    """
+    # Clock by clock: what one needs lies together and stays in the processor's cache, however many clocks there are.
+    rows = rows_by_key(member)
+    mine = [rows.get((one,), np.empty(0, np.int64)) for one in range(members)]
+    calls, ends = [collective[its] for its in mine], [end[its] for its in mine]
+    offset, seen = _spread_out(calls, ends, int(collective.max(initial=-1)) + 1, reference)
+    drift, middle = np.zeros(members), np.zeros(seen.size)
+    known = np.flatnonzero(np.isfinite(offset)).tolist()
+    for one in range(members):
+        telling = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(calls[one].size, dtype=bool)
+        calls[one], ends[one] = calls[one][telling], ends[one][telling]
+
+    def aligned(one: int) -> Floats:
+        return ends[one] - offset[one] - drift[one] * middle[calls[one]]
+
+    def total() -> Floats:
+        ends_of = np.zeros(seen.size)
+        for one in known:
+            ends_of[calls[one]] += aligned(one)
+        return ends_of
+
+    middle = total() / np.maximum(seen, 1)
+    for _ in range(ROUNDS):
+        common = total() / np.maximum(seen, 1)
+        for one in known:
+            if calls[one].size:
+                at = common[calls[one]]
+                shift, slope = _fit(at, aligned(one) - at)
+                offset[one] += shift
+                drift[one] += slope
+        offset -= offset[reference]
+        drift -= drift[reference]
+    together = total()
+    apart = []  # of each clock's ends from the mean of the others'
+    for one in range(members):
+        own, its = aligned(one), calls[one]
+        apart.append(own - (together[its] - own) / np.maximum(seen[its] - 1, 1))
+    count, error = np.array([one.size for one in apart], np.int64), np.full(members, np.nan)
+    degrees = sum(max(one.size - 1, 0) for one in apart) - int(np.max(count, initial=1)) + 1
+    pooled = float(np.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in apart if one.size) / max(degrees, 1)))
+    doubt = np.array([_doubt(one, pooled, degrees) for one in apart])
+    for one in known:
+        spread = float(np.quantile(np.abs(apart[one]), 0.95, method="higher")) if count[one] else np.inf
+        error[one] = max(spread, doubt[one]) + doubt[reference]
+    error[reference] = 0.0
+    return Estimate(offset, drift, error, count)
+
+
+def bases(end: Ints, member: Ints, members: int, at: int) -> Ints:
+    """A zero for each clock, so that floats hold its times exactly: `at`, or its own calls where those are far away."""
+    base = np.full(members, at)
+    for (one,), rows in rows_by_key(member).items():
+        base[one] = int(np.median(end[rows]))
+    return np.where(np.abs(base - at) < HOUR_NS, at, base)
+
+
+def _spread_out(calls: list[Ints], ends: list[Floats], number: int, reference: int) -> tuple[Floats, Ints]:
+    """First offsets: from the reference to the clocks that share collectives with it, and on from those.
+
+    The other result: how many calls of such clocks each collective has.
+    """
+    offset = np.full(len(calls), np.nan)
+    offset[reference] = 0.0
+    total, seen = np.zeros(number), np.zeros(number, np.int64)
+    fresh = [reference]
+    while fresh:
+        for one in fresh:
+            total[calls[one]] += ends[one] - offset[one]
+            seen[calls[one]] += 1
+        fresh = []
+        common = total / np.maximum(seen, 1)
+        for one in np.flatnonzero(np.isnan(offset)).tolist():
+            linked = seen[calls[one]] > 0
+            if linked.any():
+                offset[one] = float(np.median((ends[one] - common[calls[one]])[linked]))
+                fresh.append(one)
+    return offset, seen
+
+
+def _fit(at: Floats, difference: Floats) -> tuple[float, float]:
+    """Median shift, and a drift where enough calls show one beyond doubt (least squares without the outliers)."""
+    shift = float(np.median(difference))
+    if at.size < LONG:
+        return shift, 0.0
+    apart = np.abs(difference - shift)
+    inlier = apart <= 6.0 * float(np.median(apart)) + RESOLUTION_NS / 10
+    time, value = at[inlier], difference[inlier]
+    centered = time - time.mean()
+    spread = float(np.sum(centered**2))
+    if time.size < LONG or spread == 0.0:
+        return shift, 0.0
+    slope = float(np.sum(centered * value) / spread)
+    left = value - value.mean() - slope * centered
+    standard_error = float(np.sqrt(np.sum(left**2) / (time.size - 2) / spread))
+    if abs(slope) <= DISTINCT * standard_error or abs(slope) > FASTEST_DRIFT:
+        return shift, 0.0
+    return float(np.median(difference - slope * at)), slope
+
+
+def _doubt(apart: Floats, pooled: float, degrees: int) -> float:
+    """How far the middle of a clock's ends may be off, at 99 %: with few of them by the scatter over all clocks."""
+    if degrees < 1 or not apart.size:
+        return np.inf
+    few = apart.size <= len(_T99)
+    scatter = max(pooled, float(np.std(apart))) if few else 1.4826 * float(np.median(np.abs(apart)))
+    t = _T99[min(degrees, len(_T99)) - 1] if few else 2.6
+    # The median of many is 1.25 times as uncertain as their mean (normal scatter).
+    return max(1.25 * t * scatter / np.sqrt(apart.size), RESOLUTION_NS / 2)

@@ -1,0 +1,250 @@
+"""Match communication calls over ranks into collectives.
+
+Best evidence first: process group and sequence number, which name a collective; else the order of calls within a
+communicator, a pair of peers, a process group, or, where the trace says none of these, the calls' CUDA stream. Orders
+are aligned (`analyzers.matching.sequences`), never zipped: any rank may lack calls at its head, tail or middle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.matching.calls import PAIRWISE, calls, is_one
+from analyzers.matching.fit import bases, estimate
+from analyzers.matching.sequences import CLEAR, merge_sequences
+from analyzers.trace.alignment import Matches
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+MATCHED_BY = {
+    "sequence": "process group and sequence number",
+    "communicator": "order within the communicator, by operation and size",
+    "pair": "order between the two peers",
+    "group": "order within the process group, by operation and size",
+    "order": "order within the CUDA stream, by kernel; which ranks belong together is inferred",
+    "alone": "seen on one rank only",
+}
+UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
+UNLIKE = 0.2  # confidence in one sequence number for two operations
+_HOW = list(MATCHED_BY)
+_KEY = ["group", "group_ranks", "sequence"]  # that name a collective
+ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
+
+
+def match(trace: Trace) -> Matches:
+    """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not."""
+    found = calls(trace)
+    members, table = found.members, found.table
+    del found  # many ranks have many calls: the unsorted ones need not stay
+    table = table.take(np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"))))
+    so_far = _Assignment(table)
+    by_key = _has_key(table)
+    if by_key.any():
+        so_far.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
+    sequences = _sequences(table, ~by_key)
+    for how, rows in sequences:
+        so_far.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
+    doubtful = [(how, rows) for how, rows in sequences if so_far.is_doubtful(rows)]
+    if len(sequences) + int(by_key.any()) > 1:
+        so_far.again(doubtful, len(members))
+    return _matches(members, table, so_far.collective, so_far.confidence, so_far.by)
+
+
+class _Assignment:
+    """Collective, confidence and kind of match of each call, as they become known."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table, self.next = table, 0
+        self.collective = np.full(len(table), -1, np.int64)
+        self.confidence = np.ones(len(table))
+        self.by = np.zeros(len(table), np.int64)
+
+    def put(self, rows: Ints, collective: Ints, confidence: Floats, how: str) -> None:
+        self.collective[rows], self.confidence[rows] = self.next + collective, confidence
+        self.by[rows] = _HOW.index(how)
+        self.next += int(collective.max()) + 1
+
+    def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
+        """Match one sequence of every rank, given clocks that are within a limit of each other."""
+        lane = self.table.take(rows)
+        index, confidence = merge_sequences(
+            ints(lane, "member"),
+            _symbols(lane, how),
+            start[rows],
+            end[rows],
+            limit_ns=limit_ns,
+            one_group=how != "order",
+            strict=how == "order" and _among_many(lane),
+        )
+        self.put(rows, index, confidence, how)
+
+    def is_doubtful(self, rows: Ints) -> bool:
+        """Whether several ranks' sequences were matched without certainty, or left calls unmatched."""
+        several = np.ptp(ints(self.table, "member")[rows]) > 0
+        count = np.bincount(self.collective[rows] - self.collective[rows].min())
+        return bool(several and (np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)))
+
+    def again(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
+        """Match sequences anew on clocks that the sure matches of the others give."""
+        if not doubtful:
+            return
+        ahead = self.clocks_ahead(members)
+        for how, rows in doubtful:
+            if np.all(np.isfinite(ahead[rows])):
+                start, end = ints(self.table, "start_ns").copy(), ints(self.table, "end_ns").copy()
+                move = np.rint(ahead[rows]).astype(np.int64)
+                start[rows] -= move
+                end[rows] -= move
+                self.merge(how, rows[np.argsort(end[rows], kind="stable")], start, end, 0)
+
+    def clocks_ahead(self, members: int) -> Floats:
+        """How far each call's clock runs ahead by the sure matches; nan where those do not reach."""
+        member, end = ints(self.table, "member"), ints(self.table, "end_ns")
+        unsure = np.unique(self.collective[self.confidence < CLEAR])
+        number, count = np.unique(self.collective, return_counts=True)
+        rows = np.flatnonzero(np.isin(self.collective, np.setdiff1d(number[count > 1], unsure)))
+        if not rows.size:
+            return np.full(len(self.table), np.nan)
+        base = bases(end[rows], member[rows], members, int(np.median(end[rows])))
+        near = (end - base[member]).astype(np.float64)
+        collective = np.unique(self.collective[rows], return_inverse=True)[1]
+        fit = estimate(collective, member[rows], near[rows], members, int(np.bincount(member[rows]).argmax()))
+        return fit.offset[member] + fit.drift[member] * (near - fit.offset[member]) + base[member] - base[0]
+
+
+def _limit(trace: Trace) -> int | None:
+    """How far apart two clocks of the trace may be; None where captures share no origin."""
+    several = len({process.capture for process in trace.processes}) > 1
+    origins = all(capture.start_utc_ns is not None for capture in trace.captures)
+    return None if several and not origins else ROUGH_NS
+
+
+def _pairwise(table: pd.DataFrame) -> Mask:
+    return is_one(_categorical(table, "operation"), PAIRWISE)
+
+
+def _has_key(table: pd.DataFrame) -> Mask:
+    """Calls whose group and sequence number name the collective; a rank's sends and receives are counted by rank."""
+    return (ints(table, "sequence") >= 0) & _given(table, "group") & ~_pairwise(table)
+
+
+def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
+    key = label(*(table[column].array for column in _KEY))
+    again = occurrence(ints(table, "member"), key)  # calls coalesced under one number
+    collective = label(key, again) if again.any() else key
+    operation = _categorical(table, "operation").codes.astype(np.int64)
+    least, most = np.full(collective.max() + 1, operation.max() + 1), np.full(collective.max() + 1, -1)
+    np.minimum.at(least, collective, operation)
+    np.maximum.at(most, collective, operation)
+    return collective, np.where((least == most)[collective], 1.0, UNLIKE)
+
+
+def _sequences(table: pd.DataFrame, rows: Mask) -> list[tuple[str, Ints]]:
+    """Calls of which each rank's order is one sequence: (how they are told apart, rows)."""
+    pairwise, rows = _pairwise(table), rows.copy()
+    communicator, group = ints(table, "communicator") != -1, _given(table, "group")
+    peers = rows & pairwise & ~communicator & (ints(table, "peer") >= 0)
+    result: list[tuple[str, Ints]] = []
+    for how, pair in _split("pair", peers & ~is_one(_categorical(table, "operation"), ("send_recv",)), _pairs(table)):
+        if np.unique(ints(table, "member")[pair]).size == 2:
+            result.append((how, pair))
+            rows[pair] = False
+    result += _split("communicator", rows & communicator, ints(table, "communicator"))
+    rows = rows & ~communicator
+    result += _split("group", rows & group, label(_categorical(table, "group"), _categorical(table, "group_ranks")))
+    rows = rows & ~group
+    return result + _split("order", rows, _streams(table, rows))
+
+
+def _pairs(table: pd.DataFrame) -> Ints:
+    """Number of (group, sender, receiver)."""
+    sends = is_one(_categorical(table, "operation"), ("send",))
+    rank, peer = ints(table, "rank"), ints(table, "peer")
+    return label(_categorical(table, "group"), np.where(sends, rank, peer), np.where(sends, peer, rank))
+
+
+def _among_many(lane: pd.DataFrame) -> bool:
+    """Whether calls may each be between another two of several ranks, and there are enough of them to tell."""
+    members = np.unique(ints(lane, "member")).size
+    return members > 2 and len(lane) >= 8 * members and bool(_pairwise(lane).all())
+
+
+def _given(table: pd.DataFrame, column: str) -> Mask:
+    return _categorical(table, column).codes >= 0
+
+
+def _categorical(table: pd.DataFrame, column: str) -> pd.Categorical:
+    values = table[column].array
+    if not isinstance(values, pd.Categorical):
+        raise TypeError(f"column {column!r} is not categorical")
+    return values
+
+
+def _split(how: str, rows: Mask, key: Ints) -> list[tuple[str, Ints]]:
+    inside = np.flatnonzero(rows)
+    return [(how, inside[part]) for part in rows_by_key(key[inside]).values()]
+
+
+def _streams(table: pd.DataFrame, rows: Mask) -> Ints:
+    """Stream ids, where all ranks communicate on the same ones; else one sequence a rank."""
+    stream, member = ints(table, "stream"), ints(table, "member")
+    used = {frozenset(np.unique(stream[rows & (member == one)]).tolist()) for one in np.unique(member[rows])}
+    return stream if len(used) == 1 else np.zeros(len(table), np.int64)
+
+
+def _symbols(lane: pd.DataFrame, how: str) -> Ints:
+    """What must be equal for two calls to be one collective."""
+    size = ints(lane, "bytes")
+    if how == "pair":
+        return label(size)
+    operation = _categorical(lane, "operation")
+    if how == "order":
+        return label(operation, ints(lane, "kernel"))
+    kind = np.where(is_one(operation, PAIRWISE), -1, operation.codes)  # one's send is the other's receive
+    return label(kind, np.where(is_one(operation, UNEVEN), -1, size), _categorical(lane, "dtype"))
+
+
+def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confidence: Floats, by: Ints) -> Matches:
+    # Numbers ascend with a collective's first end, so that they read in order of time.
+    earliest = np.full(int(collective.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(earliest, collective, ints(table, "end_ns"))
+    number = np.empty(earliest.size, np.int64)
+    number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
+    order = ordered(number[collective], ints(table, "rank"))
+    collective, confidence, by = number[collective][order], confidence[order], by[order]
+    head = np.flatnonzero(np.diff(collective, prepend=-1))
+    count = np.diff(np.append(head, collective.size))
+    first = table.take(order[head])
+    pairwise = np.zeros(head.size, dtype=bool)
+    pairwise[collective[_pairwise(table)[order]]] = True
+    operation = _categorical(first, "operation").add_categories([] if _knows(first, "send_recv") else ["send_recv"])
+    joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
+    least, largest = np.ones(head.size), np.full(head.size, -1)
+    np.minimum.at(least, collective, confidence)
+    np.maximum.at(largest, collective, ints(table, "bytes")[order])
+    ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
+    share = first["per_rank"].to_numpy(bool)
+    how = np.where(count > 1, by[head], _HOW.index("alone"))
+    collectives = pd.DataFrame(
+        {
+            "operation": pd.Categorical.from_codes(joined, dtype=operation.dtype),
+            "bytes": np.where(share, np.where(ranks > 0, largest * ranks, -1), largest),
+            "dtype": _categorical(first, "dtype"),
+            "group": _categorical(first, "group"),
+            "group_ranks": _categorical(first, "group_ranks"),
+            "group_size": ints(first, "group_size"),
+            "matched_by": pd.Categorical.from_codes(how, categories=pd.Index(_HOW, dtype="str")),
+            "confidence": least,
+            "sure": (least >= CLEAR) & (count > 1),
+        }
+    )
+    calls_of = {"collective": collective, "confidence": confidence}
+    calls_of |= {column: ints(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
+    return Matches(members, pd.DataFrame(calls_of, copy=False), collectives)
+
+
+def _knows(table: pd.DataFrame, text: str) -> bool:
+    return text in _categorical(table, "operation").categories

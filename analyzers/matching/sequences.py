@@ -1,0 +1,486 @@
+"""Pair the calls of two sequences once one clock's shift against the other is about known.
+
+Calls pair only within one *symbol* (operation, size, kernel): an integer that is equal where two calls may be one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Floats, Ints
+
+JITTER_NS = 30_000.0  # scale of honest differences between matched ends
+DRIFT = 50e-6  # clocks of one run stay within this of each other
+LAG_WINDOW = 9
+FAR_APART = 16.0  # calls that end this many times as far apart as is usual are not one
+BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
+_STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's first call
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Calls of one rank or of several merged: symbol, start_ns, end_ns, sorted by end."""
+
+    symbol: Ints
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return self.end.size
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where each call of a sequence lies in another.
+
+    index : row in the reference, -1 where none matches; n.
+    confidence : of each pair, 0 to 1; n.
+    shifted : the calls' times on the reference's clock.
+    scatter_ns : median distance between matched ends; inf where nothing matches.
+    """
+
+    index: Ints
+    confidence: Floats
+    shifted: Sequence
+    scatter_ns: float
+
+
+def pair(
+    reference: Sequence, other: Sequence, shift: float, *, strict: bool, refine: bool = True
+) -> tuple[float, Alignment]:
+    """Pair all calls under one shift, refining it and a drift as pairs are found; returns the cost and the pairs."""
+    middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
+    since = other.end - middle
+    drift, tolerance = 0.0, 20 * JITTER_NS + DRIFT * 0.5 * float(other.end[-1] - other.end[0])
+    keyed, order = keyed_by_symbol(reference)
+    for _ in range(3 if refine else 0):
+        moved = other.end - np.rint(shift + drift * since).astype(np.int64)
+        index, apart = nearest(keyed, order, reference, other.symbol, moved)
+        close = (index >= 0) & (apart <= tolerance)
+        if not close.any():
+            break
+        difference = (other.end - reference.end[np.maximum(index, 0)]).astype(np.float64)
+        shift, drift = _line(since[close].astype(np.float64), difference[close])
+        tolerance = max(5.0 * float(np.median(apart[close])), 2 * JITTER_NS)
+    move = np.rint(shift + drift * since).astype(np.int64)
+    shifted = Sequence(other.symbol, other.start - move, other.end - move)
+    index, confidence, apart = _assign(reference, shifted, keyed, order, strict)
+    matched = index >= 0
+    scatter = float(np.median(apart[matched])) if matched.any() else np.inf
+    cost = 100.0 + _cost(reference, shifted, index, apart, strict)
+    return cost, Alignment(index, confidence, shifted, scatter)
+
+
+def _cost(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, strict: bool) -> float:
+    """Mean distance of matched ends, ns, and what it costs to match no more calls than that.
+
+    Captures begin and stop where they like, but seldom lose calls in between: those cost more than the ones beyond.
+    """
+    matched = np.flatnonzero(index >= 0)
+    if not matched.size:
+        return np.inf
+    low, high = matched[0], matched[-1]
+    window = np.searchsorted(reference.end, np.sort(reference.end[index[[low, high]]]))
+    inside = int(high - low + 1 + window[1] - window[0] + 1 - 2 * matched.size)
+    outside = min(len(shifted) - (high - low + 1), len(reference) - (window[1] - window[0] + 1))
+    lost = 0.0 if strict else BETWEEN * max(inside, 0) + BEYOND * outside
+    return (float(np.sum(np.minimum(apart[matched], 10 * JITTER_NS))) + lost * JITTER_NS) / matched.size
+
+
+def _line(at: Floats, difference: Floats) -> tuple[float, float]:
+    """Robust shift at `at` = 0 and drift; the drift only where enough pairs show it beyond their scatter."""
+    shift = float(np.median(difference))
+    if at.size < 16:
+        return shift, 0.0
+    half = at.size // 2
+    early, late = difference[:half], difference[half:]
+    span = float(np.median(at[half:]) - np.median(at[:half]))
+    if span <= 0:
+        return shift, 0.0
+    drift = float(np.clip((np.median(late) - np.median(early)) / span, -DRIFT, DRIFT))
+    return float(np.median(difference - drift * at)), drift
+
+
+def _assign(
+    reference: Sequence, shifted: Sequence, keyed: Ints, order: Ints, strict: bool
+) -> tuple[Ints, Floats, Floats]:
+    """Pair each call with the nearest of its symbol, keeping the order of calls where jitter would swap neighbours."""
+    index, apart = nearest(keyed, order, reference, shifted.symbol, shifted.end)
+    typical = float(np.median(apart[index >= 0])) if np.any(index >= 0) else 0.0
+    typical = float(np.clip(typical, 0.02 * JITTER_NS, 2 * JITTER_NS))
+    index = _in_order(reference, shifted, index, apart, order)
+    apart = np.abs(shifted.end - reference.end[np.maximum(index, 0)]).astype(np.float64)
+    slack = 5 * typical + 1_000
+    meets = (shifted.start <= reference.end[np.maximum(index, 0)] + slack) & (
+        reference.start[np.maximum(index, 0)] <= shifted.end + slack
+    )
+    # Where calls may be between other ranks, only a share has a partner: the closest tell how close partners are.
+    usual = max(float(np.quantile(apart, 0.2)), 0.03 * JITTER_NS) if strict else max(typical, 0.1 * JITTER_NS)
+    meets &= apart <= FAR_APART * usual
+    index = np.where((index >= 0) & meets, index, -1)
+    index = _once(index, apart, len(reference))
+    runner_up = _second(reference, shifted, index, order)
+    confidence = np.clip(2.0 * (1.0 - (apart + 500.0) / np.maximum(runner_up, 1.0)), 0.0, 1.0)
+    return index, np.where(index >= 0, confidence, 0.0), apart
+
+
+def _in_order(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, order: Ints) -> Ints:
+    """Replace a lone deviation in how far the two sequences are apart, in calls, by what its neighbours say."""
+    place = np.empty(len(reference), np.int64)  # of each reference row among calls sorted by (symbol, end)
+    place[order] = np.arange(len(reference))
+    mine = np.lexsort((shifted.end, shifted.symbol))
+    at = np.where(index[mine] >= 0, place[np.maximum(index[mine], 0)], -1)
+    if at.size < LAG_WINDOW or bool(np.all(at[1:] > at[:-1])):
+        return index
+    lag = at - np.arange(at.size)
+    padded = np.pad(lag, LAG_WINDOW // 2, mode="edge")
+    usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, LAG_WINDOW), axis=1).astype(np.int64)
+    smooth = np.clip(usual + np.arange(at.size), 0, len(reference) - 1)
+    row = order[smooth]
+    same = reference.symbol[row] == shifted.symbol[mine]
+    distance = np.abs(shifted.end[mine] - reference.end[row])
+    typical = max(float(np.median(apart)), 0.02 * JITTER_NS)
+    keep = ~same | (distance > apart[mine] + 6 * typical)
+    result = index.copy()
+    result[mine] = np.where(keep, index[mine], row)
+    return result
+
+
+def _once(index: Ints, apart: Floats, size: int) -> Ints:
+    """Of several calls that claim one reference row, the nearest keeps it."""
+    best = np.full(size, np.inf)
+    claimed = index >= 0
+    np.minimum.at(best, index[claimed], apart[claimed])
+    result = np.where(claimed & (apart <= best[np.maximum(index, 0)]), index, -1)
+    rows = np.flatnonzero(result >= 0)
+    _, first = np.unique(result[rows], return_index=True)
+    alone = np.full(index.size, -1, np.int64)
+    alone[rows[first]] = result[rows[first]]
+    return alone
+
+
+def _second(reference: Sequence, shifted: Sequence, index: Ints, order: Ints) -> Floats:
+    """Distance to the nearest reference call of the same symbol other than the matched one."""
+    place = np.empty(len(reference), np.int64)
+    place[order] = np.arange(len(reference))
+    at = place[np.maximum(index, 0)]
+    distance = np.full(index.size, np.inf)
+    for step in (-1, 1):
+        neighbour = at + step
+        inside = (neighbour >= 0) & (neighbour < len(reference)) & (index >= 0)
+        row = order[np.clip(neighbour, 0, len(reference) - 1)]
+        apart = np.abs(shifted.end - reference.end[row]).astype(np.float64)
+        inside &= reference.symbol[row] == shifted.symbol
+        distance = np.where(inside, np.minimum(distance, apart), distance)
+    return distance
+
+
+def keyed_by_symbol(sequence: Sequence) -> tuple[Ints, Ints]:
+    """(symbol, end) of each call as one ascending integer, and the order that sorts them."""
+    key = sequence.symbol * _STRIDE + sequence.end
+    order = np.argsort(key, kind="stable")
+    return key[order], order
+
+
+def nearest(keyed: Ints, order: Ints, reference: Sequence, symbol: Ints, end: Ints) -> tuple[Ints, Floats]:
+    """Nearest reference call of the same symbol, and its distance; -1 and inf where there is none."""
+    after = np.searchsorted(keyed, symbol * _STRIDE + end)
+    best = np.full(end.shape, -1, np.int64)
+    distance = np.full(end.shape, np.inf)
+    for place in (after - 1, after):
+        row = order[np.clip(place, 0, order.size - 1)]
+        valid = (place >= 0) & (place < order.size) & (reference.symbol[row] == symbol)
+        apart = np.abs(end - reference.end[row]).astype(np.float64)
+        nearer = valid & (apart < distance)
+        best, distance = np.where(nearer, row, best), np.where(nearer, apart, distance)
+    return best, distance
+
+
+# Align one rank's sequence of communication calls with another's, whatever either of them lacks.
+#
+# Matched calls end together, so after the right shift of one clock their ends coincide; gaps between ends therefore
+# read alike on both clocks. The steps: (1) around some anchor calls, every position of the other sequence is tried and
+# scored by how many neighbours coincide too; (2) places that agree on one shift (within a slow drift) are hypotheses;
+# (3) each of the best hypotheses pairs all calls, within a symbol and in order, and the one whose ends differ least
+# wins. How much better it is than the next says how sure the alignment is: a perfectly periodic run could be off by
+# one period.
+
+ANCHORS = 12
+NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
+HYPOTHESES = 3
+NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is not tried
+ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
+CLOSE_NS = 200_000.0  # clocks this close to each other decide,
+FARTHER = 4.0  # where all other alignments ask for this many times as much
+DECISIVE = 4.0  # standard errors between two alignments that decide
+BY_CLOCKS = 0.75  # confidence in what only the clocks decide
+ALONE = 0.3  # confidence in an alignment that rests on one pair
+CLEAR = 0.5  # a confidence from here on is sure
+
+
+def align(reference: Sequence, other: Sequence, limit_ns: int | None, *, strict: bool = False) -> Alignment:
+    """Align `other` with `reference`.
+
+    Parameters
+    ----------
+    limit_ns : the clocks are known to be within this of each other; None where nothing is known, 0 where they are
+        aligned already.
+    strict : calls may be between other ranks than these two.
+    """
+    if limit_ns == 0:
+        return pair(reference, other, 0.0, strict=strict, refine=False)[1]
+    tried = [pair(reference, other, shift, strict=strict) for shift in _hypotheses(reference, other, limit_ns)]
+    if not tried:
+        nothing = np.full(len(other), -1, np.int64)
+        return Alignment(nothing, np.zeros(len(other)), other, np.inf)
+    tried.sort(key=lambda one: one[0])
+    cost, best = tried[0]
+    pairs = int(np.count_nonzero(best.index >= 0))
+    rivals = [(_margin(cost, price, pairs), rival) for price, rival in tried[1:] if _differ(best, rival)]
+    margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
+    if margin < CLEAR and limit_ns is not None:  # the ends do not tell; then clocks of one host are likely right
+        alike = [best] + [rival for margin, rival in rivals if margin < CLEAR]
+        shifts = np.abs([_shift(other, one) for one in alike])
+        least = int(np.argmin(shifts))
+        if shifts[least] <= ONE_HOST_NS:
+            others = np.delete(shifts, least)
+            told = shifts[least] <= CLOSE_NS and bool(np.all(others > FARTHER * (shifts[least] + JITTER_NS)))
+            best, margin = alike[least], BY_CLOCKS if told and pairs > 1 else margin
+    return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns)
+
+
+def _margin(best: float, rival: float, pairs: int) -> float:
+    """How sure it is that an alignment beats another: the mean of n distances is known to a ratio of about 1 ± 1/√n."""
+    return float(np.clip(np.sqrt(pairs) * np.log(rival / best) / (2 * DECISIVE), 0.0, 1.0 if pairs > 1 else ALONE))
+
+
+def _shift(other: Sequence, found: Alignment) -> float:
+    return float(np.median(other.end - found.shifted.end))
+
+
+def _differ(one: Alignment, other: Alignment) -> bool:
+    both = (one.index >= 0) & (other.index >= 0)
+    return not both.any() or float(np.mean(one.index[both] != other.index[both])) > 0.5
+
+
+def _hypotheses(reference: Sequence, other: Sequence, limit_ns: int | None) -> list[float]:
+    """Shifts (other's clock minus the reference's, at other's middle) that several anchors agree on, best first."""
+    at, shift, score = _anchors(reference, other, limit_ns)
+    if not shift.size and limit_ns is not None:
+        at, shift, score = _anchors(reference, other, None)
+    if not shift.size:
+        return []
+    apart = np.abs(shift[:, None] - shift[None, :])
+    agree = apart <= 5 * JITTER_NS + DRIFT * np.abs(at[:, None] - at[None, :])
+    # Of one anchor's several positions only the best that agrees counts.
+    weight = np.zeros(shift.size)
+    for time in np.unique(at):
+        mine = at == time
+        weight += np.max(np.where(agree[:, mine], score[None, mine], 0.0), axis=1)
+    chosen: list[float] = []
+    left = np.ones(shift.size, dtype=bool)
+    while left.any() and len(chosen) < HYPOTHESES:
+        best = int(np.argmax(np.where(left, weight, -1.0)))
+        if weight[best] < NEGLIGIBLE * weight.max():
+            break
+        drift = _slope(at[agree[best]], shift[agree[best]], score[agree[best]])
+        middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
+        chosen.append(float(shift[best]) + drift * (middle - float(at[best])))
+        left &= ~agree[best]
+    return chosen
+
+
+def _slope(at: Floats, shift: Floats, score: Floats) -> float:
+    """Slope of shift over time among positions that agree, never more than the drift allowed."""
+    weight = score + 1e-9
+    at = at - at[0]  # exactly 0 where all are at one time: what rounding leaves would pass for a slope
+    centered = at - np.average(at, weights=weight)
+    spread = float(np.sum(weight * centered**2))
+    if spread == 0.0:
+        return 0.0
+    return float(
+        np.clip(np.sum(weight * centered * (shift - np.average(shift, weights=weight))) / spread, -DRIFT, DRIFT)
+    )
+
+
+def _anchors(reference: Sequence, other: Sequence, limit_ns: int | None) -> tuple[Floats, Floats, Floats]:
+    """(time of the anchor, shift, score) of the most promising positions of each anchor."""
+    found: list[tuple[Floats, Floats, Floats]] = []
+    keyed, order = keyed_by_symbol(reference)
+    for row in np.unique(np.linspace(0, len(other) - 1, ANCHORS).astype(np.int64)):
+        end = int(other.end[row])
+        low, high = 0, len(reference)
+        if limit_ns is not None:
+            low, high = np.searchsorted(reference.end, [end - limit_ns, end + limit_ns])
+        positions = low + np.flatnonzero(reference.symbol[low:high] == other.symbol[row])
+        if not positions.size:
+            continue
+        shift = end - reference.end[positions]
+        near = np.setdiff1d(np.arange(max(row - NEIGHBOURS, 0), min(row + NEIGHBOURS + 1, len(other))), [row])
+        wanted = other.end[near][None, :] - shift[:, None]
+        apart = nearest(keyed, order, reference, np.broadcast_to(other.symbol[near], wanted.shape), wanted)[1]
+        score = 0.01 + np.sum(1.0 / (1.0 + (apart / JITTER_NS) ** 2), axis=1)
+        best = np.argsort(-score, kind="stable")[: 2 * HYPOTHESES]
+        found.append((np.full(best.size, float(end)), shift[best].astype(np.float64), score[best]))
+    if not found:
+        return np.empty(0), np.empty(0), np.empty(0)
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+# Merge the call sequences of many ranks into one sequence of collectives, and tell groups of ranks apart.
+
+BELONGS_NS = 8 * JITTER_NS  # ends of ranks that share no communicator do not coincide this well
+SAMPLE = 256
+APART = 5.0  # ends of two groups differ this many times as much as those within a group
+
+
+def merge_sequences(
+    member: Ints,
+    symbol: Ints,
+    start: Ints,
+    end: Ints,
+    *,
+    limit_ns: int | None,
+    one_group: bool,
+    strict: bool = False,
+) -> tuple[Ints, Floats]:
+    """Number the collectives that calls of several members, sorted by end, belong to.
+
+    Parameters
+    ----------
+    member, symbol, start, end : of each call; a member's calls share a clock.
+    limit_ns : the clocks are known to be within this of each other, 0 if they are aligned already; None where nothing
+        is known, and each member's times then count from its own first call.
+    one_group : all members are known to communicate with each other.
+    strict : calls may be between any two of the members, unnamed: only such as end closely together are one.
+
+    Returns
+    -------
+    collective : number from 0, per call.
+    confidence : 0 to 1, per call.
+    """
+    rows = {key[0]: part for key, part in rows_by_key(member).items()}
+    zero = int(start.min())
+    sequences = {}
+    for one, mine in rows.items():
+        base = zero if limit_ns is not None else int(start[mine].min())
+        sequences[one] = Sequence(symbol[mine], start[mine] - base, end[mine] - base)
+    collective = np.full(member.size, -1, np.int64)
+    confidence = np.ones(member.size)
+    pending = sorted(rows, key=lambda one: (-rows[one].size, one))
+    count = 0
+    while pending:
+        group = _Group(sequences[pending[0]])
+        joined, pending = _gather(group, pending, sequences, limit_ns, one_group, strict)
+        parts = [joined] if one_group else _subgroups(group, joined)
+        for part in parts:
+            if len(parts) > 1:  # what was merged with strangers is merged anew without them
+                group = _Group(sequences[part[0]])
+                _gather(group, part, sequences, limit_ns, True, strict)
+            for one in part:
+                collective[rows[one]] = count + group.index[one]
+                confidence[rows[one]] = group.confidence[one]
+            count += group.number.size
+    return collective, confidence
+
+
+class _Group:
+    """The merged sequence of the members that joined so far, on the first one's clock."""
+
+    def __init__(self, first: Sequence) -> None:
+        self.sequence = first
+        self.number = np.arange(len(first))  # of the collective in each row of the sequence
+        self.index: dict[int, Ints] = {}
+        self.confidence: dict[int, Floats] = {}
+        self.shifted: dict[int, Sequence] = {}
+        self.seen = 1
+
+    def add(self, member: int, index: Ints, confidence: Floats, shifted: Sequence) -> None:
+        """Take a member's calls in; those that match nothing become collectives of their own."""
+        new = np.flatnonzero(index < 0)
+        fresh = self.number.size + np.arange(new.size)
+        self.index[member] = np.where(index >= 0, self.number[np.maximum(index, 0)], -1)
+        self.index[member][new] = fresh
+        self.confidence[member] = np.where(index >= 0, confidence, 1.0)
+        self.shifted[member] = shifted
+        merged, at = self.sequence, index[index >= 0]
+        start, end = merged.start.copy(), merged.end.copy()
+        # A collective ends, for whoever comes next, where the mean of those seen ends; it started when the last did.
+        end[at] += (shifted.end[index >= 0] - end[at]) // (self.seen + 1)
+        start[at] = np.maximum(start[at], shifted.start[index >= 0])
+        self.seen += 1
+        symbol = np.append(merged.symbol, shifted.symbol[new])
+        start, end = np.append(start, shifted.start[new]), np.append(end, shifted.end[new])
+        order = np.argsort(end, kind="stable")
+        self.sequence = Sequence(symbol[order], start[order], end[order])
+        self.number = np.append(self.number, fresh)[order]
+
+
+def _gather(
+    group: _Group,
+    pending: list[int],
+    sequences: dict[int, Sequence],
+    limit_ns: int | None,
+    one_group: bool,
+    strict: bool,
+) -> tuple[list[int], list[int]]:
+    """Let members join until none of those left belongs; returns who joined and who is left."""
+    first = pending[0]
+    group.index[first] = np.arange(len(sequences[first]))
+    group.confidence[first] = np.ones(len(sequences[first]))
+    group.shifted[first] = sequences[first]
+    joined, pending = [first], pending[1:]
+    progress = True
+    while progress and pending:
+        progress, left = False, []
+        for one in pending:
+            found = align(group.sequence, sequences[one], limit_ns, strict=strict)
+            matched = int(np.count_nonzero(found.index >= 0))
+            enough = min(len(sequences[one]), len(group.sequence)) // (4 if strict else 2)
+            belongs = found.scatter_ns <= BELONGS_NS and matched >= enough
+            if matched and (one_group or belongs):
+                group.add(one, found.index, found.confidence, found.shifted)
+                joined.append(one)
+                progress = True
+            else:
+                left.append(one)
+        pending = left
+    return joined, pending
+
+
+def _subgroups(group: _Group, joined: list[int]) -> list[list[int]]:
+    """Split ranks whose calls only seem to be one collective: within each true group the ends coincide far better."""
+    if len(joined) < 4:
+        return [joined]
+    size = int(group.number.size)
+    chosen = np.unique(np.linspace(0, size - 1, SAMPLE).astype(np.int64))
+    ends = np.full((len(joined), size), np.nan)
+    for row, one in enumerate(joined):
+        ends[row, group.index[one]] = group.shifted[one].end
+    ends = ends[:, chosen]
+    difference = ends[:, None, :] - ends[None, :, :]
+    known = np.isfinite(difference)
+    if known.sum(axis=2).min() < 8:
+        return [joined]
+    scatter = np.nanmedian(np.abs(difference - np.nanmedian(difference, axis=2, keepdims=True)), axis=2)
+    typical = float(np.median(scatter[~np.eye(len(joined), dtype=bool)]))
+    fastest = min(float(np.median(one.end - one.start)) for one in group.shifted.values())
+    parts = _components(scatter <= typical / APART)
+    if typical < fastest / 10 or sum(len(part) > 1 for part in parts) < 2:
+        return [joined]  # hosts apart differ a little too; that is no proof of groups
+    return [[joined[row] for row in part] for part in parts]
+
+
+def _components(near: np.ndarray) -> list[list[int]]:
+    left, parts = set(range(near.shape[0])), []
+    while left:
+        part, edge = set(), {min(left)}
+        while edge:
+            part |= edge
+            edge = {int(other) for one in edge for other in np.flatnonzero(near[one])} - part
+        parts.append(sorted(part))
+        left -= part
+    return parts

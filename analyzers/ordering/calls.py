@@ -1,0 +1,293 @@
+"""Host calls that order work: event records, stream waits and host synchronizations, with stream and thread."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.tables import Trace
+
+_CALLS = {
+    "record": r"(cuda|cu|hip)EventRecord",
+    "wait": r"(cuda|cu|hip)StreamWaitEvent",
+    "stream": r"(cuda|cu|hip)StreamSynchronize",
+    "event": r"(cuda|cu|hip)EventSynchronize",
+    "device": r"(cudaDevice|cudaThread|cuCtx|hipDevice|hipCtx)Synchronize",
+    "query": r"(cuda|cu|hip)(Event|Stream)Query",
+    "capture": r"(cuda|cu|hip)StreamBeginCapture",
+    "captured": r"(cuda|cu|hip)StreamEndCapture",
+}
+
+
+def call_kind(name: str) -> str:
+    """What a CUDA call does to order: a key of the table above, "" for every other call.
+
+    >>> call_kind("cudaStreamWaitEvent"), call_kind("cuCtxSynchronize"), call_kind("cudaLaunchKernel")
+    ('wait', 'device', '')
+    """
+    return next((kind for kind, pattern in _CALLS.items() if re.match(pattern, name)), "")
+
+
+def calls_of_kind(trace: Trace, *kinds: str) -> Ints:
+    """Rows of `Trace.api` that are calls of these kinds, in order of time."""
+    code, names = codes(trace.api, "name")
+    wanted = np.array([call_kind(name) in kinds for name in names] + [False], dtype=bool)
+    rows = np.flatnonzero(wanted[code])
+    return rows[np.argsort(ints(trace.api, "start_ns")[rows], kind="stable")]
+
+
+def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
+    """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
+    own = _key(trace.api, calls)
+    order = np.argsort(own, kind="stable")
+    asked = _key(frame, np.arange(len(frame)))
+    at = np.minimum(np.searchsorted(own[order], asked), max(own.size - 1, 0))
+    if own.size == 0:
+        return np.full(asked.size, -1, np.int64)
+    return np.where((own[order][at] == asked) & (ints(frame, "correlation") >= 0), order[at], -1)
+
+
+def _key(frame: pd.DataFrame, rows: Ints) -> Ints:
+    return (ints(frame, "process")[rows] << 44) + ints(frame, "correlation")[rows]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Host calls of one kind, in order of time; -1 is unknown.
+
+    `call` is the row in `Trace.api`, `sync` that in `Trace.syncs`, `host` the lane of the calling thread, `lane` the
+    stream that records, waits or is waited for.
+    """
+
+    call: Ints
+    sync: Ints
+    process: Ints
+    host: Ints
+    start: Ints
+    end: Ints
+    context: Ints
+    lane: Ints
+    event: Ints
+    event_sync: Ints
+    correlation: Ints
+
+    @property
+    def size(self) -> int:
+        """How many calls."""
+        return self.call.size
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """The calls that order work, over the lanes of the trace; `kind` names each of `syncs`."""
+
+    lanes: Lanes
+    records: Calls
+    waits: Calls
+    syncs: Calls
+    kind: tuple[str, ...]
+
+
+def host_calls(trace: Trace) -> HostCalls:
+    """Collect records, stream waits and host synchronizations of a trace, without those of a graph under capture."""
+    found = {kind: _outside_captures(trace, calls_of_kind(trace, kind)) for kind in ("record", "wait")}
+    blocking = calls_of_kind(trace, "stream", "event", "device")
+    everything = np.concatenate([*found.values(), blocking])
+    process, thread = ints(trace.api, "process"), ints(trace.api, "thread")
+    lanes = find_lanes(trace, process[everything], thread[everything])
+    code, names = codes(trace.api, "name")
+    kinds = [call_kind(name) for name in names]
+    alone = _waits_without_call(trace)
+    return HostCalls(
+        lanes=lanes,
+        records=_calls(trace, lanes, found["record"], trace.records),
+        waits=_calls(trace, lanes, found["wait"], trace.syncs, alone),
+        syncs=_calls(trace, lanes, blocking, trace.syncs),
+        kind=tuple(kinds[index] for index in code[blocking]),
+    )
+
+
+def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, alone: Ints | None = None) -> Calls:
+    """Calls with what `frame` (syncs or records) says of them; rows of `frame` in `alone` come without a call."""
+    alone = np.empty(0, np.int64) if alone is None else alone
+    row = np.full(calls.size, -1, np.int64)
+    at = match_calls(trace, calls, frame)
+    row[at[at >= 0]] = np.flatnonzero(at >= 0)
+    row = np.concatenate([row, alone])
+    call = np.concatenate([calls, np.full(alone.size, -1)])
+
+    def told(column: str) -> Ints:
+        return take_or(ints(frame, column), row)
+
+    def of_call(column: str) -> Ints:
+        other = told(column) if column in frame else np.full(row.size, -1, np.int64)
+        return np.where(call >= 0, take_or(ints(trace.api, column), call), other)
+
+    process, context, start = of_call("process"), told("context"), of_call("start_ns")
+    lane = lanes.of_streams(process, context, told("stream"))
+    order = np.argsort(start, kind="stable")
+    host = np.where(call >= 0, lanes.of_threads(process, of_call("thread")), -1)
+    columns = {
+        "call": call,
+        "sync": row,
+        "process": process,
+        "host": host,
+        "start": start,
+        "end": of_call("end_ns"),
+        "context": context,
+        "lane": lane,
+        "event": told("event"),
+        "event_sync": told("event_sync"),
+        "correlation": of_call("correlation"),
+    }
+    return Calls(**{name: values[order] for name, values in columns.items()})
+
+
+def _waits_without_call(trace: Trace) -> Ints:
+    """Rows of `Trace.syncs` that are stream waits and whose call the capture lacks."""
+    rows = np.flatnonzero(is_one_of(trace.syncs, "kind", ["stream_wait"]))
+    calls = calls_of_kind(trace, "wait", "stream", "event", "device", "query")
+    return rows[match_calls(trace, calls, trace.syncs.iloc[rows]) < 0]
+
+
+def _outside_captures(trace: Trace, calls: Ints) -> Ints:
+    """Leave out calls made while their thread captures a graph: they order the graph, not the streams."""
+    begins, ends = calls_of_kind(trace, "capture"), calls_of_kind(trace, "captured")
+    if begins.size == 0:
+        return calls
+    process, thread, start = (ints(trace.api, column) for column in ("process", "thread", "start_ns"))
+    depth = np.zeros(calls.size, np.int64)
+    for (p, t), rows in rows_by_key(process[calls], thread[calls]).items():
+        for marks, step in ((begins, 1), (ends, -1)):
+            own = start[marks[(process[marks] == p) & (thread[marks] == t)]]
+            depth[rows] += step * np.searchsorted(own, start[calls[rows]])
+    return calls[depth <= 0]
+
+
+def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) -> Ints:
+    """The communication call that each instant of a host lane lies inside, as a number; -1 where there is none.
+
+    What a communication library does for itself lies inside one of its calls, and says nothing of its caller's streams.
+    """
+    around = np.full(host.size, -1, np.int64)
+    own = trace.ranges[is_one_of(trace.ranges, "domain", ["NCCL"])]
+    columns = ("process", "thread", "start_ns", "end_ns")
+    process, thread, starts, ends = (
+        np.concatenate([ints(trace.comms, column), ints(own, column)]) for column in columns
+    )
+    by_lane = rows_by_key(lanes.of_threads(process, thread))
+    for (each,), rows in rows_by_key(host).items():
+        theirs = by_lane.get((each,))
+        if each >= 0 and theirs is not None:
+            theirs = theirs[np.argsort(starts[theirs], kind="stable")]
+            reach = np.maximum.accumulate(ends[theirs])
+            at = np.searchsorted(starts[theirs], instant[rows], side="right") - 1
+            inside = (at >= 0) & (instant[rows] <= reach[np.maximum(at, 0)])
+            # Calls inside one another, or that touch, count as one.
+            chain = np.cumsum(np.append(True, starts[theirs][1:] > reach[:-1])) - 1
+            around[rows] = np.where(inside, theirs[0] + chain[np.maximum(at, 0)], -1)
+    return around
+
+
+# What each host thread launched, and which stream it is at home on.
+
+
+class Launches:
+    """Per host lane, what it launched, in order of time."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        lane = lanes.lane_of_unit()
+        order = np.lexsort((lanes.enqueue, lanes.launcher))
+        self._start, host = lanes.enqueue[order], lanes.launcher[order]
+        self._lane, self._unit = lane[order], order
+        self._first = np.searchsorted(host, np.arange(lanes.size + 1))
+
+    def of(self, host: int) -> tuple[Ints, Ints]:
+        """Lane and start of each launch of a host lane."""
+        low, high = self._first[host], self._first[host + 1]
+        return self._lane[low:high], self._start[low:high]
+
+    def units(self, host: int) -> Ints:
+        """Unit of each launch of a host lane."""
+        return self._unit[self._first[host] : self._first[host + 1]]
+
+    def last_start(self, host: int, instant: Ints) -> Ints:
+        """Start of a host lane's last launch before each instant."""
+        start = self.of(host)[1]
+        start = np.append(MIN_NS, start)
+        return start[np.searchsorted(start, instant) - 1]
+
+    def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
+        """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
+        answer = np.full(host.size, -1, np.int64)
+        for (which,), rows in rows_by_key(host).items():
+            if which >= 0:
+                lane, start = self.of(which)
+                lane, start = lane[wanted[lane]], start[wanted[lane]]
+                at = np.searchsorted(start, instant[rows]) - 1
+                answer[rows] = take_or(lane, at)
+        return answer
+
+    def visits(self, host: int, communication: Mask, home: int, at_home: Ints) -> tuple[Ints, Ints]:
+        """The computing streams a host lane launched on, one after another: lane and first launch of each visit.
+
+        The thread counts as back at its home stream at the instants `at_home`, too.
+        """
+        lane, start = self.of(host)
+        lane, start = lane[~communication[lane]], start[~communication[lane]]
+        lane, start = np.append(lane, np.full(at_home.size, home)), np.append(start, at_home)
+        order = np.argsort(start, kind="stable")
+        lane, start = lane[order], start[order]
+        new = np.append(True, lane[1:] != lane[:-1])
+        return lane[new], start[new]
+
+
+def homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launches: Launches) -> Ints:
+    """For each host lane the stream it comes back to; -1 where nothing tells.
+
+    That is a stream which runs nothing itself, if the thread makes one wait; else the context's default stream, if the
+    thread uses it; else the computing stream with the lowest number it launches on: CUDA numbers the default stream
+    first. A thread that launches nothing has the home of its process's first.
+
+    Parameters
+    ----------
+    wait_lane : the lane that each of `calls.waits` makes wait.
+    outside : those waits that no communication library made for itself.
+    """
+    lanes, home = calls.lanes, np.full(calls.lanes.size, -1, np.int64)
+    default = _default_lanes(trace, lanes)
+    by_process: dict[int, int] = {}
+    for host in np.flatnonzero(lanes.is_host()):
+        lane, _ = launches.of(int(host))
+        used = np.bincount(lane[~lanes.communication[lane]], minlength=lanes.size) > 0
+        waiting = wait_lane[(calls.waits.host == host) & outside & (wait_lane >= 0)]
+        hidden = waiting[lanes.stream[waiting] == UNSEEN]
+        waited = np.bincount(waiting, minlength=lanes.size) > 0
+        preferred = np.flatnonzero(default & (used | waited))
+        if hidden.size:
+            home[host] = hidden[0]
+        elif preferred.size:
+            home[host] = preferred[0]
+        elif used.any():
+            home[host] = min(np.flatnonzero(used), key=lambda each: int(lanes.stream[each]))
+        if home[host] >= 0:
+            by_process.setdefault(int(lanes.process[host]), int(home[host]))
+    for host in np.flatnonzero(lanes.is_host() & (home < 0)):
+        home[host] = by_process.get(int(lanes.process[host]), -1)
+    return home
+
+
+def _default_lanes(trace: Trace, lanes: Lanes) -> Mask:
+    """Lanes that are their context's default stream."""
+    default = np.zeros(lanes.size, dtype=bool)
+    rows = trace.streams[trace.streams["default"].to_numpy() == 1]
+    found = lanes.of_streams(ints(rows, "process"), ints(rows, "context"), ints(rows, "stream"))
+    default[found[found >= 0]] = True
+    return default

@@ -1,0 +1,395 @@
+"""The happens-before graph: what each point of a lane knows to be complete.
+
+A *node* is a point of a lane at which it learns of other lanes: a stream that waits for an event, a host thread that
+synchronized, a stream whose thread has synchronized since it last queued something there, a stream that waits for the
+legacy default stream. A node's *position* is how many units of its lane come before it.
+
+For a lane z, `known(z)` is for each node how many of z's first units are complete before anything behind the node. A
+best path never needs a lane twice (it could have stayed there), so relaxing all edges settles in as many rounds as
+there are lanes, in practice a few; a column is worked out when a question needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import distinct
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import Calls
+from analyzers.ordering.lanes import Lanes, run_heads, take_or
+from analyzers.ordering.links import LinkedCalls, Links
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.tables import Trace
+
+EDGE_KINDS = ("event", "host", "launch", "default")
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What nodes learn, one row an edge.
+
+    The node is the point of `lane` at host instant `instant`, `position` units in. There it learns of the first
+    `source_position` units of lane `source`, and of all that `source` knew at host instant `source_instant`. `kind` is
+    an index in `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1 none): the event record, and the wait or
+    synchronization; `exact` is False where the edge is inferred.
+    """
+
+    lane: Ints
+    instant: Ints
+    position: Ints
+    source: Ints
+    source_instant: Ints
+    source_position: Ints
+    kind: Ints
+    record: Ints
+    call: Ints
+    exact: Mask
+
+    @property
+    def size(self) -> int:
+        """How many edges."""
+        return self.lane.size
+
+
+def join(parts: list[Edges]) -> Edges:
+    """All the edges of several parts."""
+    return Edges(
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.__dataclass_fields__}
+    )
+
+
+class Graph:
+    """Nodes and edges over the lanes of a trace; edges are sorted by node.
+
+    `lane`, `position`, `instant` are per node, sorted by lane, position, instant; `first` gives each lane's nodes,
+    `edge_first` each node's edges; `source_node` is the node an edge starts from (-1: the lane knew nothing yet).
+    """
+
+    def __init__(self, lanes: Lanes, edges: Edges) -> None:
+        order = np.lexsort((edges.instant, edges.position, edges.lane))
+        edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__dataclass_fields__})
+        keys = (edges.lane, edges.position, edges.instant)
+        new = run_heads(*keys)
+        self.lanes, self.edges = lanes, edges
+        self.edge_first = np.flatnonzero(new)
+        self.node_of_edge = np.cumsum(new) - 1
+        self.lane, self.position, self.instant = (key[self.edge_first] for key in keys)
+        self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
+        self.source_node = self.last_before(edges.source, edges.source_instant)
+        self._columns: dict[int, Ints] = {}
+        starts = np.searchsorted(lanes.process, np.unique(lanes.process))
+        self._bounds = np.append(starts, lanes.size)
+
+    def last_before(self, lane: Ints, instant: Ints) -> Ints:
+        """The last node of each lane before a host instant, -1 where there is none."""
+        return self._last(lane, instant, self.instant, "left")
+
+    def last_at(self, lane: Ints, position: Ints) -> Ints:
+        """The last node of each lane before the unit at a position, -1 where there is none."""
+        return self._last(lane, position, self.position, "right")
+
+    def _last(self, lane: Ints, value: Ints, values: Ints, side: str) -> Ints:
+        found = np.full(lane.size, -1, np.int64)
+        for (which,), rows in rows_by_key(lane).items():
+            if which >= 0:
+                low, high = self.first[which], self.first[which + 1]
+                at = np.searchsorted(values[low:high], value[rows], side="left" if side == "left" else "right")
+                found[rows] = np.where(at > 0, low + at - 1, -1)
+        return found
+
+    def known(self, lane: int) -> Ints:
+        """For each node: how many of this lane's first units are complete before anything behind the node."""
+        if lane not in self._columns:
+            self._columns[lane] = self._solve(lane)
+        return self._columns[lane]
+
+    def _solve(self, lane: int) -> Ints:
+        known = np.zeros(self.lane.size, np.int64)
+        part = int(np.searchsorted(self._bounds, lane, side="right")) - 1
+        low, high = self.first[self._bounds[part]], self.first[self._bounds[part + 1]]
+        if low == high:
+            return known
+        edge_low = self.edge_first[low]
+        edge_high = self.edge_first[high] if high < self.edge_first.size else self.edges.size
+        mine = slice(edge_low, edge_high)
+        direct = np.where(self.edges.source[mine] == lane, self.edges.source_position[mine], 0)
+        source = self.source_node[mine]
+        heads = self.edge_first[low:high] - edge_low
+        # One running maximum over all lanes: a lane's values lie above every value of the lanes before it.
+        lift = (self.lane[low:high] - self.lane[low]) * (int(direct.max(initial=0)) + 1)
+        while True:
+            learned = np.maximum(direct, take_or(known, source, 0))
+            now = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
+            if np.array_equal(now, known[low:high]):
+                return known
+            known[low:high] = now
+
+
+# Make the edges of the happens-before graph out of host calls and launches.
+
+_ENDS = (("target", "pageable"), ("source", "pinned"))
+
+
+def all_edges(trace: Trace, linked: LinkedCalls) -> Edges:
+    """Every edge that a trace shows."""
+    lanes, waits, records = linked.calls.lanes, linked.calls.waits, linked.calls.records
+    host = [_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)]
+    learned = join(host)
+    launches = _launches(lanes, learned)
+    queued = _enqueued(lanes, waits, linked.wait_lane, learned), _enqueued(lanes, records, records.lane, learned)
+    return join([_waits(linked), *host, launches, *queued, _default_stream(trace, linked)])
+
+
+def _edges(kind: str, lane: Ints, instant: Ints, source: Ints, source_instant: Ints, **more: Ints | Mask) -> Edges:
+    columns: dict[str, Any] = {name: np.full(lane.size, -1, np.int64) for name in ("record", "call")}
+    columns |= {name: np.zeros(lane.size, np.int64) for name in ("position", "source_position")}
+    columns["kind"] = np.full(lane.size, EDGE_KINDS.index(kind))
+    columns["exact"] = np.ones(lane.size, dtype=bool)
+    columns |= {"lane": lane, "instant": instant, "source": source, "source_instant": source_instant, **more}
+    return Edges(**columns)
+
+
+def _linked(lanes: Lanes, calls: Calls, records: Calls, links: Links, rows: Ints, lane: Ints, instant: Ints) -> Edges:
+    """Edges from event records to the calls in `rows`, which let `lane` learn at `instant`."""
+    record = links.record[rows]
+    recorded = records.start[record]
+    return _edges(
+        "event",
+        lane,
+        instant,
+        links.source[rows],
+        recorded + 1,
+        position=lanes.queued_before(lane, instant),
+        source_position=lanes.queued_before(links.source[rows], recorded),
+        record=records.call[record],
+        call=calls.call[rows],
+        exact=links.exact[rows],
+    )
+
+
+def _waits(linked: LinkedCalls) -> Edges:
+    waits, links = linked.calls.waits, linked.waits
+    rows = np.flatnonzero((links.record >= 0) & (links.source >= 0) & (linked.wait_lane >= 0))
+    lane = linked.wait_lane[rows]
+    return _linked(linked.calls.lanes, waits, linked.calls.records, links, rows, lane, waits.start[rows])
+
+
+def _event_syncs(linked: LinkedCalls) -> Edges:
+    syncs, links = linked.calls.syncs, linked.syncs
+    rows = np.flatnonzero((links.record >= 0) & (links.source >= 0) & (syncs.host >= 0))
+    return _linked(linked.calls.lanes, syncs, linked.calls.records, links, rows, syncs.host[rows], syncs.end[rows])
+
+
+def _stream_syncs(linked: LinkedCalls) -> Edges:
+    syncs = linked.calls.syncs
+    wanted = np.array([kind == "stream" for kind in linked.calls.kind], dtype=bool)
+    rows = np.flatnonzero(wanted & (syncs.lane >= 0) & (syncs.host >= 0))
+    return _host(linked.calls.lanes, syncs, rows, syncs.lane[rows])
+
+
+def _device_syncs(linked: LinkedCalls) -> Edges:
+    """A device synchronization waits for every stream of its context (of its process, where the context is unknown)."""
+    syncs, lanes = linked.calls.syncs, linked.calls.lanes
+    wanted = np.array([kind == "device" for kind in linked.calls.kind], dtype=bool) & (syncs.host >= 0)
+    rows: list[Ints] = []
+    sources: list[Ints] = []
+    streams = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
+    for (process, context), own in rows_by_key(syncs.process, syncs.context).items():
+        own = own[wanted[own]]
+        theirs = streams[lanes.process[streams] == process]
+        if context >= 0:
+            theirs = theirs[np.isin(lanes.context[theirs], [context, -1])]
+        rows.append(np.repeat(own, theirs.size))
+        sources.append(np.tile(theirs, own.size))
+    empty = [np.empty(0, np.int64)]
+    return _host(lanes, syncs, np.concatenate(rows or empty), np.concatenate(sources or empty))
+
+
+def _host(lanes: Lanes, syncs: Calls, rows: Ints, source: Ints) -> Edges:
+    start = syncs.start[rows]
+    count = lanes.queued_before(source, start)
+    return _edges(
+        "host", syncs.host[rows], syncs.end[rows], source, start, source_position=count, call=syncs.call[rows]
+    )
+
+
+def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
+    """Copies that are done when their call returns: to the host, unless asynchronous and pinned; from pinned memory."""
+    code, names = codes(trace.api, "name")
+    waits = np.array(["Memcpy" in name and "Async" not in name for name in names] + [False], dtype=bool)
+    to_host = is_one_of(trace.ops, "copy", ["DtoH", "HtoH"])
+    pageable, pinned = (is_one_of(trace.ops, f"{end}_memory", [kind]) for end, kind in _ENDS)
+    launch = ints(trace.ops, "launch")
+    copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
+    done = waits[code[launch[copies]]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
+    copies = copies[done]
+    call = launch[copies]
+    unit = lanes.unit_of_op[copies]
+    host, lane = lanes.launcher[unit], lanes.lane_of_unit()[unit]
+    behind = unit - lanes.first[lane] + 1
+    return _edges(
+        "host",
+        host,
+        ints(trace.api, "end_ns")[call],
+        lane,
+        lanes.enqueue[unit] + 1,
+        source_position=behind,
+        call=call,
+    )
+
+
+def _launches(lanes: Lanes, learned: Edges) -> Edges:
+    """A stream learns what the launching thread knows, at the first unit queued there since the thread learned it."""
+    updates = rows_by_key(learned.lane)
+    knows = np.zeros(lanes.op.size, np.int64)
+    for (thread,), rows in updates.items():
+        own = np.flatnonzero(lanes.launcher == thread)
+        knows[own] = np.searchsorted(np.sort(learned.instant[rows]), lanes.enqueue[own], side="right")
+    units = np.flatnonzero(knows > 0)
+    lane = lanes.lane_of_unit()[units]
+    order = np.lexsort((units, lanes.launcher[units], lane))
+    units, lane = units[order], lane[order]
+    host, knows = lanes.launcher[units], knows[units]
+    fresh = np.ones(units.size, dtype=bool)
+    fresh[1:] = (lane[1:] != lane[:-1]) | (host[1:] != host[:-1]) | (knows[1:] != knows[:-1])
+    units, lane, host = units[fresh], lane[fresh], host[fresh]
+    when = lanes.enqueue[units]
+    return _edges("launch", lane, when, host, when + 1, position=units - lanes.first[lane])
+
+
+def _enqueued(lanes: Lanes, calls: Calls, lane: Ints, learned: Edges) -> Edges:
+    """A stream also learns what a thread knows from a wait or a record that the thread queues there."""
+    rows = np.flatnonzero((lane >= 0) & np.isin(calls.host, learned.lane))
+    lane, when = lane[rows], calls.start[rows]
+    return _edges("launch", lane, when, calls.host[rows], when, position=lanes.queued_before(lane, when))
+
+
+def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
+    """The legacy default stream waits for every blocking stream of its context, and each of those for it."""
+    lanes, parts = linked.calls.lanes, [_edges("default", *([np.empty(0, np.int64)] * 4))]
+    blocking, default = _stream_flags(trace, lanes)
+    for null in np.flatnonzero(default):
+        same = (lanes.process == lanes.process[null]) & (lanes.context == lanes.context[null])
+        for other in np.flatnonzero(blocking & same & ~default):
+            parts += [_behind(linked, int(null), int(other)), _behind(linked, int(other), int(null))]
+    return join(parts)
+
+
+def _behind(linked: LinkedCalls, lane: int, source: int) -> Edges:
+    """Edges to the first thing queued on `lane` after anything was queued on `source`."""
+    lanes = linked.calls.lanes
+    mine, theirs = _queued(linked, lane), _queued(linked, source)
+    ahead = np.searchsorted(theirs, mine)
+    mine = mine[np.diff(ahead, prepend=0) > 0]
+    row = np.full(mine.size, lane)
+    at, behind = (lanes.queued_before(np.full(mine.size, each), mine) for each in (lane, source))
+    return _edges("default", row, mine, np.full(mine.size, source), mine, position=at, source_position=behind)
+
+
+def _queued(linked: LinkedCalls, lane: int) -> Ints:
+    """Host instants at which anything was queued on a lane: work, a record or a wait."""
+    lanes, calls = linked.calls.lanes, linked.calls
+    work = lanes.enqueue[lanes.first[lane] : lanes.first[lane + 1]]
+    records, waits = calls.records.start[calls.records.lane == lane], calls.waits.start[linked.wait_lane == lane]
+    return distinct(np.concatenate([work, records, waits]))
+
+
+def _stream_flags(trace: Trace, lanes: Lanes) -> tuple[Mask, Mask]:
+    """Which lanes are blocking streams, and which a default stream; unknown ones are taken as torch's, non-blocking."""
+    streams = trace.streams
+    found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
+    flags = []
+    for column in ("blocking", "default"):
+        flag = np.zeros(lanes.size, dtype=bool)
+        flag[found[(found >= 0) & (streams[column].to_numpy() == 1)]] = True
+        flags.append(flag)
+    return flags[0], flags[1]
+
+
+def known_streams(trace: Trace, lanes: Lanes) -> Mask:
+    """Lanes of streams that the capture calls blocking, not blocking or default."""
+    streams, known = trace.streams, np.zeros(lanes.size, dtype=bool)
+    found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
+    told = (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1)
+    known[found[told & (found >= 0)]] = True
+    return known
+
+
+# Behind which ops was an op queued, and through which event?
+
+
+@dataclass(frozen=True)
+class Released:
+    """What each of some ops had to wait for once it was queued.
+
+    `previous` is the op before it on its stream; `waited` the op that ended last of those behind the event waits which
+    its stream took between the two (through streams that ran nothing in between, too). Both are rows of `Trace.ops`, -1
+    where there is none. `wait` and `record` are rows of `Trace.api` (-1 unknown): the wait on its own stream, and the
+    record that this one waits for; `exact` is False where that link is inferred.
+    """
+
+    previous: Ints
+    waited: Ints
+    wait: Ints
+    record: Ints
+    exact: Mask
+
+
+class LatestWaits:
+    """For every node, the op that ended last of those behind the waits a stream takes at one position."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        edges, lanes = graph.edges, graph.lanes
+        through = np.isin(edges.kind, [EDGE_KINDS.index("event"), EDGE_KINDS.index("default")])
+        unit = np.where(through, lanes.unit(edges.source, edges.source_position - 1), -1)
+        self._units = np.unique(unit[unit >= 0])
+        self._units = self._units[np.lexsort((self._units, lanes.end[self._units]))]
+        rank = np.zeros(lanes.op.size + 1, np.int64)
+        rank[self._units] = np.arange(self._units.size) + 1
+        own = rank[unit]
+        source = graph.source_node
+        chained = through & (source >= 0)
+        chained[chained] = graph.position[source[chained]] == edges.source_position[chained]
+        lift = (np.cumsum(run_heads(graph.lane, graph.position)) - 1) * (self._units.size + 1)
+        best = np.zeros(graph.lane.size, np.int64)
+        while True:
+            value = np.maximum(own, take_or(best, np.where(chained, source, -1), 0))
+            latest = np.maximum.reduceat(value, graph.edge_first) if value.size else best
+            latest = np.maximum.accumulate(latest + lift) - lift
+            if np.array_equal(latest, best):
+                break
+            best = latest
+        self._best, self._value = best, value
+        self._via = self._edges_of_best()
+
+    def _edges_of_best(self) -> Ints:
+        """For each node an edge, of its own or of an earlier node at its position, that brought the best."""
+        graph = self._graph
+        brings = np.flatnonzero(self._value == self._best[graph.node_of_edge])
+        via = np.full(graph.lane.size, -1, np.int64)
+        via[graph.node_of_edge[brings]] = brings
+        # A node that brings nothing better itself takes the edge of the node before it at its position.
+        holder = np.where(via >= 0, np.arange(via.size), 0)
+        return via[np.maximum.accumulate(holder)]
+
+    def of(self, lane: Ints, position: Ints) -> Released:
+        """The answer for the units at these places."""
+        graph, lanes = self._graph, self._graph.lanes
+        unit = lanes.unit(lane, position - 1)
+        node = graph.last_at(lane, position)
+        here = node >= 0
+        here[here] = graph.position[node[here]] == position[here]
+        rank = take_or(self._best, np.where(here, node, -1), 0)
+        edge = take_or(self._via, np.where(rank > 0, node, -1))
+        return Released(
+            previous=take_or(lanes.op, unit),
+            waited=take_or(lanes.op, take_or(self._units, rank - 1)),
+            wait=take_or(graph.edges.call, edge),
+            record=take_or(graph.edges.record, edge),
+            exact=take_or(graph.edges.exact, edge, True),
+        )

@@ -1,0 +1,274 @@
+"""Lanes of a trace: streams, whose work runs in order, and host threads, whose calls do.
+
+A *unit* is what a stream runs as one: a GPU op, or a whole CUDA-graph launch, whose inside is not ordered here.
+Units of a stream are numbered by *position*, in the order they started; `enqueue` is when the host queued them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.kernels import is_communication_kernel
+from analyzers.trace.tables import Trace
+
+MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
+UNSEEN = -2  # stands for the streams that a thread makes wait, but which run nothing in the capture
+
+
+def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDArray[Any]:
+    """Values at some positions; `missing` where the position is negative, which stands for nothing.
+
+    >>> pick(np.array([5, 6]), np.array([1, -1, 0]))
+    array([ 6, -1,  5])
+    """
+    found = np.full(index.size, missing, values.dtype)
+    known = index >= 0
+    found[known] = values[index[known]]
+    return found
+
+
+def run_heads(*keys: npt.NDArray[Any]) -> Mask:
+    """Where a run of equal keys begins.
+
+    >>> run_heads(np.array([7, 7, 8])).tolist()
+    [True, False, True]
+    """
+    head = np.zeros(keys[0].size, dtype=bool)
+    head[:1] = True
+    for key in keys:
+        head[1:] |= key[1:] != key[:-1]
+    return head
+
+
+def group_numbers(*keys: Ints) -> Ints:
+    """Number the distinct combinations of keys, in their order, and give each row its number.
+
+    >>> group_numbers(np.array([7, 5, 7]), np.array([1, 1, 1])).tolist()
+    [1, 0, 1]
+    """
+    order = np.lexsort(keys[::-1])
+    number = np.empty(order.size, np.int64)
+    number[order] = np.cumsum(run_heads(*(key[order] for key in keys))) - 1
+    return number
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Streams and host threads of all processes, and what the streams ran.
+
+    One row a lane: `process`, `device`, `context`, `stream` (-1 on host lanes), `thread` (-1 on streams),
+    `communication` (all its kernels are). Lanes of one process are neighbours. Units are sorted by lane, then position:
+    those of lane i are `first[i]` to `first[i + 1]`. `launcher` is the host lane that queued a unit, -1 where the
+    capture lacks the call.
+    """
+
+    process: Ints
+    device: Ints
+    context: Ints
+    stream: Ints
+    thread: Ints
+    communication: Mask
+    first: Ints
+    start: Ints
+    end: Ints
+    enqueue: Ints
+    launcher: Ints
+    op: Ints  # row in `Trace.ops`; of a graph launch, its first
+    unit_of_op: Ints
+
+    @property
+    def size(self) -> int:
+        """How many lanes there are."""
+        return self.process.size
+
+    def is_host(self) -> Mask:
+        """Which lanes are host threads."""
+        return (self.stream == -1) & (self.thread != -1)
+
+    def lane_of_unit(self) -> Ints:
+        """The lane of each unit."""
+        return np.repeat(np.arange(self.size), np.diff(self.first))
+
+    def queued_before(self, lane: Ints, instant: Ints) -> Ints:
+        """How many units of a lane had been queued when a call at that host instant began; 0 for lane -1."""
+        count = np.zeros(lane.size, np.int64)
+        for (which,), rows in rows_by_key(lane).items():
+            if which >= 0:
+                queued = self.enqueue[self.first[which] : self.first[which + 1]]
+                count[rows] = np.searchsorted(queued, instant[rows], side="left")
+        return count
+
+    def unit(self, lane: Ints, position: Ints) -> Ints:
+        """Unit at a position of a lane, -1 where there is none."""
+        found, end = take_or(self.first, lane) + position, take_or(self.first[1:], lane)
+        return np.where((lane >= 0) & (position >= 0) & (found < end), found, -1)
+
+    def of_streams(self, process: Ints, context: Ints, stream: Ints) -> Ints:
+        """The lane of each (process, context, stream); -1 where the stream is unknown.
+
+        Rows that do not say their context get the stream of that number, if the process has just one.
+        """
+        table: dict[tuple[int, ...], int] = {}
+        twice: set[tuple[int, ...]] = set()
+        for lane in np.flatnonzero((self.thread == -1) & (self.stream != -1)):
+            where = (int(self.process[lane]), int(self.context[lane]), int(self.stream[lane]))
+            table.setdefault(where, int(lane))
+            anywhere = (where[0], -1, where[2])
+            if table.setdefault(anywhere, int(lane)) != lane:
+                twice.add(anywhere)
+        answer = np.full(process.size, -1, np.int64)
+        for key, rows in rows_by_key(process, context, stream).items():
+            answer[rows] = -1 if key in twice else table.get(key, -1)
+        return answer
+
+    def of_threads(self, process: Ints, thread: Ints) -> Ints:
+        """The host lane of each (process, thread); -1 where there is none."""
+        hosts = np.flatnonzero(self.is_host())
+        table: dict[tuple[int, ...], int] = {
+            (int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in hosts
+        }
+        answer = np.full(process.size, -1, np.int64)
+        for key, rows in rows_by_key(process, thread).items():
+            answer[rows] = table.get(key, -1)
+        return answer
+
+    def unseen(self, host: Ints) -> Ints:
+        """The lane that stands for the unseen stream of each host lane."""
+        hidden = np.flatnonzero(self.stream == UNSEEN)
+        table = {(int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in hidden}
+        return np.array([table.get((int(self.process[h]), int(self.thread[h])), -1) for h in host], np.int64)
+
+
+def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
+    """Find the lanes of a trace.
+
+    Parameters
+    ----------
+    process, thread : of calls that get a host lane whether or not their thread launches anything.
+    """
+    ops = trace.ops
+    lane_key, keys = _op_lanes(trace)
+    launch = ints(ops, "launch")
+    launched = launch >= 0
+    caller = take_or(ints(trace.api, "thread"), launch)
+    hosts = set(_pairs(ints(ops, "process")[launched], caller[launched])) | set(_pairs(process, thread))
+    hosts = {host for host in hosts if host[1] != -1}
+    every = sorted(
+        {(p, 0, c, s, d, -1) for p, d, c, s in keys}
+        | _streams_without_work(trace, keys)
+        | {(p, 1, -1, UNSEEN, -1, t) for p, t in hosts}
+        | {(p, 2, -1, -1, -1, t) for p, t in hosts}
+    )
+    number = {key: index for index, key in enumerate(every)}
+    columns = np.array(every, np.int64).reshape(-1, 6)
+    lane = np.array([number[p, 0, c, s, d, -1] for p, d, c, s in keys], np.int64)[lane_key]
+    host = np.full(len(ops), -1, np.int64)
+    for (p, t), rows in rows_by_key(ints(ops, "process"), caller).items():
+        host[rows] = number.get((p, 2, -1, -1, -1, t), -1)
+    queued = np.where(launched, take_or(ints(trace.api, "start_ns"), launch), ints(ops, "start_ns"))
+    units = _units(trace, lane, queued, host, len(every))
+    return Lanes(
+        process=columns[:, 0],
+        context=columns[:, 2],
+        stream=columns[:, 3],
+        device=columns[:, 4],
+        thread=columns[:, 5],
+        communication=_communication(trace, lane, len(every)),
+        **units,
+    )
+
+
+def _op_lanes(trace: Trace) -> tuple[Ints, list[tuple[int, int, int, int]]]:
+    """For each op the number of its (process, device, context, stream), and those, by number."""
+    ops = trace.ops
+    code = np.zeros(len(ops), np.int64)
+    columns = ("process", "device", "context", "stream")
+    for column in columns:
+        part, values = pd.factorize(ops[column].to_numpy())
+        code = code * max(len(values), 1) + part
+    code, _ = pd.factorize(code)
+    first = np.zeros(int(code.max()) + 1 if code.size else 0, np.int64)
+    first[code[::-1]] = np.arange(code.size)[::-1]
+    rows = ops.iloc[first]
+    return code, list(zip(*(ints(rows, column).tolist() for column in columns), strict=True))
+
+
+def _streams_without_work(trace: Trace, keys: list[tuple[int, int, int, int]]) -> set[tuple[int, ...]]:
+    """Streams that only record events or wait for them, as keys of lanes."""
+    worked = {(p, c, s) for p, _, c, s in keys}
+    named: set[tuple[int, ...]] = set()
+    for frame in (trace.syncs, trace.records):
+        for p, c, s in rows_by_key(ints(frame, "process"), ints(frame, "context"), ints(frame, "stream")):
+            if s >= 0 and (p, c, s) not in worked and not (c == -1 and any((p, s) == (w[0], w[2]) for w in worked)):
+                named.add((p, 0, c, s, -1, -1))
+    return named
+
+
+def _pairs(first: Ints, second: Ints) -> list[tuple[int, ...]]:
+    code, values = pd.factorize(second)
+    both = first * max(len(values), 1) + code
+    rows = np.unique(both, return_index=True)[1]
+    return list(zip(first[rows].tolist(), second[rows].tolist(), strict=True))
+
+
+def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> dict[str, Ints]:
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    head, end = _graph_heads(trace, start, end)
+    ops = np.arange(start.size) if head is None else np.flatnonzero(head == np.arange(start.size))
+    where, when = lane[ops], start[ops]
+    if np.all(when[1:] >= when[:-1]):
+        order = np.argsort(where.astype(np.int16 if count < 2**15 else np.int64), kind="stable")
+    else:
+        order = np.lexsort((when, where))
+    ops = ops[order]
+    first = np.searchsorted(where[order], np.arange(count + 1))
+    unit_of_op = np.empty(start.size, np.int64)
+    unit_of_op[ops] = np.arange(ops.size)
+    if head is not None:
+        unit_of_op = unit_of_op[head]
+    enqueue = queued[ops]
+    for low, high in pairwise(first):  # what runs earlier was queued no later
+        enqueue[low:high] = np.minimum.accumulate(enqueue[low:high][::-1])[::-1]
+    return {
+        "first": first,
+        "start": start[ops],
+        "end": end[ops],
+        "enqueue": enqueue,
+        "launcher": host[ops],
+        "op": ops,
+        "unit_of_op": unit_of_op,
+    }
+
+
+def _graph_heads(trace: Trace, start: Ints, end: Ints) -> tuple[Ints | None, Ints]:
+    """For each op the first op of its graph launch (None where there are none), and ends that make launches whole."""
+    graph, launch = ints(trace.ops, "graph"), ints(trace.ops, "launch")
+    inside = np.flatnonzero((graph >= 0) & (launch >= 0))
+    if inside.size == 0:
+        return None, end
+    head, end = np.arange(start.size), end.copy()
+    order = inside[np.lexsort((start[inside], launch[inside]))]
+    new = run_heads(launch[order])
+    heads = order[new]
+    head[order] = heads[np.cumsum(new) - 1]
+    end[heads] = np.maximum.reduceat(end[order], np.flatnonzero(new))
+    return head, end
+
+
+def _communication(trace: Trace, lane: Ints, count: int) -> Mask:
+    """Lanes that ran kernels, all of them communication."""
+    code, names = codes(trace.ops, "name")
+    kind, kinds = codes(trace.ops, "kind")
+    talks = np.array([is_communication_kernel(name) for name in names] + [False], dtype=bool)[code]
+    kernel = kind == kinds.index("kernel")
+    quiet = np.bincount(lane[kernel & ~talks], minlength=count)
+    return (np.bincount(lane[kernel & talks], minlength=count) > 0) & (quiet == 0)

@@ -1,0 +1,287 @@
+"""Which record each stream wait and each event synchronization waits for: as the capture says, else inferred."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import Calls, HostCalls, Launches, communication_around, homes
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class Links:
+    """What each of some calls waits for.
+
+    `record` is the position in `HostCalls.records` (-1 unknown), `source` the lane that recorded (-1 unknown), `exact`
+    whether the capture says so itself; exact and unknown is a record from before the capture.
+    """
+
+    record: Ints
+    source: Ints
+    exact: Mask
+
+
+@dataclass(frozen=True)
+class LinkedCalls:
+    """Host calls with their links.
+
+    `wait_lane` is the stream made to wait, with unseen streams given a lane; `own` are the waits that a communication
+    library made for itself.
+    """
+
+    calls: HostCalls
+    wait_lane: Ints
+    own: Mask
+    waits: Links
+    syncs: Links
+
+
+def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
+    """Link stream waits and event synchronizations to the records they wait for.
+
+    Exact where nsys numbers every synchronization of an event, or Kineto names a record that came before the wait;
+    inferred everywhere else, from event ids, the order of calls on a thread and the times of the work (see
+    `ordering_infer`).
+    """
+    lanes = calls.lanes
+    around = communication_around(trace, lanes, calls.waits.host, calls.waits.start)
+    hidden = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
+    wait_lane = calls.waits.lane.copy()
+    wait_lane[hidden] = lanes.unseen(calls.waits.host[hidden])
+    waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
+    events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
+    if np.any(~waits.exact) or np.any(events & ~syncs.exact):
+        inference = Inference(trace, calls, wait_lane, around, waits.exact, waits.record)
+        waits = _or(waits, inference.waits())
+        syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
+    return LinkedCalls(calls, wait_lane, around >= 0, waits, syncs)
+
+
+def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
+    known, (record, source) = stated.exact, inferred
+    return Links(np.where(known, stated.record, record), np.where(known, stated.source, source), known)
+
+
+def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
+    """Links the capture states: by nsys's event synchronization id, or by Kineto's correlation id of the record."""
+    records = calls.records
+    record = _lookup(waits.process, waits.event_sync, records.process, records.event_sync)
+    claim, stream, context = (
+        take_or(ints(trace.syncs, column), waits.sync) for column in ("record_correlation", "record_stream", "context")
+    )
+    record = np.where(record < 0, _lookup(waits.process, claim, records.process, records.correlation), record)
+    record = np.where(take_or(records.start, record, MAX_NS) < waits.start, record, -1)
+    source = take_or(records.lane, record)
+    told = calls.lanes.of_streams(waits.process, context, stream)
+    source = np.where((record >= 0) & (source < 0), told, source)
+    known = source >= 0
+    before = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
+    return Links(np.where(known, record, -1), source, known | before)
+
+
+def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
+    """Position of each (process, key) among others, the last where it repeats; -1 where absent or key is negative."""
+    rows = np.flatnonzero(in_key >= 0)
+    if rows.size == 0:
+        return np.full(key.size, -1, np.int64)
+    known = (in_process[rows] << 44) + in_key[rows]
+    order = np.argsort(known, kind="stable")
+    asked = (process << 44) + key
+    at = np.searchsorted(known[order], asked, side="right") - 1
+    found = order[np.maximum(at, 0)]
+    return np.where((at >= 0) & (key >= 0) & (known[found] == asked), rows[found], -1)
+
+
+# Infer what a stream wait waits for where the capture does not say.
+#
+# Kineto gives neither the stream of a record nor, mostly, the record of a wait; nsys before 2024 gives event ids,
+# which are reused, and lacks some records. What is left is the order of calls on a thread, and time: work that began
+# before other work ended did not wait for it. In order of trust:
+#
+# 1. a wait right after a record on its thread, with no launch between, waits for that record (not where a communication
+#    library recorded for itself, and the wait came after its call);
+# 2. else for the last earlier record of its event id;
+# 3. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
+#    times allow.
+#
+# The stream of a record nobody names, when a wait follows at once: of the streams that run computation, where a
+# communication stream waits, the one its thread launched on last; where the thread's home stream waits, those the
+# thread visited since, one for each wait in a row; where another stream waits, the home stream. A stream that waits
+# right after it launched communication waits for that. Without a wait behind it, it is the stream its thread launched
+# on last.
+
+CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
+
+
+class Inference:
+    """Guesses for one trace.
+
+    Parameters
+    ----------
+    wait_lane : the lane that each of `calls.waits` makes wait.
+    around : the communication call that each wait lies inside, -1 none.
+    known : the waits that need no guess, and `claimed` the records that those wait for.
+    """
+
+    def __init__(
+        self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, known: Mask, claimed: Ints
+    ) -> None:
+        self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
+        self.wait_lane, self.around, self.known = wait_lane, around, known
+        self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start)
+        self.launches = Launches(calls.lanes)
+        self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
+        self.pair = self._pairs()
+        self.claimed = np.zeros(self.records.size, dtype=bool)
+        self.claimed[self.pair[self.pair >= 0]] = True
+        self.claimed[claimed[claimed >= 0]] = True
+
+    def waits(self) -> tuple[Ints, Ints]:
+        """For each stream wait the record and the lane it was recorded on; -1 unknown."""
+        waits = self.calls.waits
+        record = self.pair.copy()
+        source = take_or(self.records.lane, record)
+        unnamed = (record >= 0) & (source < 0)
+        source[unnamed] = self._source_of_pair(np.flatnonzero(unnamed))
+        lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
+        record[lone], source[lone] = self._lone(waits, lone, self._start_after(lone), self.wait_lane[lone])
+        source[source == self.wait_lane] = -1
+        return record, source
+
+    def syncs(self, asked: Mask) -> tuple[Ints, Ints]:
+        """For each asked event synchronization the record and the lane it was recorded on; -1 unknown."""
+        syncs, rows = self.calls.syncs, np.flatnonzero(asked)
+        record, source = np.full(syncs.size, -1, np.int64), np.full(syncs.size, -1, np.int64)
+        record[rows], source[rows] = self._lone(syncs, rows, syncs.end[rows], np.full(rows.size, -1))
+        return record, source
+
+    def _pairs(self) -> Ints:
+        """For each wait the record right before it on its thread, -1 where there is none."""
+        waits, records = self.calls.waits, self.records
+        pair = np.full(waits.size, -1, np.int64)
+        by_host = rows_by_key(records.host)
+        for (host,), rows in rows_by_key(waits.host).items():
+            own = by_host.get((host,))
+            if host < 0 or own is None:
+                continue
+            at = np.searchsorted(records.start[own], waits.start[rows]) - 1
+            record, start = own[np.maximum(at, 0)], records.start[own[np.maximum(at, 0)]]
+            # Several waits may follow one record: those for the first one's event wait for it.
+            nearest = np.maximum.accumulate(np.where(run_heads(at), np.arange(at.size), 0))
+            same = waits.event[rows] == waits.event[rows][nearest]
+            ok = (at >= 0) & same & (self.launches.last_start(host, waits.start[rows]) < start)
+            theirs = self.around_record[record]
+            ok &= (theirs < 0) | (theirs == self.around[rows])
+            told = records.event[record]
+            ok &= (told < 0) | (waits.event[rows] < 0) | (told == waits.event[rows])
+            pair[rows] = np.where(ok, record, -1)
+        return np.where(self.known, -1, pair)
+
+    def _source_of_pair(self, rows: Ints) -> Ints:
+        """Lane of a record without a stream, from the wait right behind it."""
+        waits, lanes = self.calls.waits, self.lanes
+        host, lane, record = waits.host[rows], self.wait_lane[rows], self.pair[rows]
+        when, library = self.records.start[record], self.around[rows] >= 0
+        home, talks = self.home[host], (lane >= 0) & lanes.communication[lane]
+        last = self.launches.last_lane(host, when, np.ones(lanes.size, dtype=bool))
+        computing = self.launches.last_lane(host, when, ~lanes.communication)
+        source = np.where(talks, np.where(computing >= 0, computing, home), home)
+        late = ~talks & (lane != home) & ~self._in_time(source, when, self._start_after(rows))
+        source[late] = computing[late]
+        own = ~talks & (last >= 0) & lanes.communication[last] & (lane == computing) & self._first_since_launch(rows)
+        source[own] = last[own]
+        joins = np.flatnonzero((lane == home) & ~library)
+        visited = self._visited(rows[joins], when[joins])
+        source[joins] = np.where(visited >= 0, visited, source[joins])
+        source[(lane < 0) | (library & ~talks)] = -1  # a library's own stream, which runs nothing
+        return source
+
+    def _visited(self, rows: Ints, when: Ints) -> Ints:
+        """For waits of a home stream: the streams visited since the home stream was last used, one each in turn."""
+        answer, everything = np.full(rows.size, -1, np.int64), np.ones(self.lanes.size, dtype=bool)
+        hosts, homes = self.calls.waits.host[rows], self.wait_lane[rows]
+        for (host, home), own in rows_by_key(hosts, homes).items():
+            launched = self.launches.last_start(host, when[own])
+            new = np.append(True, launched[1:] != launched[:-1])  # waits without a launch between are one run
+            run, first = np.cumsum(new) - 1, np.flatnonzero(new)
+            turn, length = np.arange(own.size) - first[run], np.bincount(run)[run]
+            instant = when[own[first]]
+            lane, start = self.launches.visits(host, self.lanes.communication, home, instant)
+            high = np.searchsorted(start, instant)[run]
+            place = np.arange(lane.size + 1)
+            after_home = np.maximum.accumulate(np.append(0, np.where(lane == home, place[1:], 0)))[high]
+            last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, place[:-1], -1)))[high]
+            talked = self.launches.last_lane(hosts[own], instant[run], everything)
+            last_away[(talked >= 0) & self.lanes.communication[talked]] = -1
+            turn = np.where(length == 1, high - 1, np.minimum(after_home + turn, high - 1))
+            answer[own] = take_or(lane, np.where(high > after_home, turn, last_away))
+        return answer
+
+    def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints) -> tuple[Ints, Ints]:
+        """Records for calls without one right before them: by event id, else the last unclaimed one in time."""
+        records = self.records
+        free = np.flatnonzero(~self.claimed)
+        lane_of_free = records.lane[free]
+        last = self.launches.last_lane(records.host[free], records.start[free], np.ones(self.lanes.size, dtype=bool))
+        lane_of_free = np.where(lane_of_free < 0, last, lane_of_free)
+        keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
+        group = group_numbers(*(np.concatenate(pair) for pair in keys))
+        same = _latest(group[: records.size], records.start, group[records.size :], calls.start[rows])
+        record = np.where(calls.event[rows] >= 0, same, -1)
+        source = take_or(records.lane, record)
+        for key in ("host", "process"):
+            by_key = rows_by_key(getattr(records, key)[free])
+            for (which,), own in rows_by_key(getattr(calls, key)[rows]).items():
+                theirs = by_key.get((which,))
+                if which < 0 or theirs is None:
+                    continue
+                at = np.searchsorted(records.start[free][theirs], calls.start[rows[own]]) - 1
+                for _ in range(CANDIDATES):
+                    found = theirs[np.maximum(at, 0)]
+                    where = lane_of_free[found]
+                    ok = (at >= 0) & (record[own] < 0) & (where >= 0) & (where != lane[own])
+                    ok &= (records.event[free][found] < 0) | (calls.event[rows[own]] < 0)  # else another event's
+                    ok &= self._in_time(where, records.start[free][found], deadline[own])
+                    record[own[ok]], source[own[ok]] = free[found[ok]], where[ok]
+                    at -= 1
+        return record, source
+
+    def _first_since_launch(self, rows: Ints) -> Mask:
+        """Whether its stream took no other wait since the thread last launched anything."""
+        waits, first = self.calls.waits, np.ones(rows.size, dtype=bool)
+        for (host, lane), own in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
+            every = waits.start[(waits.host == host) & (self.wait_lane == lane)]
+            start = waits.start[rows[own]]
+            before = np.append(every, MIN_NS)[np.searchsorted(every, start) - 1]
+            first[own] = before < self.launches.last_start(host, start)
+        return first
+
+    def _start_after(self, rows: Ints) -> Ints:
+        """When the first unit that a stream queued after each wait started; far away where there is none."""
+        lane = self.wait_lane[rows]
+        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start[rows]))
+        return take_or(self.lanes.start, unit, MAX_NS)
+
+    def _in_time(self, lane: Ints, recorded: Ints, deadline: Ints) -> Mask:
+        """Whether what the lane had queued when it recorded had ended by a deadline."""
+        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, recorded) - 1)
+        return take_or(self.lanes.end, unit, MIN_NS) <= deadline
+
+
+def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:
+    """For each asked instant the last of some events of its group that started before, -1 where there is none."""
+    both, when = np.concatenate([group, asked_group]), np.concatenate([start, asked])
+    question = np.arange(both.size) >= group.size
+    order = np.lexsort((~question, when, both))
+    place = np.arange(order.size)
+    head = np.maximum.accumulate(np.where(run_heads(both[order]), place, 0))
+    last = np.maximum.accumulate(np.where(question[order], -1, place))
+    found = np.full(both.size, -1, np.int64)
+    found[order] = take_or(order, np.where(last >= head, last, -1))
+    return found[group.size :]

@@ -1,0 +1,194 @@
+"""Happens-before between GPU ops: is X complete before Y may start, and through what?
+
+Two ops are ordered by their stream, by an event record and a wait for it, by a host synchronization and what its thread
+launched later, by the legacy default stream, and by chains of these. Launching from one thread, one after the other,
+orders nothing on the GPU. Streams of unknown kind are taken as torch makes them: not bound to the default stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TraceWarning
+from analyzers.ordering.calls import host_calls
+from analyzers.ordering.graph import EDGE_KINDS, Edges, Graph, LatestWaits, Released, all_edges, known_streams
+from analyzers.ordering.lanes import MAX_NS, take_or
+from analyzers.ordering.links import link
+from analyzers.trace.tables import Trace
+
+_STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a path.
+
+    `kind` is "op", "record", "wait", "synchronize", "launch" (by a thread that had synchronized) or "default stream";
+    `stream` where it happens (-1: on host thread `thread`), `instant_ns` when the host asked for it; `op` and `call`
+    are rows of `Trace.ops` and `Trace.api`, -1 where there is none; `exact` is False for an inferred link.
+    """
+
+    kind: str
+    stream: int
+    thread: int
+    instant_ns: int
+    op: int = -1
+    call: int = -1
+    exact: bool = True
+
+    def __str__(self) -> str:
+        where = f"stream {self.stream}" if self.stream >= 0 else f"thread {self.thread}" if self.stream == -1 else "?"
+        return f"{self.kind} on {where}{'' if self.exact else ' (inferred)'}"
+
+
+class Ordering:
+    """The order that a trace's events prove; ops are rows of `Trace.ops`."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.linked = link(trace, host_calls(trace))
+        self.lanes = self.linked.calls.lanes
+        self.graph = Graph(self.lanes, all_edges(trace, self.linked))
+        self._lane_of_unit = self.lanes.lane_of_unit()
+
+    @cached_property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What the reader of an answer must know of how sure it is."""
+        found = []
+        guessed, waits = int(np.count_nonzero(~self.linked.waits.exact)), self.linked.waits.exact.size
+        if guessed:
+            text = f"the capture does not say what {guessed} of {waits} stream waits wait for: that is inferred"
+            found.append(TraceWarning("inferred-waits", f"{text} from the order of calls and the times of the work."))
+        worked = np.diff(self.lanes.first) > 0
+        unknown = int(np.count_nonzero(worked & ~known_streams(self.trace, self.lanes)))
+        if unknown:
+            text = f"the capture does not say whether {unknown} streams wait for the default stream"
+            found.append(TraceWarning("unknown-streams", f"{text}: taken as torch makes them, they do not."))
+        return tuple(found)
+
+    @cached_property
+    def stated(self) -> Graph:
+        """The graph without inferred links."""
+        edges = self.graph.edges
+        if edges.exact.all():
+            return self.graph
+        kept = {name: getattr(edges, name)[edges.exact] for name in Edges.__dataclass_fields__}
+        return Graph(self.lanes, Edges(**kept))
+
+    @cached_property
+    def guessed(self) -> Ints:
+        """Processes of which some links are inferred."""
+        edges = self.graph.edges
+        return np.unique(self.lanes.process[edges.lane[~edges.exact]])
+
+    def place(self, ops: Ints) -> tuple[Ints, Ints]:
+        """Lane and position of each op's unit."""
+        unit = self.lanes.unit_of_op[ops]
+        lane = self._lane_of_unit[unit]
+        return lane, unit - self.lanes.first[lane]
+
+    def before(self, first: Ints, second: Ints, *, exact: bool = False) -> Mask:
+        """For each pair of ops: whether the first is complete before the second may start.
+
+        With `exact`, only links that the capture states count. Ops of one CUDA-graph launch are not ordered here.
+        """
+        lane, position = self.place(first)
+        where, at = self.place(second)
+        ordered = (lane == where) & (position < at)
+        return ordered | ((lane != where) & (position < self.complete(lane, where, at, exact=exact)))
+
+    def complete(self, source: Ints, lane: Ints, position: Ints, *, exact: bool = False) -> Ints:
+        """How many of each source lane's first units are complete before the unit at a position of another lane."""
+        graph = self.stated if exact else self.graph
+        node, count = graph.last_at(lane, position), np.zeros(lane.size, np.int64)
+        for (which,), rows in rows_by_key(source).items():
+            rows = rows[node[rows] >= 0]
+            if rows.size:
+                count[rows] = graph.known(which)[node[rows]]
+        return count
+
+    def path(self, first: int, second: int) -> tuple[Step, ...]:
+        """Steps from one op to another that it is ordered before; empty where it isn't."""
+        (lane, where), (position, at) = self.place(np.array([first, second]))
+        ends = [self._op_step(first), self._op_step(second)]
+        if lane == where:
+            return (*ends,) if position < at else ()
+        known, node = self.graph.known(int(lane)), self.graph.last_at(np.array([where]), np.array([at]))[0]
+        if node < 0 or known[node] <= position:
+            return ()
+        steps: list[Step] = []
+        while True:
+            low = self.graph.first[where]
+            node = low + np.searchsorted(known[low : node + 1], position, side="right")
+            edge = self._teaching_edge(int(node), int(lane), known, int(position))
+            steps[:0] = self._edge_steps(edge)
+            where, node = self.graph.edges.source[edge], self.graph.source_node[edge]
+            if where == lane:
+                return (ends[0], *steps, ends[1])
+
+    def _teaching_edge(self, node: int, lane: int, known: Ints, position: int) -> int:
+        """An edge from which a node learned that the unit at this position of `lane` is complete."""
+        graph = self.graph
+        for edge in range(graph.edge_first[node], graph.edges.size):
+            source = graph.source_node[edge]
+            told = graph.edges.source_position[edge] if graph.edges.source[edge] == lane else 0
+            if max(told, known[source] if source >= 0 else 0) > position:
+                return edge
+        raise AssertionError("a node knows what none of its edges tells")
+
+    def _op_step(self, op: int) -> Step:
+        unit = self.lanes.unit_of_op[op]
+        stream = int(self.lanes.stream[self._lane_of_unit[unit]])
+        return Step("op", stream, -1, int(self.lanes.enqueue[unit]), op=op, call=int(self.trace.ops["launch"].iloc[op]))
+
+    def _edge_steps(self, edge: int) -> list[Step]:
+        edges, lanes = self.graph.edges, self.lanes
+        kind = EDGE_KINDS[edges.kind[edge]]
+        steps = []
+        for what, lane, instant, call in (
+            ("record", edges.source[edge], edges.source_instant[edge] - 1, edges.record[edge]),
+            (_STEPS[kind], edges.lane[edge], edges.instant[edge], edges.call[edge]),
+        ):
+            if what != "record" or kind == "event":
+                where = int(lanes.stream[lane]), int(lanes.thread[lane])
+                steps.append(Step(what, *where, int(instant), call=int(call), exact=bool(edges.exact[edge])))
+        return steps
+
+    def released_by(self, ops: Ints) -> Released:
+        """The latest ops that each op had to wait for once it was queued; see `Released`."""
+        return self.released_at(*self.place(ops))
+
+    def released_at(self, lane: Ints, position: Ints) -> Released:
+        """As `released_by`, for units that are or would be at these positions of these lanes."""
+        return self._releases.of(lane, position)
+
+    @cached_property
+    def _releases(self) -> LatestWaits:
+        return LatestWaits(self.graph)
+
+    def host_knows(self, ops: Ints) -> tuple[Ints, Ints]:
+        """When a host thread first knew each op to be complete.
+
+        Returns
+        -------
+        instant : end of the synchronizing call, ns; far in the future where no thread ever knew.
+        call : row in `Trace.api` of that call, -1 where there is none.
+        """
+        lane, position = self.place(ops)
+        instant, call = np.full(ops.size, MAX_NS), np.full(ops.size, -1, np.int64)
+        graph, lanes = self.graph, self.lanes
+        for (which,), rows in rows_by_key(lane).items():
+            known = graph.known(which)
+            for host in np.flatnonzero(lanes.is_host() & (lanes.process == lanes.process[which])):
+                low, high = graph.first[host], graph.first[host + 1]
+                node = low + np.searchsorted(known[low:high], position[rows], side="right")
+                node[node == high] = -1
+                sooner = take_or(graph.instant, node, MAX_NS) < instant[rows]
+                instant[rows[sooner]] = graph.instant[node[sooner]]
+                call[rows[sooner]] = graph.edges.call[graph.edge_first[node[sooner]]]
+        return instant, call

@@ -1,0 +1,219 @@
+"""The job's answer out of its ranks' answers.
+
+Where a side is communication, each collective counts on the rank that arrived last, the one everybody waits for: what
+it hides there is what the job gains. The ratio is the overlap of those ops over the most they could overlap with that
+rank's other side. For every other pair the lowest rank on which both sides were busy speaks for the job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import intersect, measure, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.overlap.measure import RankOverlap
+from analyzers.trace.columns import ints
+from analyzers.trace.devices import DeviceKey
+from analyzers.trace.kernels import is_communication
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class Job:
+    """The whole job's answer, ns.
+
+    critical_rank, critical_device : where it is read from; for communication, what arrived last for most transfer time.
+    rule : "last-arrival" or "lowest-rank".
+    achievable_ns : the ratio's denominator.
+    ratio_low, ratio_high : between these the ratio lies, as surely as clocks are known (`analyzers.overlap.certainty`).
+    """
+
+    critical_rank: int | None = None
+    real_overlap_ns: int = 0
+    achievable_ns: int = 0
+    real_overlap_ratio: float | None = None
+    rule: str = "lowest-rank"
+    critical_device: int | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+    def meets(self, bar: float) -> bool | None:
+        """Whether the ratio reaches a bar; None where there is none, or clocks are too unsure to tell."""
+        if self.real_overlap_ratio is None:
+            return None
+        low = self.real_overlap_ratio if self.ratio_low is None else self.ratio_low
+        high = self.real_overlap_ratio if self.ratio_high is None else self.ratio_high
+        return True if low >= bar else False if high < bar else None
+
+    @property
+    def critical(self) -> DeviceKey | None:
+        """Rank and device it is read from."""
+        if self.critical_rank is None or self.critical_device is None:
+            return None
+        return self.critical_rank, self.critical_device
+
+
+class Calls(NamedTuple):
+    """Calls in collectives, n each: what they are a call of, and where; which came last or may have; their overlap, ns.
+
+    in_run : calls that the collective has in the run. error_ns : of the call's wait.
+    length_ns : of the call, its wait included; hidden_ns : of that, what runs beside the other side.
+    alone_ns, hidden_alone_ns : the same, without what runs beside another call of its side that may have come last.
+    """
+
+    collective: Ints
+    in_run: Ints
+    rank: Ints
+    device: Ints
+    came_last: Mask
+    may_be_last: Mask
+    error_ns: Ints
+    length_ns: Ints
+    alone_ns: Ints
+    hidden_ns: Ints
+    hidden_alone_ns: Ints
+
+
+_MASKS = ("came_last", "may_be_last")
+NO_CALLS = Calls(*(np.empty(0, bool if name in _MASKS else np.int64) for name in Calls._fields))
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What a side that is communication does on the ranks that arrived last; parts of a run add up.
+
+    ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
+    overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
+    calls, beside_ns, beside_error_ns : what bounds the answer: calls, and for how long the other side really works, by
+    (rank, device), and by how much its waits may be off (`analyzers.overlap.certainty`).
+    """
+
+    ops: int = 0
+    others: int = 0
+    matched: int = 0
+    overlap_ns: int = 0
+    achievable_ns: int = 0
+    transfer_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
+    calls: Calls = field(default=NO_CALLS, compare=False)
+    beside_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
+    beside_error_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
+
+    def __add__(self, more: Arrivals) -> Arrivals:
+        return Arrivals(
+            self.ops + more.ops,
+            self.others + more.others,
+            self.matched + more.matched,
+            self.overlap_ns + more.overlap_ns,
+            self.achievable_ns + more.achievable_ns,
+            Counter(self.transfer_ns) + Counter(more.transfer_ns),
+            Calls(*(np.concatenate(both) for both in zip(self.calls, more.calls, strict=True))),
+            Counter(self.beside_ns) + Counter(more.beside_ns),
+            Counter(self.beside_error_ns) + Counter(more.beside_error_ns),
+        )
+
+    @property
+    def speak(self) -> bool:
+        """Whether it is for this side that the job's answer is read: all communication, and matched over ranks."""
+        return self.ops > 0 and self.others == 0 and self.matched > 0
+
+
+def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
+    """Measure one side of a pair, where it may speak for the job."""
+    last = last_arrivals(trace)
+    ops, others, matched = (
+        int(np.count_nonzero(mask)) for mask in (side, side & ~is_communication(trace), side & last.known)
+    )
+    if others or not matched:
+        return Arrivals(ops, others, matched)
+    came_last = np.flatnonzero(side & last.is_at(trace.ops))
+    return Arrivals(ops, others, matched, *_by_last_arrival(trace, came_last, other))
+
+
+def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
+    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
+    for side in (a, b):
+        if side.speak:
+            if not side.achievable_ns:
+                return Job(rule="last-arrival")
+            most = max(side.transfer_ns.values())
+            rank, device = min(place for place, length in side.transfer_ns.items() if length == most)
+            ratio = side.overlap_ns / side.achievable_ns
+            return Job(rank, side.overlap_ns, side.achievable_ns, ratio, "last-arrival", device)
+    return _by_lowest_rank(ranks)
+
+
+class Last(NamedTuple):
+    """Rank and device that arrived last at each op's collective; -1 where an op is of no collective seen twice."""
+
+    rank: Ints
+    device: Ints
+
+    @property
+    def known(self) -> Mask:
+        """Where it is known."""
+        found: Mask = self.rank >= 0
+        return found
+
+    def at(self, rows: Ints | Mask) -> Last:
+        """Of some ops."""
+        return Last(self.rank[rows], self.device[rows])
+
+    def is_at(self, ops: pd.DataFrame) -> Mask:
+        """Which of these ops, one row each, are what came last."""
+        own: Mask = (self.rank == ints(ops, "rank")) & (self.device == ints(ops, "device"))
+        return own
+
+
+def last_arrivals(trace: Trace) -> Last:
+    """Find where each op's collective was joined last, the lowest rank and device of several."""
+    whole = trace.whole or trace
+    last = Last(np.full(len(whole.ops), -1, np.int64), np.full(len(whole.ops), -1, np.int64))
+    calls = trace.matches.calls if trace.matches is not None else None
+    if calls is not None and "last_rank" in calls:  # one capture's, without the others at hand
+        last.rank[ints(calls, "op")] = ints(calls, "last_rank")
+        last.device[ints(calls, "op")] = ints(calls, "last_device")
+    elif calls is not None and len(calls):
+        op, collective = ints(calls, "op"), ints(calls, "collective")
+        start, rank, device = (ints(whole.ops, column)[op] for column in ("start_ns", "rank", "device"))
+        order = np.lexsort((-device, -rank, start, collective))
+        tail = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
+        several = np.bincount(collective, minlength=int(collective.max()) + 1) > 1
+        for found, values in zip(last, (rank, device), strict=True):
+            who = np.full(several.size, -1, np.int64)
+            who[collective[tail]] = values[tail]
+            found[op] = np.where(several[collective], who[collective], -1)
+    return last if trace.rows is None else last.at(trace.rows)
+
+
+def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[tuple[int, int], int]]:
+    """Overlap, achievable overlap, and transfer by (rank, device), ns."""
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
+    theirs = rows_by_key(*(key[other] for key in keys))
+    others = np.flatnonzero(other)
+    overlap, achievable = 0, 0
+    transfer: dict[tuple[int, int], int] = {}
+    for place, rows in rows_by_key(*(key[critical] for key in keys)).items():
+        mine, beside = critical[rows], others[theirs.get(place, np.empty(0, np.int64))]
+        busy = union(starts[mine] + waits[mine], ends[mine])
+        hidden = union(starts[beside] + waits[beside], ends[beside])
+        overlap += measure(intersect(busy, hidden))
+        achievable += min(measure(busy), measure(hidden))
+        transfer[place[0], place[1]] = transfer.get((place[0], place[1]), 0) + measure(busy)
+    return overlap, achievable, transfer
+
+
+def _by_lowest_rank(ranks: Sequence[RankOverlap]) -> Job:
+    for rank in ranks:
+        if rank.real_overlap_ratio is not None:
+            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
+            ratio = rank.real_overlap_ratio
+            return Job(rank.rank, rank.real_overlap_ns, achievable, ratio, critical_device=rank.device)
+    return Job()

@@ -1,0 +1,204 @@
+"""How much of A and B ran at the same time, per rank and device and per instance.
+
+busy(X) is the length of the union of X's intervals on one rank's device; overlap(A, B) the length of what lies in both
+unions. Intervals are half-open: where one ends as another starts, nothing overlaps. Streams play no part: two ops of
+one stream that truly ran together count. *Real* figures leave out the head of each collective that only waited for
+its last rank (`ops.wait_ns`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import intersect, measure, overlap_by_group, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.overlap.pairing import Pairing
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a pair on one rank's device; `wait_ns` is what of `busy_ns` only waited for a late rank."""
+
+    busy_ns: int
+    real_busy_ns: int
+    ops: int
+    streams: tuple[int, ...]
+
+    @property
+    def wait_ns(self) -> int:
+        """Busy time that was nothing but waiting, ns."""
+        return self.busy_ns - self.real_busy_ns
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One paired occurrence of A and B; times in ns."""
+
+    label: str
+    start_ns: int
+    end_ns: int
+    a_busy_ns: int
+    b_busy_ns: int
+    real_overlap_ns: int
+    index: int  # in the Pairing
+
+    @property
+    def achievable_ns(self) -> int:
+        """The most that could overlap: the shorter side, ns."""
+        return min(self.a_busy_ns, self.b_busy_ns)
+
+    @property
+    def missed_ns(self) -> int:
+        """Achievable overlap that did not happen, ns."""
+        return self.achievable_ns - self.real_overlap_ns
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Missed overlap that one cause accounts for.
+
+    ns : its share; the shares of a rank sum exactly to `missed_ns`.
+    after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
+    evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
+    start_ns, end_ns : that gap; instance : whose it is; op : the op that was late, a row in `Trace.ops` (of the
+        whole trace, where only a part of it was looked at).
+    """
+
+    cause: str
+    ns: int
+    after_sync_ns: int
+    evidence: str
+    next_behind: str
+    instance: str
+    start_ns: int
+    end_ns: int
+    op: int
+
+
+@dataclass(frozen=True)
+class MissedGaps:
+    """Where overlap was missed: one row per gap in which one side ran alone while the other had work to start.
+
+    side : the idle side, 0 for A, 1 for B; start_ns, end_ns : the gap; op : row of the op that ended it.
+    cause : position in `analyzers.causes.causes.CAUSES` of what held most of it; alone_ns : how long the other side ran alone.
+    """
+
+    side: Ints
+    start_ns: Ints
+    end_ns: Ints
+    op: Ints
+    cause: Ints
+    alone_ns: Ints
+
+
+@dataclass(frozen=True)
+class RankOverlap:
+    """One rank's device; ratios are None where a side is empty."""
+
+    rank: int
+    device: int
+    a: Side
+    b: Side
+    overlap_ns: int
+    real_overlap_ns: int
+    instances: tuple[Instance, ...]
+    missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first
+    real_overlap_error_ns: int | None = 0  # from the clocks; None where theirs is not known
+    gaps: MissedGaps | None = field(default=None, repr=False, compare=False)  # what `missed` sums up, where explained
+
+    @property
+    def overlap_ratio(self) -> float | None:
+        """Overlap / min(busy A, busy B)."""
+        return _ratio(self.overlap_ns, min(self.a.busy_ns, self.b.busy_ns))
+
+    @property
+    def real_overlap_ratio(self) -> float | None:
+        """Real overlap / min(real busy A, real busy B)."""
+        return _ratio(self.real_overlap_ns, min(self.a.real_busy_ns, self.b.real_busy_ns))
+
+    @property
+    def real_overlap_bounds_ns(self) -> tuple[int, int]:
+        """Within what the real overlap lies as surely as the clocks are known, ns: never below 0 or above `overlap_ns`.
+
+        Where nothing tells how sure they are, those are all that is known.
+        """
+        if self.real_overlap_error_ns is None:
+            return 0, self.overlap_ns
+        low, high = self.real_overlap_ns - self.real_overlap_error_ns, self.real_overlap_ns + self.real_overlap_error_ns
+        return max(low, 0), min(high, self.overlap_ns)
+
+    @property
+    def achievable_ns(self) -> int:
+        """Achievable overlap of all instances, ns."""
+        return sum(instance.achievable_ns for instance in self.instances)
+
+    @property
+    def missed_ns(self) -> int:
+        """Missed overlap of all instances, ns."""
+        return sum(instance.missed_ns for instance in self.instances)
+
+
+def measure_ranks(trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> list[RankOverlap]:
+    """Measure a pair on every (rank, device) that has ops of either side, in that order."""
+    ranks = []
+    ops = trace.ops
+    either = np.flatnonzero(a | b)
+    keys = [ints(ops, column)[either] for column in ("rank", "device", "process")]
+    for (rank, device, _), rows in rows_by_key(*keys).items():
+        mine = either[rows]
+        ranks.append(_measure_rank(trace, rank, device, mine[a[mine]], mine[b[mine]], pairing))
+    return ranks
+
+
+def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    plain = [union(starts[rows], ends[rows]) for rows in (a, b)]
+    overlap = measure(intersect(*plain))
+    if waits[a].any() or waits[b].any():
+        real = [union(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
+        real_overlap = measure(intersect(*real))
+    else:
+        real, real_overlap = plain, overlap
+    stream = ints(trace.ops, "stream")
+    sides = [
+        Side(measure(busy), measure(truly), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
+        for busy, truly, rows in zip(plain, real, (a, b), strict=True)
+    ]
+    return RankOverlap(
+        rank, device, sides[0], sides[1], overlap, real_overlap, _instances(starts + waits, ends, a, b, pairing)
+    )
+
+
+def _instances(starts: Ints, ends: Ints, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:
+    """Instances on one rank's device for which both sides have work; `starts` are those of the real intervals."""
+    a, b = a[pairing.a[a] >= 0], b[pairing.b[b] >= 0]
+    there, place = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
+    group_a, group_b = place[: a.size], place[a.size :]
+    lengths = overlap_by_group((starts[a], ends[a], group_a), (starts[b], ends[b], group_b), there.size)
+    first = np.full(there.size, np.iinfo(np.int64).max)
+    last = np.full(there.size, np.iinfo(np.int64).min)
+    for rows, group in ((a, group_a), (b, group_b)):
+        np.minimum.at(first, group, starts[rows])
+        np.maximum.at(last, group, ends[rows])
+    both = np.flatnonzero(np.isin(there, pairing.a[a]) & np.isin(there, pairing.b[b]))
+    return tuple(
+        Instance(
+            pairing.label[there[k]],
+            int(first[k]),
+            int(last[k]),
+            int(lengths.a[k]),
+            int(lengths.b[k]),
+            int(lengths.both[k]),
+            int(there[k]),
+        )
+        for k in both
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,308 @@
+"""How captures are read: cache, worker processes, and what happens to those that can't be read."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from analyzers.cache import folder as cache
+from analyzers.cache.folder import folder_for_exports, is_off
+from analyzers.cache.keys import home, is_worth_keeping, tables_name
+from analyzers.cache.tables import Unusable, flush, read_trace, write_trace
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Overall, Progress, silent
+from analyzers.common.temporary import temporary_folder
+from analyzers.readers.claims import claimed
+from analyzers.readers.inputs import UNREADABLE, Input, kind_of
+from analyzers.readers.nsys import file
+from analyzers.readers.remote import brought
+from analyzers.trace.lost import count_lost_work
+from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.tables import Trace
+from analyzers.workers import pool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How captures are read.
+
+    nsys : the `nsys` that exports reports; found by itself where not given.
+    cache : whether what was read is kept, and found, in the cache; $TRACEVIZ_CACHE=off says no, too.
+    workers : processes; None for as many as there are processors.
+    skip_bad : leave out captures that can't be read, with a warning, instead of failing.
+    memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
+    dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
+    """
+
+    nsys: str | None = None
+    cache: bool = True
+    workers: int | None = None
+    skip_bad: bool = False
+    memory: int | None = None
+    dask: Any = None
+
+    @property
+    def by_parts(self) -> bool:
+        """Whether captures are looked at by themselves."""
+        return self.memory is not None or self.dask is not None
+
+    @property
+    def processes(self) -> int:
+        """How many processes may work at once."""
+        return pool.cores() if self.workers is None else self.workers
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the cache is used."""
+        return self.cache and not is_off()
+
+
+READING = Reading()
+
+
+# Read one capture, through the cache; and many, side by side in worker processes.
+
+# Starting a worker takes about as long as reading this much.
+WORTH_WORKERS = 64 << 20
+
+
+def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace:
+    """Read one capture.
+
+    Raises
+    ------
+    TracevizError : it is no trace, or damaged, or not the one rank that the manifest says.
+    """
+    if one.url:
+        with brought(one.url, keep=reading.keeps) as path:
+            try:
+                trace = read_one(replace(one, path=path, url=""), reading, progress)
+            except TracevizError as error:
+                error.path = one.url
+                raise
+            return cited(trace, one.url)
+    if one.kind == UNREADABLE:
+        kind_of(one.path)
+    try:
+        if reading.keeps:
+            trace = through_cache(one.path, one.kind, lambda path: _read(replace(one, path=path), reading, progress))
+        else:
+            trace = _read(one, reading, progress)
+    except TracevizError as error:
+        error.path = error.path or str(one.path)
+        raise
+    return claimed(trace, one)
+
+
+def read_many(
+    inputs: Sequence[Input], reading: Reading, progress: Progress = silent
+) -> tuple[list[Trace], list[TraceWarning]]:
+    """Read captures, side by side where that pays.
+
+    Returns
+    -------
+    traces : in the order of the inputs.
+    warnings : one for each capture left out.
+
+    Raises
+    ------
+    TracevizError : the first input's that can't be read; with `skip_bad` only where none can be.
+    """
+    if len(inputs) == 1:
+        return [read_one(inputs[0], reading, progress)], []
+    found: list[Trace | TracevizError | None] = [_from_cache(one, reading) for one in inputs]
+    lacking = [place for place, trace in enumerate(found) if trace is None]
+    overall = Overall(progress, "reading captures", [inputs[place].bytes for place in lacking])
+    several = len(lacking) > 1 and reading.processes > 1 and overall.total > WORTH_WORKERS
+    read = _side_by_side if several else _one_by_one
+    for place, trace in zip(lacking, read([inputs[place] for place in lacking], reading, overall), strict=True):
+        found[place] = trace
+    return without_bad(inputs, found, reading.skip_bad)
+
+
+def without_bad(inputs: Sequence[Input], found: Sequence[object], skip: bool) -> tuple[list[Any], list[TraceWarning]]:
+    """Split what was made of each input from errors, which end it all unless they are to be skipped."""
+    bad = [(one, error) for one, error in zip(inputs, found, strict=True) if isinstance(error, TracevizError)]
+    good = [one for one in found if not isinstance(one, TracevizError)]
+    if bad and not (skip and good):
+        one, error = bad[0]
+        error.path = error.path or str(one.path)
+        raise error
+    return good, [_left_out(one, error) for one, error in bad]
+
+
+def _left_out(one: Input, error: TracevizError) -> TraceWarning:
+    rank = one.rank if one.rank is not None else rank_in_name(one.path)
+    who = f"{one.path}" if rank is None else f"{one.path} (rank {rank})"
+    return TraceWarning("skipped-bad", f"{who} was left out, as --skip-bad asks: {error.message}")
+
+
+def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
+    found: list[Trace | TracevizError | None] = []
+    for place, one in enumerate(inputs):
+        try:
+            found.append(read_one(one, reading, lambda _, done, total, place=place: overall.tell(place, done, total)))
+        except TracevizError as error:
+            if not reading.skip_bad:
+                error.path = error.path or str(one.path)
+                raise
+            found.append(error)
+        overall.tell(place, 1, 1)
+    return found
+
+
+def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
+    with temporary_folder() as scratch:
+        tasks = [(one, reading, scratch) for one in inputs]
+        folders = pool.run(_read_apart, tasks, reading.processes, overall.tell)
+        return [
+            folder if isinstance(folder, TracevizError) else _fetched(one, folder, reading)
+            for one, folder in zip(inputs, folders, strict=True)
+        ]
+
+
+def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
+    try:
+        trace = cited(read_trace(folder), one.path)
+    except Unusable:  # removed from the cache since
+        return read_one(one, reading)
+    return claimed(trace, one)
+
+
+def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
+    """In a worker: read a capture and say where its tables lie now."""
+    return stored(
+        read_one(replace(one, rank=None, pids={}), reading, progress), one.path, one.kind, reading.keeps, scratch
+    )
+
+
+def _from_cache(one: Input, reading: Reading) -> Trace | None:
+    may_be_there = reading.keeps and one.kind != UNREADABLE and not one.url
+    trace = cached(one.path, one.kind) if may_be_there else None
+    return None if trace is None else claimed(trace, one)
+
+
+def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
+    return count_lost_work(_recorded(one, reading, progress))
+
+
+def _recorded(one: Input, reading: Reading, progress: Progress) -> Trace:
+    """Read what no cache has, by its format's own module; what it needs takes a while to load."""
+    if one.kind == "kineto":
+        from analyzers.readers.kineto import read as kineto
+
+        return kineto.read(one.path, progress)
+    if one.kind == "nsys-report":
+        from analyzers.readers.nsys import export
+        from analyzers.readers.nsys import read as nsys
+
+        with folder_for_exports() as folder:
+            exported = export.exported(one.path, reading.nsys, progress, folder)
+            return nsys.read_sqlite(exported, progress, report=one.path)
+    if one.kind == "nsys-sqlite":
+        from analyzers.readers.nsys import read as nsys
+
+        return nsys.read_sqlite(one.path, progress)
+    from analyzers.readers.nsys import stats
+
+    return stats.read(one.path)
+
+
+# Captures that were read before: found in the cache as tables, or read and kept there.
+
+
+def through_cache(path: Path, kind: str, read: Callable[[Path], Trace]) -> Trace:
+    """Return a capture from the cache; else read it, and keep it where that pays and the cache can be written.
+
+    Raises
+    ------
+    TracevizError : what `read` raises.
+    """
+    known = cached(path, kind)
+    if known is not None:
+        return known
+    if not is_worth_keeping(path, kind):
+        return read(path)
+    before, there = tables_name(path, kind), home(path)
+    try:
+        trace = read(there)  # so that what is kept of it serves, however it is named the next time
+    except TracevizError as error:
+        error.path, error.message = str(path), error.message.replace(str(there), str(path))
+        raise
+    if before == tables_name(path, kind):  # changed while it was read, it belongs under neither name
+        _keep(trace, cache.root() / "traces" / before)
+    return cited(trace, path)
+
+
+def cached(path: Path, kind: str) -> Trace | None:
+    """Return a capture that the cache holds.
+
+    Raises
+    ------
+    TracevizError : it is a database that somebody writes, or can't be read at all.
+    """
+    if not is_worth_keeping(path, kind):
+        return None
+    if kind == "nsys-sqlite":
+        file.check(path)
+    folder = cache.root() / "traces" / tables_name(path, kind)
+    with contextlib.suppress(Unusable):
+        trace = read_trace(folder)
+        cache.touch(folder)
+        return cited(trace, path)
+    return None
+
+
+def cited(trace: Trace, path: str | Path) -> Trace:
+    """One file's Trace under the name by which it is asked for, in what it says as well."""
+    known, asked = trace.captures[0].path, str(path)
+    if known == asked:
+        return trace
+    captures = tuple(replace(capture, path=asked) for capture in trace.captures)
+    warnings = tuple(replace(one, message=one.message.replace(known, asked)) for one in trace.warnings)
+    return replace(trace, captures=captures, warnings=warnings)
+
+
+def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> Path:
+    """Where the tables of a capture that was just read lie: in the cache, or written anew into a scratch folder.
+
+    Raises
+    ------
+    TracevizError : the scratch folder's disk is full.
+    """
+    if keeps and is_worth_keeping(path, kind):
+        folder = cache.root() / "traces" / tables_name(path, kind)
+        with contextlib.suppress(Unusable):
+            read_trace(folder)
+            return folder
+    made = Path(tempfile.mkdtemp(dir=scratch))
+    try:
+        write_trace(trace, made)
+    except (OSError, pa.ArrowException) as error:
+        hint = "Set $TMPDIR to a folder with more room, or give --workers 1."
+        raise TracevizError(f"The tables of this can't be passed on ({error}).", path=path, hint=hint) from error
+    return made
+
+
+def _keep(trace: Trace, folder: Path) -> None:
+    """Write into a folder of our own, then rename: whatever happens on the way, nobody finds half a capture."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(folder.parent, "new-") as made:
+            write_trace(trace, made)
+            if folder.exists():  # kept by another process meanwhile, or of no use
+                with contextlib.suppress(Unusable):
+                    read_trace(folder)
+                    return
+                cache.remove(folder)
+            flush(made)
+            made.rename(folder)
+        cache.prune([folder])
+    except (OSError, pa.ArrowException):
+        return

@@ -1,0 +1,50 @@
+"""What a manifest says of the ranks in a file, as claims of the processes that were read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from analyzers.common.errors import TracevizError
+from analyzers.readers.inputs import Input
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+
+def claimed(trace: Trace, one: Input) -> Trace:
+    """Add the manifest's claims, as far as it has any.
+
+    Raises
+    ------
+    TracevizError : it gives one rank to a file of several processes that used the GPU.
+    """
+    return _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
+
+
+def _claim_pids(trace: Trace, pids: Mapping[int, int]) -> Trace:
+    """Take the manifest's word for the ranks of several processes in one file."""
+    processes = [
+        replace(process, claims={**process.claims, "manifest": pids[process.pid]}) if process.pid in pids else process
+        for process in trace.processes
+    ]
+    return replace(trace, processes=tuple(processes))
+
+
+def _claim(trace: Trace, path: Path, rank: int) -> Trace:
+    """Take the manifest's word for the rank of the one process that worked on the GPU."""
+    working = np.unique(ints(trace.ops, "process"))
+    if working.size > 1:
+        raise TracevizError(
+            f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.",
+            path=path,
+        )
+    return replace(
+        trace,
+        processes=tuple(
+            replace(process, claims={**process.claims, "manifest": rank}) if index in working else process
+            for index, process in enumerate(trace.processes)
+        ),
+    )

@@ -1,0 +1,252 @@
+"""Which files a user means by a path, a glob, a folder or a manifest, and what each file is."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import stat
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analyzers.common.errors import TracevizError
+from analyzers.readers import remote
+from analyzers.trace.ranks import RANKS
+
+MANIFEST = "manifest.json"
+MANIFEST_SCHEMA = "traceviz.manifest/1"
+REPORTS = (".nsys-rep", ".qdrep")
+EXPORTS = {b"traceviz.perfetto/1": "perfetto-export", b"traceviz.parquet/1": "parquet-export"}  # what `export` wrote
+EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
+SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
+MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
+PACKED = 12  # bytes of JSON in one of .gz
+UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
+KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
+
+    `pids` are the ranks of the processes in a file that holds several, by pid, as far as a manifest knows them. `url`
+    is where a file lies that is not on this machine, `path` then its name.
+    """
+
+    path: Path
+    kind: str
+    rank: int | None = None
+    pids: Mapping[int, int] = field(default_factory=dict)
+    url: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """About how much there is to read, unpacked; 1 where that can't be told."""
+        try:
+            size = self.path.stat().st_size
+        except OSError:
+            return 1
+        return size * PACKED if self.path.name.endswith(".gz") else size
+
+
+def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple[list[Input], list[Path]]:
+    """Find the capture files that paths, globs, folders and manifests stand for.
+
+    Parameters
+    ----------
+    keep_bad : return files that are no trace as UNREADABLE ones, instead of failing.
+
+    Returns
+    -------
+    inputs : the files, in the order given, sorted inside a folder or glob; each once.
+    skipped : files of a folder that look like captures by name and are none.
+
+    Raises
+    ------
+    TracevizError : a path does not exist, holds no capture, or is no trace.
+    """
+    inputs: dict[Path, Input] = {}
+    skipped: list[Path] = []
+    for path in paths:
+        if remote.is_url(str(path)):
+            for url in remote.expand(str(path)):
+                name = Path(url.partition("?")[0].rpartition("/")[2])
+                inputs.setdefault(Path(url), Input(name, _kind_of_head(remote.head_of(url), name), url=url))
+            continue
+        for found in _expand(str(path)):
+            if found.is_dir():
+                some, none = _in_folder(found, keep_bad)
+                skipped += none
+            else:
+                some = _in_file(found, keep_bad)
+            for one in some:
+                inputs.setdefault(one.path.resolve(), one)
+    if not inputs:
+        raise TracevizError("No trace was given.", hint=f"Give {KNOWN}.")
+    return _without_twins(inputs), skipped
+
+
+def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
+    """Of a report and its export, read one: the export, unless the report was written anew since."""
+    dropped = set()
+    for report, one in inputs.items():
+        export = report.with_suffix(".sqlite")
+        if one.kind == "nsys-report" and export in inputs:
+            stale = export.stat().st_mtime_ns < report.stat().st_mtime_ns
+            dropped.add(export if stale else report)
+    return [one for path, one in inputs.items() if path not in dropped]
+
+
+def kind_of(path: Path) -> str:
+    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats, or one of `EXPORTS`.
+
+    Raises
+    ------
+    TracevizError : it can't be read, is empty, or is none of these.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TracevizError("This is not a regular file.", path=path, hint=f"Give {KNOWN}.")
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise TracevizError(f"This can't be read ({error.strerror or error}).", path=path) from error
+    return _kind_of_head(head, path)
+
+
+def _kind_of_head(head: bytes, path: Path) -> str:
+    if not head:
+        raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
+    if head.startswith(b"SQLite format 3\x00"):
+        return "nsys-sqlite"
+    if path.name.endswith(REPORTS) or head.startswith(b"NVIDIA Tegra Profiler Report"):
+        return "nsys-report"
+    if head.startswith(b"\x1f\x8b"):
+        return _kind_of_json(_unzipped(head))
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] in (b"{", b"["):
+        return "manifest" if MANIFEST_SCHEMA.encode() in head else _kind_of_json(head)
+    if path.suffix.lower() in (".txt", ".csv") or b"ncclDev" in head or b"Start (ns)" in head:
+        return "nsys-stats"
+    raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
+
+
+def _kind_of_json(head: bytes) -> str:
+    return next((kind for schema, kind in EXPORTS.items() if b'"' + schema + b'"' in head[:256]), "kineto")
+
+
+def _unzipped(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, 256)
+    except zlib.error:
+        return b""  # for the reader to say what is wrong
+
+
+def _expand(text: str) -> list[Path]:
+    try:
+        path = Path(text).expanduser()
+        if path.exists():
+            return [path]
+        found = sorted(Path(match) for match in glob.glob(str(path)))  # noqa: PTH207 (absolute patterns too)
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a ~user who is not there
+        raise TracevizError(f"This path can't be used ({error}).", path=text) from error
+    if not found:
+        raise TracevizError("There is no such file.", path=text, hint=f"Give {KNOWN}, a folder or a manifest.")
+    return found
+
+
+def _in_file(path: Path, keep_bad: bool) -> list[Input]:
+    kind = _kind(path, keep_bad)
+    return _in_manifest(path, keep_bad) if kind == "manifest" else [Input(path, kind)]
+
+
+def _kind(path: Path, keep_bad: bool) -> str:
+    try:
+        return kind_of(path)
+    except TracevizError:
+        if not keep_bad:
+            raise
+        return UNREADABLE
+
+
+def _in_folder(folder: Path, keep_bad: bool) -> tuple[list[Input], list[Path]]:
+    manifest = folder / MANIFEST
+    try:
+        if manifest.exists() and kind_of(manifest) == "manifest":
+            return _in_manifest(manifest, keep_bad), []
+        export = folder / EXPORT_ABOUT
+        if export.is_file() and kind_of(export) == "parquet-export":
+            return [Input(export, "parquet-export")], []
+        named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
+    except OSError as error:
+        raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error
+    inputs, skipped = [], []
+    for path in named:
+        if path.name.endswith((".json", ".json.gz")) and not _looks_like_kineto(path):
+            skipped.append(path)
+        else:
+            inputs.append(Input(path, _kind(path, keep_bad)))
+    if not inputs:
+        raise TracevizError("There is no capture in this folder.", path=folder, hint=f"Give {KNOWN}.")
+    return inputs, skipped
+
+
+def _looks_like_kineto(path: Path) -> bool:
+    if path.name.endswith(".gz"):
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+    except OSError:
+        return True  # for the reader to say what is wrong
+    return head.lstrip()[:1] == b"[" or any(
+        sign in head for sign in (b'"traceEvents"', b'"distributedInfo"', b'"deviceProperties"', b'"schemaVersion"')
+    )
+
+
+def bounded(path: Path) -> bytes:
+    """All of a small file.
+
+    Raises
+    ------
+    TracevizError : it is larger than any such file is.
+    OSError : it can't be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise TracevizError(
+            f"is over {MOST_BYTES:,} bytes, more than any file of its kind.", path=path, hint="Make it anew."
+        )
+    return content
+
+
+def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
+    try:
+        content = json.loads(bounded(path))
+        entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
+        pids = _ranks_by_pid(content.get("ranks", []))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
+    inputs = []
+    for name, rank in entries:
+        file = path.parent / name
+        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS):
+            raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is none.", path=path)
+        kind = _kind(file, keep_bad) if os.path.lexists(file) else UNREADABLE if keep_bad else ""
+        if kind in ("", "manifest"):
+            why = "is a manifest itself" if kind else "is not there"
+            raise TracevizError(f"The manifest names {name}, which {why}.", path=path)
+        inputs.append(Input(file, kind, rank, pids if rank is None else {}))
+    return inputs
+
+
+def _ranks_by_pid(ranks: list[Mapping[str, object]]) -> dict[int, int]:
+    """Rank of each process that told the collector both; a pid that two hosts have tells nothing."""
+    said = [(one.get("pid"), one.get("rank")) for one in ranks]
+    known = [(pid, rank) for pid, rank in said if type(pid) is int and type(rank) is int and rank in RANKS]
+    count = Counter(pid for pid, _ in known)
+    return {pid: rank for pid, rank in known if count[pid] == 1}

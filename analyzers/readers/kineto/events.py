@@ -1,0 +1,421 @@
+"""What is kept of a Kineto event: which categories, which of their fields, and as which numpy columns."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from math import prod
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from analyzers.arrays.types import Ints, Mask
+
+# Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
+GROUPS = {
+    "kernel": "op",
+    "Kernel": "op",
+    "gpu_memcpy": "op",
+    "Memcpy": "op",
+    "gpu_memset": "op",
+    "Memset": "op",
+    "cuda_runtime": "api",
+    "cuda_driver": "api",
+    "hip_runtime": "api",
+    "Runtime": "api",
+    "cpu_op": "range",
+    "Operator": "range",
+    "user_annotation": "range",
+    "python_function": "range",
+    "cuda_sync": "sync",
+    "cpu_instant_event": "memory",
+}
+# Integer fields of each group: attributes of Args; grid and block are numbers of blocks and threads.
+FIELDS = {
+    "op": ("device", "context", "stream", "correlation", "bytes", "registers", "shared", "graph", "grid", "block"),
+    "api": ("correlation",),
+    "range": ("external", "sequence", "forward"),
+    "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
+    "span": (),
+    "memory": ("device_type", "memory_device", "allocated", "reserved"),
+}
+TELLING = ("op", "range")  # groups whose args may tell about communication
+
+
+MEMORY_CHANGED = ("cpu_instant_event", "[memory]")  # category and name of the only instants that are kept
+
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    """The fields of an event's `args` that some table needs.
+
+    Of any type here: operators and user events carry the same names with other meanings ("grid": "grid(100,)"), and
+    ROCm prints numbers with quotes. `whole` makes numbers of them.
+    """
+
+    external: Any = msgspec.field(name="External id", default=-1)
+    external_old: Any = msgspec.field(name="external id", default=-1)
+    sequence: Any = msgspec.field(name="Sequence number", default=-1)
+    forward: Any = msgspec.field(name="Fwd thread id", default=-1)
+    device: Any = -1
+    context: Any = -1
+    stream: Any = -1
+    correlation: Any = -1
+    bytes: Any = -1
+    registers: Any = msgspec.field(name="registers per thread", default=-1)
+    shared: Any = msgspec.field(name="shared memory", default=-1)
+    graph: Any = msgspec.field(name="graph id", default=-1)
+    grid: Any = None
+    block: Any = None
+    wait_stream: Any = msgspec.field(name="wait_on_stream", default=-1)
+    wait_record: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=-1)
+    wait_event: Any = msgspec.field(name="wait_on_cuda_event_id", default=-1)
+    device_type: Any = msgspec.field(name="Device Type", default=-1)
+    memory_device: Any = msgspec.field(name="Device Id", default=-1)
+    allocated: Any = msgspec.field(name="Total Allocated", default=-1)
+    reserved: Any = msgspec.field(name="Total Reserved", default=-1)
+    collective: Any = msgspec.field(name="Collective name", default="")
+    in_elements: Any = msgspec.field(name="In msg nelems", default=-1)
+    out_elements: Any = msgspec.field(name="Out msg nelems", default=-1)
+    dtype: Any = ""
+    group: Any = msgspec.field(name="Process Group Name", default="")
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default="")
+    group_size: Any = msgspec.field(name="Group size", default=-1)
+    seq: Any = msgspec.field(name="Seq", default=-1)
+    source: Any = msgspec.field(name="Src Rank", default=-1)
+    target: Any = msgspec.field(name="Dst Rank", default=-1)
+
+    @property
+    def is_communication(self) -> bool:
+        """Whether the event tells about a collective or point-to-point call."""
+        return isinstance(self.collective, str) and self.collective != ""
+
+
+def whole(value: Any) -> int:
+    """An integer as int64, from a number or its text; -1 where it is none. Unsigned 64-bit ids wrap around.
+
+    >>> whole(7), whole("7"), whole(2**64 - 1), whole("0x0"), whole([1])
+    (7, 7, -1, -1, -1)
+    """
+    if isinstance(value, str):
+        value = int(value) if _INTEGER.fullmatch(value) else -1
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
+        return -1
+    return value - 2**64 if value >= 2**63 else value
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one group. `head` counts `Heads`, `comm` the list of communication args (-1: none); times are ns."""
+
+    head: Ints
+    start: Ints
+    duration: Ints
+    comm: Ints
+    fields: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return self.head.size
+
+    def __getitem__(self, which: Ints) -> Rows:
+        fields = {name: values[which] for name, values in self.fields.items()}
+        return Rows(self.head[which], self.start[which], self.duration[which], self.comm[which], fields)
+
+
+@dataclass
+class Batch:
+    """What one piece of the file held; `at` is each row's place among the piece's events."""
+
+    rows: dict[str, Rows] = field(default_factory=dict)
+    at: dict[str, Ints] = field(default_factory=dict)
+    comms: list[Args] = field(default_factory=list)
+    events: int = 0
+    unreadable: int = 0
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """What many events share: category, name, process and thread (device and stream for those of the GPU)."""
+
+    category: str
+    name: str
+    pid: int | str
+    tid: int | str
+
+    @property
+    def group(self) -> str:
+        """Table the event's row goes to."""
+        return GROUPS.get(self.category, "span")
+
+
+class Heads:
+    """Numbers every distinct Head; may be asked from several threads."""
+
+    def __init__(self) -> None:
+        self.all: list[Head] = []
+        self._number: dict[tuple[str, str, int | str, int | str], int] = {}
+        self._lock = threading.Lock()
+
+    def number(self, category: str, name: str, pid: int | str, tid: int | str) -> int:
+        """The Head's number, a new one the first time."""
+        key = (category, name, pid, tid)
+        found = self._number.get(key)
+        if found is None:
+            with self._lock:
+                found = self._number.setdefault(key, len(self.all))
+                if found == len(self.all):
+                    self.all.append(Head(*key))
+        return found
+
+
+def join(batches: list[Batch]) -> Batch:
+    """Stack batches in the order of the file; every group is there, if only empty."""
+    joined = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
+    for batch in batches:
+        batch.at.clear()
+    shifts = np.cumsum([0] + [len(batch.comms) for batch in batches])
+    joined.comms = [comm for batch in batches for comm in batch.comms]
+    for group, names in FIELDS.items():
+        parts = [
+            (batch.rows[group], shift) for batch, shift in zip(batches, shifts, strict=False) if group in batch.rows
+        ]
+        moved = [replace(rows, comm=np.where(rows.comm >= 0, rows.comm + shift, -1)) for rows, shift in parts]
+        joined.rows[group] = stack(moved, names)
+    return joined
+
+
+def interleave(first: Batch, second: Batch) -> Batch:
+    """Put the rows of two parts of one piece in the order of their events; only `second` may tell of communication."""
+    for group, more in second.rows.items():
+        if group not in first.rows:
+            first.rows[group], first.at[group] = more, second.at[group]
+            continue
+        at = np.concatenate([first.at[group], second.at[group]])
+        order = np.argsort(at)
+        first.rows[group] = stack([first.rows[group], more], FIELDS[group])[order]
+        first.at[group] = at[order]
+    first.comms = second.comms
+    first.events += second.events
+    first.unreadable += second.unreadable
+    return first
+
+
+def stack(parts: Sequence[Rows], fields: Sequence[str]) -> Rows:
+    """Rows of one group below each other."""
+    return Rows(
+        head=_stack([rows.head for rows in parts]),
+        start=_stack([rows.start for rows in parts]),
+        duration=_stack([rows.duration for rows in parts]),
+        comm=_stack([rows.comm for rows in parts]),
+        fields={name: _stack([rows.fields[name] for rows in parts]) for name in fields},
+    )
+
+
+def _stack(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+# Decode a piece of the event list whatever its layout: typed, with msgspec, only the fields some table needs.
+
+_NO_TEXT = msgspec.Raw(b"")
+NO_ARGS = Args()
+
+
+class BadTime(Exception):
+    """A time of an event is no number."""
+
+
+class Event(msgspec.Struct, gc=False):
+    """A Chrome trace event; times stay text until all of them are converted at once."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str = -1
+    tid: int | str = -1
+    ts: msgspec.Raw = _NO_TEXT
+    dur: msgspec.Raw = _NO_TEXT
+    args: Args = NO_ARGS
+
+
+def is_kept(event: Event) -> bool:
+    """Whether an event is one with a length, or an instant at which memory in use changed."""
+    return event.ph == "X" or (event.ph == "i" and (event.cat, event.name) == MEMORY_CHANGED)
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_EVENT = msgspec.json.Decoder(Event)
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def decode(events: bytes, heads: Heads) -> Batch:
+    """Decode comma-separated events.
+
+    Events whose name or thread is neither text nor number are left out and counted.
+
+    Raises
+    ------
+    msgspec.DecodeError : this is not JSON.
+    BadTime : a time is no number.
+    """
+    text = b"[" + events + b"]"
+    try:
+        decoded, unreadable = _EVENTS.decode(text), 0
+    except msgspec.ValidationError:
+        decoded, unreadable = _decode_each(text)
+    return _columns(decoded, heads, unreadable)
+
+
+def count_events(events: bytes) -> int:
+    """How many comma-separated values there are.
+
+    Raises
+    ------
+    msgspec.DecodeError : this is not JSON.
+    """
+    return len(_RAWS.decode(b"[" + events + b"]"))
+
+
+def _decode_each(text: bytes) -> tuple[list[Event], int]:
+    decoded, unreadable = [], 0
+    for raw in _RAWS.decode(text):
+        try:
+            decoded.append(_EVENT.decode(raw))
+        except msgspec.ValidationError:
+            unreadable += 1
+    return decoded, unreadable
+
+
+def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
+    readable = sum(event.ph != "" for event in events)
+    batch = Batch(events=readable + unreadable, unreadable=unreadable)
+    places: dict[str, list[int]] = {group: [] for group in FIELDS}
+    for place, event in enumerate(events):
+        if is_kept(event):
+            places[GROUPS.get(event.cat, "span")].append(place)
+    for group, at in places.items():
+        if at:
+            batch.rows[group] = _rows([events[place] for place in at], group, heads, batch.comms)
+            batch.at[group] = np.array(at, np.int64)
+    return batch
+
+
+def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> Rows:
+    args = [event.args for event in events]
+    comm = np.full(len(events), -1, np.int64)
+    if group in TELLING:
+        telling = [row for row, each in enumerate(args) if each.is_communication]
+        comm[telling] = np.arange(len(comms), len(comms) + len(telling))
+        comms += [args[row] for row in telling]
+    try:
+        start = nanoseconds([event.ts for event in events])
+        duration = nanoseconds([event.dur or b"0" for event in events])
+    except ValueError as error:
+        raise BadTime(str(error)) from error
+    return Rows(
+        head=_ints(heads.number(event.cat, event.name, event.pid, event.tid) for event in events),
+        start=start,
+        duration=duration,
+        comm=comm,
+        fields={name: _ints(map(_GETTERS[name], args)) for name in FIELDS[group]},
+    )
+
+
+def _ints(values: Iterable[Any]) -> Ints:
+    listed = list(values)
+    if all(type(value) is int for value in listed):
+        with suppress(OverflowError):
+            return np.array(listed, np.int64)
+    return np.array([whole(value) for value in listed], np.int64)
+
+
+def _product(numbers: Any) -> int:
+    if not isinstance(numbers, list) or not numbers:
+        return -1
+    sizes = [whole(number) for number in numbers]
+    return prod(sizes) if min(sizes) >= 0 else -1
+
+
+def _getter(name: str) -> Callable[[Args], Any]:
+    if name in ("grid", "block"):
+        return lambda args: _product(getattr(args, name))
+    if name == "external":
+        return lambda args: args.external if args.external != -1 else args.external_old
+    return attrgetter(name)
+
+
+_GETTERS = {name: _getter(name) for names in FIELDS.values() for name in names}
+
+
+# Kineto's decimal microseconds to integer nanoseconds, exactly: the digits never pass through a float.
+#
+# Older traces count from the epoch, where a float64 of microseconds is off by up to 253 ns.
+
+Bytes = npt.NDArray[np.uint8]
+_COMMA, _DOT, _ZERO = b",.0"
+MOST_DIGITS = 18  # what any int64 holds
+MOST_WHOLE = 16  # digits of microseconds since 1970
+BEYOND = 2**62  # ns, the year 2116: leaves room to add and subtract times
+
+
+def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
+    """Decimal microseconds as JSON spells them to ns; what is finer than a ns is rounded half up.
+
+    Times beyond +-2^62 ns, such as durations that some profiler let wrap around, become that.
+
+    Raises
+    ------
+    ValueError : a text is not a finite number.
+
+    >>> nanoseconds([b"4305750259785.413", b"2", b"0.5", b"1e-1"])
+    array([4305750259785413,             2000,              500,
+                        100])
+    """
+    if not texts:
+        return np.empty(0, np.int64)
+    text = np.frombuffer(b",".join(texts) + b",", np.uint8)
+    commas = np.flatnonzero(text == _COMMA)
+    dots = np.flatnonzero(text == _DOT)
+    starts = np.append(0, commas[:-1] + 1)
+    whole_end = commas.copy()
+    at = np.searchsorted(commas, dots)
+    whole_end[at] = dots
+    decimals = np.maximum(commas - whole_end - 1, 0)
+    plain = not np.any((text < _ZERO) & (text != _COMMA) & (text != _DOT)) and not np.any(text > _ZERO + 9)
+    plain = plain and at.size == np.unique(at).size and int(decimals.max()) <= 3
+    plain = plain and int((whole_end - starts).min()) > 0 and int((whole_end - starts).max()) <= MOST_WHOLE
+    whole = digits(text, starts, whole_end - starts) if plain and commas.size == len(texts) else None
+    if whole is None or not in_reach(whole).all():
+        return np.array([_exact(bytes(each)) for each in texts], np.int64)
+    return whole * 1000 + digits(text, whole_end + 1, decimals) * 10 ** (3 - decimals)
+
+
+def in_reach(microseconds: Ints) -> Mask:
+    """Which counts of whole microseconds are below 2^62 ns."""
+    return microseconds < BEYOND // 1000
+
+
+def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
+    """Values of runs of at most 18 decimal digits; an empty run is 0."""
+    value = np.zeros(starts.size, np.int64)
+    last = text.size - 1
+    for place in range(int(lengths.max()) if lengths.size else 0):
+        digit = text[np.minimum(starts + place, last)].astype(np.int64) - _ZERO
+        value = np.where(place < lengths, value * 10 + digit, value)
+    return value
+
+
+def _exact(text: bytes) -> int:
+    try:
+        value = int((Decimal(text.decode()) * 1000).to_integral_value(ROUND_HALF_UP))
+    except (InvalidOperation, UnicodeDecodeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{text[:40].decode(errors='replace')!r} is no number") from error
+    return max(-BEYOND, min(BEYOND, value))

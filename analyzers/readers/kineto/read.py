@@ -1,0 +1,258 @@
+"""Load a torch.profiler (Kineto) Chrome trace, plain or gzipped, into a Trace."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress, silent
+from analyzers.readers.kineto import header as headers
+from analyzers.readers.kineto import tables as links
+from analyzers.readers.kineto import tables as tables
+from analyzers.readers.kineto.events import BadTime, Batch, Head, Heads, Rows, decode, join
+from analyzers.readers.kineto.fast import Known, scan
+from analyzers.readers.kineto.stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
+from analyzers.readers.kineto.tables import SYNC_KINDS_OF, comms
+from analyzers.trace.columns import ints, is_one_of, table
+from analyzers.trace.overhead import KINETO, about_overhead
+from analyzers.trace.tables import Capture, Process, Trace
+
+_EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
+
+WORKERS = 2
+
+
+def read(path: Path, progress: Progress = silent) -> Trace:
+    """Read one trace file; its times count from the earliest event, as Perfetto shows them.
+
+    Times are exact: the digits become integers without passing through a float. End = start + duration.
+
+    Parameters
+    ----------
+    path : what `export_chrome_trace` wrote, `.json` or `.json.gz`, or a bare list of events; any layout.
+
+    Raises
+    ------
+    TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, nested too deeply, or no trace.
+    """
+    try:
+        try:
+            return _read(path, progress, exact=False)
+        except (NotAsWritten, BadTime, msgspec.DecodeError, UnicodeDecodeError):
+            return _read(path, progress, exact=True)
+    except UnicodeDecodeError as error:
+        raise TracevizError(f"is not valid UTF-8 ({error.reason}).", path=path, hint=HINT_AGAIN) from None
+    except RecursionError:
+        raise TracevizError("nests brackets too deeply for a trace.", path=path, hint=HINT_AGAIN) from None
+
+
+def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
+    return _trace(path, *_events(path, progress, exact=exact))
+
+
+def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream, Batch, Heads]:
+    stream, heads = EventStream(path, progress, exact=exact), Heads()
+    if exact:
+        return stream, join([_decode_patiently(piece, stream, heads) for piece in stream.pieces()]), heads
+    known = Known(heads)
+    return stream, join(in_threads(stream.pieces(), lambda piece: _decode_quickly(piece, known))), heads
+
+
+def _decode_quickly(piece: bytes, known: Known) -> Batch:
+    batch = scan(piece, known)
+    return decode(piece, known.heads) if batch is None else batch
+
+
+def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
+    try:
+        try:
+            return decode(piece, heads)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return decode(without_nan(piece.decode(errors="replace").encode()), heads)
+    except BadTime as error:
+        raise TracevizError(
+            f"has an event without a readable time: {error}.", path=stream.path, hint=HINT_AGAIN
+        ) from None
+    except msgspec.DecodeError as error:
+        raise malformed(stream.path, False, stream.events, str(error)) from None
+
+
+def in_threads(items: Iterator[bytes], work: Callable[[bytes], Batch]) -> list[Batch]:
+    """Results in order; only a few items are held at a time."""
+    results: list[Batch] = []
+    waiting: deque[Future[Batch]] = deque()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > WORKERS:
+                results.append(waiting.popleft().result())
+        results += [future.result() for future in waiting]
+    return results
+
+
+def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace:
+    header = stream.header
+    if batch.events == batch.unreadable and (batch.events or stream.is_list):
+        raise TracevizError(
+            "is JSON, but not a trace: its list holds no events.",
+            path=path,
+            hint="Give what torch.profiler's export_chrome_trace wrote.",
+        )
+    warnings = sound(batch, heads.all)
+    rows = batch.rows
+    zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
+    pids = links.cpu_pids(rows, heads.all)
+    api_process = links.process_of_heads(rows["api"], heads.all, pids)
+    gpu_process = {
+        group: links.process_of_gpu(
+            rows[group], rows["api"], api_process, len(pids), tables.devices(rows[group], heads.all)
+        )
+        for group in ("op", "sync")
+    }
+    launch = links.launches(rows["op"], gpu_process["op"], rows["api"], api_process, len(pids))
+    ops = tables.ops(rows["op"], heads.all, gpu_process["op"], zero, launch)
+    syncs = tables.syncs(rows["sync"], heads.all, gpu_process["sync"], zero)
+    api = links.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
+    ranges = tables.ranges(rows["range"], heads.all, links.process_of_heads(rows["range"], heads.all, pids), zero)
+    trace = Trace(
+        captures=(),
+        processes=(),
+        ops=ops,
+        api=api,
+        ranges=ranges,
+        syncs=syncs,
+        records=tables.records(rows["api"], heads.all, api_process),
+        comms=comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
+        devices=headers.devices(header),
+        streams=table("streams"),
+        memory=tables.memory(rows["memory"], links.process_of_heads(rows["memory"], heads.all, pids), zero),
+        warnings=tuple(warnings),
+    )
+    trace = _described(trace, path, header, zero, pids)
+    return odd_links(overhead(trace, rows["span"], heads.all, zero))
+
+
+def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids: list[int]) -> Trace:
+    """Add what is known of the file and its processes."""
+    base = headers.number(header, "baseTimeNanoseconds")
+    start = base + zero if base is not None else zero if zero >= _EPOCH_SINCE else None
+    host = headers.host(header, path, pids)
+    claims = headers.rank_claims(header, path) if len(pids) == 1 else {}
+    times = [frame for frame in (trace.ops, trace.api, trace.ranges, trace.syncs) if len(frame)]
+    capture = Capture(
+        path=str(path),
+        format="kineto",
+        producer=headers.producer(header),
+        schema=str(header.get("schemaVersion", "")),
+        host=host,
+        start_utc_ns=start,
+        first_ns=min((int(ints(frame, "start_ns").min()) for frame in times), default=0),
+        last_ns=max((int(ints(frame, "end_ns").max()) for frame in times), default=0),
+        world_size=headers.number(headers.distributed(header), "world_size"),
+        lacks=lacks(trace, bool(headers.number(header, "record_shapes"))),
+        metadata=headers.metadata(header),
+    )
+    processes = tuple(Process(capture=0, pid=pid, host=host, claims=claims) for pid in pids)
+    return replace(trace, captures=(capture,), processes=processes, origin_utc_ns=start)
+
+
+# What is odd in a Kineto trace: events that can't be true are left out, and everything odd is said.
+
+DAY = 24 * 3600 * 10**9
+
+
+def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
+    """Leave out events that end before they start or lie a day away from the others, in place; say how many."""
+    starts = np.concatenate([rows.start for group, rows in batch.rows.items() if group != "span"])
+    middle = int(np.partition(starts, starts.size // 2)[starts.size // 2]) if starts.size else None
+    absurd = 0
+    for group, rows in batch.rows.items():
+        center = rows.start if middle is None else middle
+        fine = (rows.duration >= 0) & (rows.duration < DAY) & (np.abs(rows.start - center) < DAY)
+        if not fine.all():
+            absurd += 0 if group == "span" else int(np.count_nonzero(~fine))
+            batch.rows[group] = rows[np.flatnonzero(fine)]
+    warnings = []
+    if absurd:
+        warnings.append(
+            TraceWarning(
+                "absurd-times",
+                f"{absurd:,} events end before they start, last over a day or lie a day apart from the others; "
+                "they are left out.",
+            )
+        )
+    if batch.unreadable:
+        warnings.append(
+            TraceWarning(
+                "unreadable-events",
+                f"{batch.unreadable:,} of {batch.events:,} events have no readable name or thread; they are left out.",
+            )
+        )
+    return warnings + _known_syncs(batch, heads)
+
+
+def _known_syncs(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
+    rows = batch.rows["sync"]
+    known = np.array([head.name in SYNC_KINDS_OF for head in heads] or [True])[rows.head]
+    if known.all():
+        return []
+    names = sorted({heads[head].name for head in np.unique(rows.head[~known])})
+    batch.rows["sync"] = rows[np.flatnonzero(known)]
+    return [TraceWarning("unknown-sync", f"synchronization records of unknown kind are left out: {', '.join(names)}.")]
+
+
+def odd_links(trace: Trace) -> Trace:
+    """Warn of ops without a launch, and of ops that start before it."""
+    launch, start = ints(trace.ops, "launch"), ints(trace.ops, "start_ns")
+    if len(trace.api):
+        missing = int(np.count_nonzero(launch < 0))
+        if missing:
+            trace = trace.warn(
+                "missing-launch",
+                f"{missing:,} of {launch.size:,} GPU ops have no launch call in {trace.captures[0].path}: "
+                "they belong to no range.",
+            )
+    launched = launch >= 0
+    before = start[launched] < ints(trace.api, "start_ns")[launch[launched]]
+    if before.any():
+        trace = trace.warn(
+            "op-before-launch",
+            f"{int(np.count_nonzero(before)):,} GPU ops of {trace.captures[0].path} start before the call that "
+            "launched them: the clocks of host and device are apart by at least that much.",
+        )
+    return trace
+
+
+def overhead(trace: Trace, spans: Rows, heads: Sequence[Head], zero: int) -> Trace:
+    """Say what the profiler itself took; `trace` has one capture."""
+    ours = np.flatnonzero(np.array([head.name in KINETO for head in heads] or [False])[spans.head])
+    start = spans.start[ours] - zero
+    unanswered, warnings = about_overhead(start, start + spans.duration[ours], trace.ops)
+    (capture,) = trace.captures
+    told = replace(capture, lacks=(*capture.lacks, *unanswered))
+    return replace(trace, captures=(told,), warnings=(*trace.warnings, *warnings))
+
+
+def lacks(trace: Trace, header_has_shapes: bool) -> tuple[str, ...]:
+    """What the capture cannot answer, in words."""
+    kinds = {kind: bool(is_one_of(trace.ranges, "kind", [kind]).any()) for kind in ("op", "annotation", "python")}
+    waits = is_one_of(trace.syncs, "kind", ["stream_wait"])
+    unlinked = waits.any() and not (ints(trace.syncs, "record_correlation")[waits] >= 0).any()
+    missing = (
+        ("CUDA calls (what launched each op, what the host waited for)", not len(trace.api)),
+        ("operators (cpu_op)", not kinds["op"]),
+        ("annotations (record_function)", not kinds["annotation"]),
+        ("synchronization records (enable_cuda_sync_events=True)", not len(trace.syncs)),
+        ("links from a stream's wait to its event record", bool(unlinked)),
+        ("tensor shapes (record_shapes=True)", not header_has_shapes),
+        ("call stacks (with_stack=True)", not kinds["python"]),
+    )
+    return tuple(what for what, is_missing in missing if is_missing)

@@ -1,0 +1,320 @@
+"""Read a Chrome trace file piece by piece: what stands around the events, and whole events between commas.
+
+In the quick way a piece is cut at a border that looks as torch writes it, without proof. In the exact way every
+bracket outside strings is counted, whatever the layout; it is for files where the quick way's pieces don't decode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+import numpy as np
+from isal import isal_zlib
+
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress
+
+PIECE = 8 << 20
+MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
+_BLANK = b" \t\r\n"
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
+_COMMA = re.compile(rb"[ \t\r\n]*(,?)")
+_LIST_END = ord("]")
+_TAIL = 1 << 16  # where a border is looked for first
+_QUOTE, _OPEN, _CLOSE = 1, 2, 3
+_KINDS = np.zeros(256, np.uint8)
+_KINDS[list(b'"')], _KINDS[list(b"{[")], _KINDS[list(b"}]")] = _QUOTE, _OPEN, _CLOSE
+_STRINGS_AND_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:nan|inf|infinity)\b', re.IGNORECASE | re.DOTALL)
+HINT_AGAIN = "Record the trace again, and let the profiled process end (or export the trace) before copying the file."
+
+
+class NotAsWritten(Exception):
+    """The quick way met something that is not as torch writes it."""
+
+
+class Cut(NamedTuple):
+    """Where whole elements end in a buffer, how many do, and where the list itself ends (-1: not here)."""
+
+    end: int
+    elements: int
+    list_end: int
+
+
+class EventStream:
+    """The events of one file. `header` is complete once `pieces` has run out.
+
+    Raises
+    ------
+    TracevizError : the file can't be read, is empty, not JSON, no trace, or ends too early.
+    NotAsWritten : in the quick way only.
+    """
+
+    def __init__(self, path: Path, progress: Progress, *, exact: bool) -> None:
+        self.path, self.exact = path, exact
+        self.header: dict[str, Any] = {}
+        self.events = 0  # known in the exact way only
+        self._progress = progress
+        self._buffer = b""
+        self.is_list = self._ended = self._comma_due = self._cut_short = self._found = False
+
+    def pieces(self) -> Iterator[bytes]:
+        """Whole events with commas between them, about 8 MB at a time."""
+        try:
+            with self.path.open("rb") as file:
+                size = max(1, self.path.stat().st_size)
+                for piece in self._pieces(Plain(file)):
+                    self._progress(f"reading {self.path.name}", min(file.tell(), size), size)
+                    yield piece
+        except OSError as error:
+            raise TracevizError(f"can't be read: {error.strerror or error}.", path=self.path) from error
+
+    def _pieces(self, file: Plain) -> Iterator[bytes]:
+        self._find_events(file)
+        self._found = True
+        while True:
+            self._fill(file)
+            if not self.exact:
+                end = _likely_border(self._buffer)
+            else:
+                end, elements, list_end = cut(self._buffer)
+                self.events += elements
+                if list_end >= 0:
+                    break
+            if end:
+                yield self._take(end)
+            if self._ended and (end == 0 or not self.exact):
+                break
+        end, elements, list_end = cut(self._buffer)
+        if list_end < 0:
+            self._refuse_end()
+        if self._buffer[:list_end].strip(_BLANK):
+            yield self._take(list_end)
+            list_end = 0
+        self._read_suffix(file, self._buffer[list_end + 1 :])
+
+    def _fill(self, file: Plain) -> None:
+        parts, size = [self._buffer], len(self._buffer)
+        if size > MOST_AT_ONCE:
+            raise self._too_long()
+        goal = max(PIECE, 2 * size)  # doubled, so that a long event is not copied again and again
+        try:
+            while size < goal and not self._ended:
+                part = file.read(goal - size)
+                self._ended, self._cut_short = not part, file.cut_short
+                parts.append(part)
+                size += len(part)
+        except DamagedGzip as error:
+            raise TracevizError(f"is a damaged gzip file ({error}).", path=self.path, hint=HINT_AGAIN) from error
+        except Bomb as error:
+            raise TracevizError(str(error), path=self.path, hint="Unpack it by hand if that is right.") from None
+        self._buffer = b"".join(parts)
+        self._pass_comma(0)
+
+    def _take(self, end: int) -> bytes:
+        piece = self._buffer[:end]
+        self._comma_due = True
+        self._pass_comma(end)
+        return piece
+
+    def _pass_comma(self, start: int) -> None:
+        """Drop what comes before `start`, and the comma that must follow it, which may not have been read yet."""
+        following = _COMMA.match(self._buffer, start)
+        if following and self._comma_due and following.end() < len(self._buffer):
+            start = following.end()
+            self._comma_due = False
+            if not following[1] and self._buffer[start] != _LIST_END:
+                raise self._malformed(False, "no comma between two events") if self.exact else NotAsWritten
+        self._buffer = self._buffer[start:] if start else self._buffer
+
+    def _find_events(self, file: Plain) -> None:
+        self._fill(file)
+        self._buffer = self._buffer.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
+        if not self._buffer:
+            short = " (the gzip data ends before its first byte)" if self._cut_short else ""
+            raise TracevizError(f"is empty{short}.", path=self.path, hint=HINT_AGAIN)
+        if self._buffer[:1] == b"[":
+            self.is_list = True
+            self._buffer = self._buffer[1:]
+            return
+        if self._buffer[:1] != b"{":
+            raise TracevizError("is not JSON.", path=self.path, hint="Give a torch.profiler trace (.json or .json.gz).")
+        looked = 0
+        while True:
+            for match in _EVENTS_KEY.finditer(self._buffer, looked):
+                if self._is_header(self._buffer[: match.end()]):
+                    self._buffer = self._buffer[match.end() :]
+                    return
+            if self._ended:
+                break
+            looked = max(0, len(self._buffer) - 64)
+            self._fill(file)
+        try:
+            msgspec.json.decode(without_nan(self._buffer), type=msgspec.Raw)
+        except msgspec.DecodeError as error:
+            raise self._malformed(cut(self._buffer[1:]).list_end < 0, str(error)) from None
+        raise TracevizError(
+            "is JSON, but not a trace: it has no list of traceEvents.",
+            path=self.path,
+            hint="Give what torch.profiler's export_chrome_trace wrote.",
+        )
+
+    def _is_header(self, text: bytes) -> bool:
+        try:
+            header = msgspec.json.decode(without_nan(text + b"]}"))
+        except msgspec.DecodeError:
+            return False
+        if not isinstance(header, dict) or header.pop("traceEvents", None) != []:
+            return False
+        self.header.update(header)
+        return True
+
+    def _read_suffix(self, file: Plain, suffix: bytes) -> None:
+        self._buffer = suffix
+        while not self._ended:
+            self._fill(file)
+        if self._cut_short:
+            self._refuse_end()
+        rest = self._buffer.strip(_BLANK)
+        if self.is_list:
+            if rest:
+                raise self._malformed(False, "something follows the list of events")
+            return
+        try:
+            more = msgspec.json.decode(without_nan(b'{"":0' + rest))
+        except msgspec.DecodeError as error:
+            if not self.exact:
+                raise NotAsWritten from error
+            raise self._malformed(not rest.endswith(b"}"), str(error)) from None
+        del more[""]
+        self.header.update(more)
+
+    def _too_long(self) -> Exception:
+        """For a piece without a border: the quick way may only not see one."""
+        if not self.exact and self._found:
+            return NotAsWritten()
+        return TracevizError(
+            f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one.",
+            path=self.path,
+            hint="Is it a trace of torch.profiler?",
+        )
+
+    def _refuse_end(self) -> None:
+        if not self.exact:
+            raise NotAsWritten
+        raise self._malformed(True, "")
+
+    def _malformed(self, truncated: bool, what: str) -> TracevizError:
+        return malformed(self.path, truncated or self._cut_short, self.events, what)
+
+
+def malformed(path: Path, truncated: bool, events: int, what: str) -> TracevizError:
+    """The error for a trace that can't be read to its end; `events` is how many came before."""
+    before = f"{events:,} events before that are readable, but the rest is missing"
+    if truncated:
+        return TracevizError(f"is truncated: {before}.", path=path, hint=HINT_AGAIN)
+    return TracevizError(f"is not valid JSON ({what}): about {before}.", path=path, hint=HINT_AGAIN)
+
+
+def cut(text: bytes) -> Cut:
+    """Find where whole elements of a list end; `text` starts inside the list, between two elements."""
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    marks = np.frombuffer(text, np.uint8)
+    at = np.flatnonzero(_KINDS[marks])
+    kinds = _KINDS[marks[at]]
+    quotes = kinds == _QUOTE
+    outside = ~quotes & ((np.cumsum(quotes, dtype=np.int32) & 1) == 0)
+    at, kinds = at[outside], kinds[outside]
+    depth = np.cumsum(np.where(kinds == _OPEN, 1, -1))
+    over = np.flatnonzero(depth < 0)
+    list_end = int(at[over[0]]) if over.size else -1
+    ends = at[(depth == 0) & (kinds == _CLOSE)]
+    if list_end >= 0:
+        ends = ends[ends < list_end]
+    return Cut(int(ends[-1]) + 1 if ends.size else 0, ends.size, list_end)
+
+
+def without_nan(text: bytes) -> bytes:
+    """The same JSON with NaN and infinities, which Python and C++ print but JSON does not know, as null."""
+    if not re.search(rb"\b(?:nan|inf|infinity)\b", text, re.IGNORECASE):
+        return text
+    return _STRINGS_AND_NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", text)
+
+
+def _likely_border(text: bytes) -> int:
+    border = text.rfind(b"\n  },\n  {")
+    if border >= 0:
+        return border + len(b"\n  }")
+    for start in (max(0, len(text) - _TAIL), 0):
+        borders = [match.start() for match in _BORDER.finditer(text, start)]
+        if borders:
+            return borders[-1] + 1
+    return 0
+
+
+# Read a gzip file so that all of a truncated one's readable part is had.
+
+_GZIP = b"\x1f\x8b"
+_GZIP_FORMAT = 31  # window bits, as zlib names the container
+_BLOCK = 1 << 18
+HARMLESS = 1 << 30  # bytes that may be unpacked whatever they were packed to
+MOST_FOLD = 200  # traces of profilers unpack to 10 to 40 times their size
+
+
+class DamagedGzip(Exception):
+    """The compressed data contradict themselves."""
+
+
+class Bomb(Exception):
+    """The compressed data unpack to more than any trace does."""
+
+
+class Plain:
+    """The content of a file, gzipped or not. `cut_short` once compressed data have ended too early."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        start = file.read(len(_GZIP))
+        file.seek(0)
+        self._unzip = isal_zlib.decompressobj(_GZIP_FORMAT) if start == _GZIP else None
+        self.cut_short = False
+        self._rest = b""  # read but not yet unpacked
+        self._unpacked = 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, about `size` of a plain file; none at the end.
+
+        Raises
+        ------
+        DamagedGzip : what is compressed is no gzip data, or fails its checksum.
+        Bomb : it unpacks to over `HARMLESS` bytes, and over `MOST_FOLD` times what was read.
+        """
+        if self._unzip is None:
+            return self._file.read(size)
+        plain = b""
+        while not plain:
+            block = self._rest or self._file.read(_BLOCK)
+            self._rest = b""
+            if not block:
+                self.cut_short = not self._unzip.eof
+                break
+            if self._unzip.eof:  # files joined end to end; zeros may pad the last one
+                if not block.strip(b"\0"):
+                    continue
+                self._unzip = isal_zlib.decompressobj(_GZIP_FORMAT)
+            try:
+                plain = self._unzip.decompress(block)
+            except isal_zlib.IsalError as error:  # type: ignore[misc]
+                raise DamagedGzip(str(error)) from error
+            self._rest = self._unzip.unused_data
+            self._unpacked += len(plain)
+            if self._unpacked > HARMLESS and self._unpacked > MOST_FOLD * self._file.tell():
+                raise Bomb(
+                    f"unpacks to over {self._unpacked:,} bytes, {MOST_FOLD} times its size: traces of profilers don't."
+                )
+        return plain

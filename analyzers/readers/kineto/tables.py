@@ -1,0 +1,417 @@
+"""Turn columns of Kineto events into the Trace's tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.readers.kineto.events import Args, Head, Rows, whole
+from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.kernels import is_communication_kernel
+from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS
+
+OP_KINDS_OF = {
+    "kernel": "kernel",
+    "Kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "Memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "Memset": "memset",
+}
+RANGE_KINDS_OF = {"cpu_op": "op", "Operator": "op", "user_annotation": "annotation", "python_function": "python"}
+SYNC_KINDS_OF = {
+    "Stream Wait Event": "stream_wait",
+    "Event Sync": "event",
+    "Stream Sync": "stream",
+    "Context Sync": "device",
+}
+HOST_MEMORY = 0  # c10::DeviceType: CPU 0, CUDA (and HIP) 1, …
+_SUFFIX = re.compile(r"_(v\d{4,}|ptsz|ptds)$")
+_COPY = re.compile(r"([HDAP])to([HDAP])\b(?:.*\((.+?) -> (.+?)\))?")
+_ROCM_COPY = re.compile(r"(Host|Device)To(Host|Device)")
+_RECORD = re.compile(r"^(cuda|cu|hip)EventRecord")
+
+
+def number(value: int | str) -> int:
+    """A pid or tid that may be text, such as "stream 7"; -1 where it holds no number.
+
+    >>> number(7), number("7"), number("stream 7"), number("Spans")
+    (7, 7, 7, -1)
+    """
+    if isinstance(value, int):
+        return whole(value)
+    found = re.findall(r"-?\d+", value)
+    return int(found[-1]) if found else -1
+
+
+def devices(rows: Rows, heads: Sequence[Head]) -> Ints:
+    """Device of each GPU row; events of the GPU have it as their pid as well."""
+    device, pids = rows.fields["device"], np.array([number(head.pid) for head in heads] or [-1], np.int64)
+    return np.where(device >= 0, device, pids[rows.head])
+
+
+def ops(rows: Rows, heads: Sequence[Head], process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
+    """GPU work. `process` and `launch` are per row; `zero` is the time that becomes 0."""
+    copies = _per_head(heads, rows.head, lambda head: copy_of(head.name) if "emcpy" in head.category else ("", "", ""))
+    stream, tids = rows.fields["stream"], np.array([number(head.tid) for head in heads] or [-1], np.int64)
+    return table(
+        "ops",
+        {
+            "process": process,
+            "device": devices(rows, heads),
+            "context": rows.fields["context"],
+            "stream": np.where(stream >= 0, stream, tids[rows.head]),
+            "kind": _texts(heads, rows.head, lambda head: OP_KINDS_OF[head.category], tuple(OP_KINDS_OF.values())),
+            "name": _texts(heads, rows.head, lambda head: head.name),
+            "start_ns": rows.start - zero,
+            "end_ns": rows.start - zero + rows.duration,
+            "correlation": rows.fields["correlation"],
+            "launch": launch,
+            "bytes": rows.fields["bytes"],
+            "copy": _coded([copy[0] for copy in copies.values], copies.code, COPY_KINDS),
+            "source_memory": _coded([copy[1] for copy in copies.values], copies.code, MEMORY_KINDS),
+            "target_memory": _coded([copy[2] for copy in copies.values], copies.code, MEMORY_KINDS),
+            "grid": rows.fields["grid"],
+            "block": rows.fields["block"],
+            "registers": rows.fields["registers"],
+            "shared_bytes": rows.fields["shared"],
+            "graph": np.where(rows.fields["graph"] > 0, rows.fields["graph"], -1),
+        },
+    )
+
+
+def api(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataFrame:
+    """CUDA and HIP calls, named without version suffix."""
+    tids = np.array([number(head.tid) for head in heads] or [-1], np.int64)
+    return table(
+        "api",
+        {
+            "process": process,
+            "thread": tids[rows.head],
+            "name": _texts(heads, rows.head, lambda head: _SUFFIX.sub("", head.name)),
+            "start_ns": rows.start - zero,
+            "end_ns": rows.start - zero + rows.duration,
+            "correlation": rows.fields["correlation"],
+        },
+    )
+
+
+def ranges(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataFrame:
+    """Annotations, operators and Python functions; `forward_thread` is a thread of this table."""
+    tids = np.array([number(head.tid) for head in heads] or [-1], np.int64)
+    kinds = tuple(RANGE_KINDS_OF.values())
+    thread = tids[rows.head]
+    return table(
+        "ranges",
+        {
+            "process": process,
+            "thread": thread,
+            "kind": _texts(heads, rows.head, lambda head: RANGE_KINDS_OF[head.category], kinds),
+            "name": _texts(heads, rows.head, lambda head: head.name),
+            "start_ns": rows.start - zero,
+            "end_ns": rows.start - zero + rows.duration,
+            "id": rows.fields["external"],
+            "sequence": rows.fields["sequence"],
+            "forward_thread": forward_threads(thread, rows.fields["sequence"], rows.fields["forward"]),
+        },
+    )
+
+
+def syncs(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataFrame:
+    """Synchronization records; kinds this version does not know are left out by the caller."""
+    return table(
+        "syncs",
+        {
+            "process": process,
+            "context": rows.fields["context"],
+            "stream": rows.fields["stream"],
+            "kind": _texts(heads, rows.head, lambda head: SYNC_KINDS_OF[head.name], tuple(SYNC_KINDS_OF.values())),
+            "start_ns": rows.start - zero,
+            "end_ns": rows.start - zero + rows.duration,
+            "correlation": rows.fields["correlation"],
+            "event": rows.fields["wait_event"],
+            "record_correlation": rows.fields["wait_record"],
+            "record_stream": rows.fields["wait_stream"],
+        },
+    )
+
+
+def records(rows: Rows, heads: Sequence[Head], process: Ints) -> pd.DataFrame:
+    """Calls that recorded an event; Kineto says neither the stream nor the event."""
+    recording = np.array([_RECORD.match(head.name) is not None for head in heads] or [False])[rows.head]
+    return table("records", {"process": process[recording], "correlation": rows.fields["correlation"][recording]})
+
+
+def memory(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
+    """What torch's allocator has handed out of each GPU's memory, and holds of it, after each change."""
+    gpu = np.flatnonzero((rows.fields["device_type"] > HOST_MEMORY) & (rows.fields["allocated"] >= 0))
+    gpu = gpu[np.argsort(rows.start[gpu], kind="stable")]
+    return table(
+        "memory",
+        {
+            "process": process[gpu],
+            "device": rows.fields["memory_device"][gpu],
+            "start_ns": rows.start[gpu] - zero,
+            "bytes": rows.fields["allocated"][gpu],
+            "reserved": rows.fields["reserved"][gpu],
+        },
+    )
+
+
+def forward_threads(thread: Ints, sequence: Ints, forward: Ints) -> Ints:
+    """Thread of the forward op each backward op is linked to, -1 where there is none or more than one may be meant.
+
+    Kineto names it by torch's own small number; the forward ops with the same autograd sequence number tell which
+    thread has that number.
+    """
+    found = np.full(thread.size, -1, np.int64)
+    is_forward = (sequence >= 0) & (forward <= 0)
+    pairs = np.unique(np.stack([sequence[is_forward], thread[is_forward]], axis=1), axis=0)
+    for torch_id in np.unique(forward[forward > 0]):
+        backward = forward == torch_id
+        threads = pairs[np.isin(pairs[:, 0], sequence[backward]), 1]
+        named, count = np.unique(threads, return_counts=True)
+        if named.size and np.count_nonzero(count == count.max()) == 1:
+            found[backward] = named[np.argmax(count)]
+    return found
+
+
+def copy_of(name: str) -> tuple[str, str, str]:
+    """Kind of a copy and the memories it goes from and to.
+
+    >>> copy_of("Memcpy DtoH (Device -> Pinned)")
+    ('DtoH', 'device', 'pinned')
+    >>> copy_of("CopyHostToDevice"), copy_of("Memcpy")
+    (('HtoD', '', ''), ('unknown', '', ''))
+    """
+    said = _COPY.search(name)
+    if said is None:
+        rocm = _ROCM_COPY.search(name)
+        return (f"{rocm[1][0]}to{rocm[2][0]}" if rocm else "unknown"), "", ""
+    kind = f"{said[1]}to{said[2]}".replace("A", "D")  # arrays are device memory
+    source, target = (_memory(text) for text in (said[3], said[4]))
+    return kind if kind in COPY_KINDS else "unknown", source, target
+
+
+def _memory(text: str | None) -> str:
+    if text is None:
+        return ""
+    plain = text.lower().removesuffix(" static")
+    return plain if plain in MEMORY_KINDS else "unknown"
+
+
+@dataclass(frozen=True)
+class _Coded:
+    values: list[Any]
+    code: Ints
+
+
+def _per_head(heads: Sequence[Head], head: Ints, of: Callable[[Head], Any]) -> _Coded:
+    """Distinct values of a property of heads, and which of them each row has; asks only heads that occur."""
+    occurs = np.unique(head)
+    values = [of(heads[each]) for each in occurs]
+    distinct = sorted(set(values))  # heads are numbered by whichever thread meets them first
+    place = {value: code for code, value in enumerate(distinct)}
+    by_head = np.zeros(len(heads) or 1, np.int64)
+    by_head[occurs] = [place[value] for value in values]
+    return _Coded(distinct, by_head[head])
+
+
+def _texts(heads: Sequence[Head], head: Ints, of: Callable[[Head], str], known: tuple[str, ...] | None = None) -> Any:
+    coded = _per_head(heads, head, of)
+    return _coded(coded.values, coded.code, known)
+
+
+def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -> Any:
+    categories = list(dict.fromkeys(known or texts))
+    number = {text: code for code, text in enumerate(categories)}
+    place: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
+    return pd.Categorical.from_codes(place[code], dtype=pd.CategoricalDtype(categories))
+
+
+# Link Kineto's events: ops to the calls that launched them, and everything to its process.
+
+_DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
+
+
+def cpu_pids(rows: Mapping[str, Rows], heads: Sequence[Head]) -> list[int]:
+    """Pids of the processes that made CUDA calls; of those with operators, where the trace has no calls."""
+    for group in ("api", "range"):
+        pids = sorted({number(heads[head].pid) for head in np.unique(rows[group].head)})
+        if pids:
+            return pids
+    return [-1]
+
+
+def process_of_heads(rows: Rows, heads: Sequence[Head], pids: Sequence[int]) -> Ints:
+    """Process of each CPU row; a pid that made no CUDA call (a helper process) counts with the first one."""
+    place = {pid: process for process, pid in enumerate(pids)}
+    by_head = np.array([place.get(number(head.pid), 0) for head in heads] or [0], np.int64)
+    return by_head[rows.head]
+
+
+def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int, device: Ints) -> Ints:
+    """Process of each GPU row: its pid is the device's number, so correlation ids must tell.
+
+    Where several processes used an id, the one that most of the device's other rows belong to.
+    """
+    if processes == 1:
+        return np.zeros(len(rows), np.int64)
+    correlation, found = rows.fields["correlation"], np.full(len(rows), -1, np.int64)
+    for process in range(processes):
+        hit = first_row(api.fields["correlation"][api_process == process], correlation) >= 0
+        found = np.where(hit, np.where(found == -1, process, -2), found)
+    for each in np.unique(device):
+        on_device = device == each
+        sure = found[on_device & (found >= 0)]
+        found[on_device & (found < 0)] = np.bincount(sure).argmax() if sure.size else 0
+    return found
+
+
+def launches(rows: Rows, process: Ints, api: Rows, api_process: Ints, processes: int) -> Ints:
+    """Row of the call that launched each op, -1 where the trace has none."""
+    found = np.full(len(rows), -1, np.int64)
+    for each in range(processes):
+        mine, calls = np.flatnonzero(process == each), np.flatnonzero(api_process == each)
+        row = first_row(api.fields["correlation"][calls], rows.fields["correlation"][mine])
+        found[mine] = np.append(calls, -1)[row]
+    return found
+
+
+# An "Event Sync" or "Stream Sync" proves no name: a query leaves the same record.
+_PROVEN = {"stream_wait": "cudaStreamWaitEvent", "device": "cudaDeviceSynchronize"}
+
+
+def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
+    """Name calls that Kineto prints as INVALID where their synchronization record proves what they are."""
+    invalid = np.flatnonzero(is_one_of(api, "name", ["INVALID"]))
+    if invalid.size == 0:
+        return api
+    code, names = codes(api, "name")
+    code = code.astype(np.int64)
+    ids = ints(api, "process")[invalid], ints(api, "correlation")[invalid]
+    for kind, name in _PROVEN.items():
+        proof = syncs[is_one_of(syncs, "kind", [kind])]
+        pairs = set(zip(ints(proof, "process").tolist(), ints(proof, "correlation").tolist(), strict=True))
+        sure = [pair in pairs for pair in zip(*(each.tolist() for each in ids), strict=True)]
+        names = names if name in names else [*names, name]
+        code[invalid[np.array(sure)]] = names.index(name)
+    return api.assign(name=pd.Categorical.from_codes(code, dtype=pd.CategoricalDtype(names)))
+
+
+def first_row(ids: Ints, wanted: Ints) -> Ints:
+    """First row that has each wanted id, -1 where none has; negative ids are none.
+
+    >>> first_row(np.array([7, 9, 7]), np.array([7, 8, -1]))
+    array([ 0, -1, -1])
+    """
+    rows = np.flatnonzero(ids >= 0)
+    if rows.size == 0 or wanted.size == 0:
+        return np.full(wanted.size, -1, np.int64)
+    known = ids[rows]
+    low, high = int(known.min()), int(known.max())
+    if high - low < _DENSE * rows.size + 1024:
+        place = np.full(high - low + 2, -1, np.int64)  # the last one answers for ids out of range
+        place[known[::-1] - low] = rows[::-1]
+        inside = (wanted >= low) & (wanted <= high)
+        return place[np.where(inside, wanted - low, high - low + 1)]
+    distinct, first = np.unique(known, return_index=True)
+    at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
+    return np.where(distinct[at] == wanted, rows[first[at]], -1)
+
+
+# What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
+
+_NUMBERS = ("in_elements", "out_elements", "group_size", "sequence", "peer")
+_TEXTS = ("operation", "dtype", "group", "group_ranks")
+
+
+def comms(
+    ops: pd.DataFrame, api: pd.DataFrame, ranges: pd.DataFrame, told_op: Ints, told_range: Ints, told: Sequence[Args]
+) -> pd.DataFrame:
+    """The Trace's table of communication calls: one row per communication op, and one per call without any.
+
+    A kernel belongs to the innermost call that its launch lies in. Where both state a value the kernel's counts:
+    one call may launch several kernels. Thread and times are the call's, else those of the launch.
+
+    Parameters
+    ----------
+    told_op, told_range : for each row of `ops` and `ranges`: its place in `told`, -1 for none.
+    """
+    calls = np.flatnonzero(told_range >= 0)
+    of_op = np.flatnonzero((told_op >= 0) | _named_communication(ops))
+    launch = ints(ops, "launch")[of_op]
+    call = _calls_around(ops.iloc[of_op], api, ranges.iloc[calls], launch)
+    mine = (told_op[of_op] >= 0) | (call >= 0)
+    of_op, launch, call = of_op[mine], launch[mine], call[mine]
+    alone = np.setdiff1d(np.arange(calls.size), call)
+    call = np.append(call, alone)
+    launch = np.append(launch, np.full(alone.size, -1))
+    own = np.append(told_op[of_op], np.full(alone.size, -1))
+    theirs = _at(told_range[calls], call, -1)
+    columns: dict[str, Any] = {
+        "process": np.append(ints(ops, "process")[of_op], ints(ranges, "process")[calls[alone]]),
+        "correlation": np.append(ints(ops, "correlation")[of_op], np.full(alone.size, -1)),
+    }
+    for column in ("thread", "start_ns", "end_ns"):
+        missing = -1 if column == "thread" else 0
+        by_launch = _at(ints(api, column), launch, missing)
+        columns[column] = np.where(call >= 0, _at(ints(ranges, column)[calls], call, missing), by_launch)
+    values = _values(told)
+    for column in _NUMBERS:
+        said = np.array(values[column], np.int64)
+        first = _at(said, own, -1)
+        columns[column] = np.where(first >= 0, first, _at(said, theirs, -1))
+    for column in _TEXTS:
+        distinct, place = np.unique(np.array(["", *values[column]], object), return_inverse=True)
+        first, empty = place[own + 1], place[0]
+        code = np.where(first != empty, first, place[theirs + 1])
+        columns[column] = pd.Categorical.from_codes(code, dtype=pd.CategoricalDtype(list(distinct)))
+    return table("comms", columns)
+
+
+def _named_communication(ops: pd.DataFrame) -> Any:
+    code, names = codes(ops, "name")
+    return np.array([is_communication_kernel(name) for name in names] + [False], bool)[code]
+
+
+def _calls_around(ops: pd.DataFrame, api: pd.DataFrame, calls: pd.DataFrame, launch: Ints) -> Ints:
+    launched = launch >= 0
+    found = np.full(launch.size, -1, np.int64)
+    rows = launch[launched]
+    found[launched] = RangeIndex(calls).innermost(
+        ints(ops, "process")[launched], ints(api, "thread")[rows], ints(api, "start_ns")[rows]
+    )
+    return found
+
+
+def _values(told: Sequence[Args]) -> dict[str, list[Any]]:
+    return {
+        "operation": [each.collective for each in told],
+        "in_elements": [whole(each.in_elements) for each in told],
+        "out_elements": [whole(each.out_elements) for each in told],
+        "dtype": [str(each.dtype) for each in told],
+        "group": [str(each.group) for each in told],
+        "group_ranks": [str(each.group_ranks) for each in told],
+        "group_size": [whole(each.group_size) for each in told],
+        "sequence": [whole(each.seq) for each in told],
+        "peer": [_peer(each) for each in told],
+    }
+
+
+def _peer(args: Args) -> int:
+    source, target = whole(args.source), whole(args.target)
+    first, second = (source, target) if args.collective.startswith("recv") else (target, source)
+    return first if first >= 0 else second
+
+
+def _at(values: Ints, index: Ints, missing: int) -> Ints:
+    return np.append(values, missing)[np.where(index >= 0, index, values.size)]

@@ -1,0 +1,230 @@
+"""NVTX ranges, synchronizations and event records from an nsys export."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
+from analyzers.readers.nsys.file import NO_TIME, NsysFile
+from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.schemas import SYNC_KINDS
+
+NVTX = "NVTX_EVENTS"
+SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+RECORD = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
+NO_ID = (1 << 32) - 1  # how a 32-bit "none" is exported
+SYNC_CALLS = {
+    "stream": ("cudaStreamSynchronize", "cuStreamSynchronize"),
+    "event": ("cudaEventSynchronize", "cuEventSynchronize"),
+    "device": ("cudaDeviceSynchronize", "cuCtxSynchronize"),
+    "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
+}
+ROW = "row"
+QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
+
+
+def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+    """NVTX push/pop and start/end ranges; one never closed ends at `NO_TIME`. Column `ROW` is its row in the export."""
+    raw = file.ints(
+        NVTX,
+        {
+            "start_ns": file.time(NVTX, "start"),
+            "end_ns": file.time(NVTX, "end"),
+            "thread": file.column(NVTX, "globalTid"),
+            "text": file.column(NVTX, "textId"),
+            "domain": file.column(NVTX, "domainId", missing="0"),
+            "row": "rowid",
+        },
+        where=f"eventType IN ({PUSH_POP}, {START_END})" if file.has(NVTX, "eventType") else "",
+    )
+    owner = raw.pop("thread")
+    rows = raw.pop("row")
+    name = _range_names(file, names, raw.pop("text"), rows)
+    domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
+    ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
+    return table("ranges", ranges).assign(**{ROW: rows})
+
+
+def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any:
+    registered = names.categorical(numbers)
+    if not file.has(NVTX, "text"):
+        return registered
+    where, texts = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
+    if where.size == 0:
+        return registered
+    place = np.minimum(np.searchsorted(where, rows), where.size - 1)
+    literal = where[place] == rows
+    categories = list(dict.fromkeys([*registered.categories, *texts.categories]))
+    code = {text: index for index, text in enumerate(categories)}
+    of_registered = np.array([code[text] for text in registered.categories] or [0], np.int32)
+    of_text = np.array([code[text] for text in texts.categories], np.int32)
+    code = np.where(literal, of_text[texts.codes[place]], of_registered[registered.codes])
+    return labelled(code, categories).remove_unused_categories()
+
+
+def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
+    known: dict[tuple[int, int], str] = {}
+    if file.has(NVTX, "eventType", "domainId", "globalTid"):
+        text = '"text"' if file.has(NVTX, "text") else "NULL"
+        known = {
+            (owner, number): str(literal) if literal is not None else names.text(registered)
+            for owner, number, literal, registered in file.rows(
+                f"SELECT globalTid >> {THREAD_BITS}, domainId, {text}, {file.column(NVTX, 'textId')} "
+                f"FROM {NVTX} WHERE eventType = {DOMAIN_CREATE}"
+            )
+        }
+    owner, owners = pd.factorize(process)
+    number, numbers = pd.factorize(domain)
+    texts = [known.get((key, one), "") for key in owners.tolist() for one in numbers.tolist()]
+    categories = list(dict.fromkeys(["", *texts]))
+    place = {text: code for code, text in enumerate(categories)}
+    merged = np.array([place[text] for text in texts] or [0], np.int32)
+    return labelled(merged[owner * len(numbers) + number], categories)
+
+
+def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
+    """Rows of the synchronization table; `kind` is not final before `name_syncs`."""
+    raw = file.ints(
+        SYNC,
+        {
+            "start_ns": file.time(SYNC, "start"),
+            "end_ns": file.time(SYNC, "end"),
+            "context": file.column(SYNC, "contextId"),
+            "stream": file.column(SYNC, "streamId"),
+            "correlation": file.column(SYNC, "correlationId"),
+            "event": file.column(SYNC, "eventId"),
+            "event_sync": file.column(SYNC, "eventSyncId"),
+            "owner": file.column(SYNC, "globalPid"),
+        },
+    )
+    owner = raw.pop("owner")
+    stream, event = _id(raw.pop("stream")), _id(raw.pop("event"))
+    # What it waits for shows in which ids are set. The export's own syncType is shifted in some versions: 2023.4 calls
+    # a stream wait a stream synchronize, 2025.3 the other way round.
+    kind = np.select([(stream >= 0) & (event >= 0), stream >= 0, event >= 0], [3, 0, 1], 2)
+    return table(
+        "syncs",
+        {
+            **raw,
+            "process": processes.number(owner),
+            "stream": stream,
+            "event": event,
+            "event_sync": _id(raw["event_sync"]),
+            "kind": labelled(kind, SYNC_KINDS),
+        },
+    )
+
+
+def name_syncs(syncs: pd.DataFrame, calls: Ints, api: pd.DataFrame) -> pd.DataFrame:
+    """Correct `kind` by the call each sync was made in, and leave out polls, which never wait.
+
+    Parameters
+    ----------
+    calls : row in `api` of each sync's call, -1 where the export lacks it.
+    """
+    kind = np.array(codes(syncs, "kind")[0])
+    seen = calls >= 0
+    made = api.iloc[calls[seen]]
+    for name, texts in SYNC_CALLS.items():
+        kind[np.flatnonzero(seen)[is_one_of(made, "name", texts)]] = SYNC_KINDS.index(name)
+    poll = np.zeros(len(syncs), bool)
+    poll[np.flatnonzero(seen)[is_one_of(made, "name", QUERIES)]] = True
+    named = syncs.assign(kind=labelled(kind, SYNC_KINDS))
+    return named[~poll].reset_index(drop=True)
+
+
+def read_records(file: NsysFile, processes: Processes) -> pd.DataFrame:
+    """Event records."""
+    raw = file.ints(
+        RECORD,
+        {
+            "context": file.column(RECORD, "contextId"),
+            "stream": file.column(RECORD, "streamId"),
+            "correlation": file.column(RECORD, "correlationId"),
+            "event": file.column(RECORD, "eventId"),
+            "event_sync": file.column(RECORD, "eventSyncId"),
+            "owner": file.column(RECORD, "globalPid"),
+        },
+    )
+    owner = raw.pop("owner")
+    raw = {**raw, "event": _id(raw["event"]), "event_sync": _id(raw["event_sync"])}
+    return table("records", {"process": processes.number(owner), **raw})
+
+
+def _id(values: Ints) -> Ints:
+    return np.where(values == NO_ID, -1, values)
+
+
+def close_ranges(ranges: pd.DataFrame, last_ns: int) -> tuple[pd.DataFrame, int]:
+    """End ranges that were never closed at the capture's end; also how many there were."""
+    ends = ints(ranges, "end_ns")
+    still_open = ends == NO_TIME
+    if not still_open.any():
+        return ranges, 0
+    closed = np.where(still_open, np.maximum(last_ns, ints(ranges, "start_ns")), ends)
+    return ranges.assign(end_ns=closed), int(still_open.sum())
+
+
+# Names in an nsys export: text kept once in StringIds, referred to by number.
+
+# cudaStreamSynchronize_v3020, cuMemcpyHtoDAsync_v2_ptsz: which version was called, and which default stream it means
+_SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
+
+
+def call_name(name: str) -> str:
+    """A CUDA call's name without its version.
+
+    >>> call_name("cudaStreamSynchronize_v3020"), call_name("cuMemcpyHtoDAsync_v2_ptsz"), call_name("cuLaunchKernelEx")
+    ('cudaStreamSynchronize', 'cuMemcpyHtoDAsync', 'cuLaunchKernelEx')
+    """
+    return _SUFFIX.sub("", name)
+
+
+def labelled(codes: Any, texts: Sequence[str]) -> Any:
+    """A categorical of codes into texts."""
+    return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(list(texts)))
+
+
+def kernel_name(name: str) -> str:
+    """A kernel's demangled name as everybody but nsys spells it.
+
+    >>> kernel_name("void at::native::<unnamed>::copy<float>(float *)")
+    'void at::native::(anonymous namespace)::copy<float>(float *)'
+    """
+    return name.replace("<unnamed>", "(anonymous namespace)")
+
+
+class Names:
+    """StringIds as a table from number to text."""
+
+    def __init__(self, file: NsysFile) -> None:
+        rows = file.rows("SELECT id, value FROM StringIds") if file.has("StringIds", "id", "value") else []
+        self._texts = {int(number): str(text) for number, text in rows}
+
+    def text(self, number: int) -> str:
+        """The text of one number, "" where there is none."""
+        return self._texts.get(number, "")
+
+    def categorical(
+        self, numbers: Any, change: Callable[[str], str] = str, more: Mapping[int, str] | None = None
+    ) -> Any:
+        """The texts of many numbers, each first put through `change`; a number without text is "".
+
+        Parameters
+        ----------
+        more : texts of numbers that are in no table.
+        """
+        codes, distinct = pd.factorize(numbers)
+        known = more or {}
+        texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
+        categories = list(dict.fromkeys(texts))
+        place = {text: code for code, text in enumerate(categories)}
+        merged = np.array([place[text] for text in texts], np.int32)
+        return labelled(merged[codes], categories)

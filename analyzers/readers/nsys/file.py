@@ -1,0 +1,364 @@
+"""Open an SQLite file that belongs to somebody else: never change it, its folder, or believe it half written."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import connectorx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from analyzers.arrays.types import Ints
+from analyzers.common.errors import TracevizError
+from analyzers.trace.columns import narrowed
+from analyzers.trace.schemas import TABLES
+
+MAGIC = b"SQLite format 3\0"
+HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html
+WAL = 2  # read version of a file in write-ahead-log mode
+LOCK_SECONDS = 1.0
+AGAIN = "Copy it again, or export the report again."
+WAIT = "Wait for the program that writes it (is the export still running?), then try again."
+
+
+class Identity(NamedTuple):
+    """What changes when a file is written or replaced."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+
+def identity(path: Path) -> Identity:
+    """Return the file's identity now."""
+    stat = path.stat()
+    return Identity(stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+def uri(path: Path) -> str:
+    """How SQLite opens the file without a lock and without -wal, -shm or -journal beside it; see `check`."""
+    return f"file:{quote(str(path.resolve()))}?immutable=1"
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a file that `check` has passed; for one thread at a time, whichever it is."""
+    connection = sqlite3.connect(uri(path), uri=True, check_same_thread=False)
+    connection.execute("PRAGMA trusted_schema = OFF")  # what the file declares may call no function with effects
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def check(path: Path) -> Identity:
+    """Refuse what can't be read as it stands; what passes may be opened as immutable while its identity holds.
+
+    Raises
+    ------
+    TracevizError : unreadable, empty, not SQLite, cut short, locked, or with writes that are not in the file itself.
+    """
+    try:
+        before = identity(path)
+        with path.open("rb") as file:
+            head = file.read(HEADER)
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    if not head:
+        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or the export stopped?")
+    if not head.startswith(MAGIC):
+        raise TracevizError("not an SQLite file.", path=path)
+    _refuse_short(path, head, before.size)
+    _refuse_unfinished(path)
+    if head[19:20] != bytes([WAL]):  # opening a write-ahead-log file, even for reading, makes files beside it
+        _refuse_locked(path)
+    return before
+
+
+def _refuse_short(path: Path, head: bytes, size: int) -> None:
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(head[28:32], "big")
+    counted = head[24:28] == head[92:96]  # otherwise the count is that of an old SQLite, and means nothing
+    if len(head) < HEADER or (counted and size < page * pages):
+        raise TracevizError(f"cut short: {size:,} bytes of {page * pages:,}.", path=path, hint=AGAIN)
+
+
+def _refuse_unfinished(path: Path) -> None:
+    for suffix, what in (("-journal", "being written, or its writer was killed"), ("-wal", "open in another program")):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists() and beside.stat().st_size:
+            raise TracevizError(f"{what}: {beside.name} holds changes that are not in the file.", path=path, hint=WAIT)
+
+
+def _refuse_locked(path: Path) -> None:
+    connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, timeout=LOCK_SECONDS)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
+        if "locked" in str(error):
+            raise TracevizError("locked by another program.", path=path, hint=WAIT) from error
+        why = str(error).splitlines()[0]  # SQLite quotes the schema
+        raise TracevizError(f"can't be read: {why}.", path=path, hint=AGAIN) from error
+    finally:
+        connection.close()
+
+
+# An nsys SQLite export: which tables and columns it has, and their values as arrays.
+
+MISSING = "-1"  # what a column that is absent, or NULL, reads as
+NO_TIME = -(1 << 62)  # what a time that is absent, or NULL, reads as
+PART = 500_000  # rows read at a time
+BIG_PART = 200_000  # rows from which several readers are faster than one
+READERS = max(1, min(4, os.cpu_count() or 1))
+EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
+# Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
+LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_OF_NSYS = r"CUPTI_|NVTX_|TARGET_INFO|META_DATA|EXPORT_META|ENUM_|DIAGNOSTIC|StringIds$|PROCESSES$"
+_COALESCE = re.compile(r'coalesce\("(?P<column>\w+)", (?P<missing>-?\d+)\)')
+
+
+class NsysFile:
+    """One export, open for reading; use it in a `with`.
+
+    Attributes
+    ----------
+    tables : name of each table -> name of each column -> its declared type.
+
+    Raises
+    ------
+    TracevizError : it is no SQLite file, no nsys export, incomplete, damaged, or being written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = check(path)
+        self._connection = connect(path)
+        self._lock = threading.Lock()
+        try:
+            self.tables = self._introspect()
+            self._refuse_foreign()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> NsysFile:
+        """Return the open file."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; refuse what was read if the file changed meanwhile."""
+        self._connection.close()
+        if error is None and identity(self.path) != self._identity:
+            raise TracevizError("changed while it was being read.", path=self.path, hint=WAIT)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the export says that it was written to its end; the oldest ones cannot say so."""
+        return any(self.has(name) and self.rows(f"SELECT 1 FROM {name} LIMIT 1") for name in LAST_TABLES)
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the table is there with all of these columns."""
+        return table in self.tables and all(column in self.tables[table] for column in columns)
+
+    def number(self, table: str, column: str) -> str:
+        """SQL for an integer column. Where it is declared as something else, only values that are integers convert."""
+        declared = self.tables[table][column].upper()
+        if "INT" in declared or declared in ("", "BIGINT"):
+            return f'"{column}"'
+        return (
+            f'CASE WHEN CAST("{column}" AS INTEGER) = "{column}" THEN CAST("{column}" AS INTEGER) ELSE "{column}" END'
+        )
+
+    def column(self, table: str, *names: str, missing: str = MISSING) -> str:
+        """SQL for the first of these integer columns that exists and is not NULL, else `missing`."""
+        there = [self.number(table, name) for name in names if self.has(table, name)]
+        return f"coalesce({', '.join([*there, missing])})" if there else missing
+
+    def time(self, table: str, name: str) -> str:
+        """SQL for a time, `NO_TIME` where there is none."""
+        return self.column(table, name, missing=str(NO_TIME))
+
+    def combined(self, table: str, operator: str, *names: str) -> str:
+        """SQL for integer columns joined by an operator, `MISSING` unless all are there."""
+        if not self.has(table, *names):
+            return MISSING
+        return f"coalesce({operator.join(self.number(table, name) for name in names)}, {MISSING})"
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query over a small table."""
+        try:
+            with self._lock:
+                return self._connection.execute(sql).fetchall()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
+            raise self._damaged(error) from error
+
+    def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Iterator[dict[str, Ints]]:
+        """Integer columns of a table in row order, as batches of name -> int64 array, from name -> SQL."""
+        plain = {name: self._plain(table, sql) for name, sql in columns.items()}
+        for batch in self._read(table, {name: sql for name, (sql, _) in plain.items()}, where):
+            yield {name: self._integers(table, name, batch[name], missing) for name, (_, missing) in plain.items()}
+
+    def most_rows(self, table: str) -> int:
+        """As many rows as the table can have by its row ids; nsys leaves none out, so that it is their number."""
+        first, last = self._span(table)
+        return last - first + 1
+
+    def ints(self, table: str, columns: Mapping[str, str], where: str = "") -> dict[str, Ints]:
+        """Integer columns of a table in row order: name -> int64 array, from name -> SQL (see `column`)."""
+        batches = [dict.fromkeys(columns, np.empty(0, np.int64)), *self.batches(table, columns, where)]
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in columns}
+
+    def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Any]:
+        """Row ids that match, ascending, and their texts as a categorical."""
+        batches = list(self._read(table, {"text": sql}, where))
+        if not batches:
+            return np.empty(0, np.int64), pd.Categorical([])
+        rows = np.concatenate([batch["row"].to_numpy() for batch in batches])
+        texts = pa.chunked_array([batch["text"].cast(pa.string()) for batch in batches]).combine_chunks()
+        coded = texts.dictionary_encode()
+        return rows, pd.Categorical.from_codes(
+            coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
+        )
+
+    def _plain(self, table: str, sql: str) -> tuple[str, int]:
+        """SQL and what NULL stands for. A bare column is read a fifth faster, and its NULLs are then the reader's."""
+        found = _COALESCE.fullmatch(sql)
+        if found and self.tables.get(table, {}).get(found["column"]) == "INTEGER":
+            return f'"{found["column"]}"', int(found["missing"])
+        return sql, int(MISSING)
+
+    def _span(self, table: str) -> tuple[int, int]:
+        """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
+        if table not in self.tables:
+            return 0, -1
+        first, last = self.rows(f'SELECT (SELECT min(rowid) FROM "{table}"), (SELECT max(rowid) FROM "{table}")')[0]
+        if first is None:
+            return 0, -1
+        if last - first >= self._identity.size:  # every row takes several bytes
+            raise TracevizError(
+                f"table {table} numbers its rows {first:,} to {last:,}, more than the file can hold.", path=self.path
+            )
+        return first, last
+
+    def _read(self, table: str, columns: Mapping[str, str], where: str) -> Iterator[pa.RecordBatch]:
+        """Batches in row order, from a part of the table at a time: the next part then uses the memory of the last."""
+        first, last = self._span(table)
+        wanted = ", ".join(f'{sql} AS "{name}"' for name, sql in {"row": "rowid", **columns}.items())
+        condition = f" AND ({where})" if where else ""
+        select = f'SELECT {wanted} FROM "{table}" WHERE rowid >= {{}} AND rowid < {{}}{condition}'
+        for start in range(first, last + 1, PART):
+            end = min(start + PART, last + 1)
+            readers = READERS if end - start >= BIG_PART else 1
+            cuts = [start + (end - start) * index // readers for index in range(readers + 1)]
+            try:
+                found = connectorx.read_sql(
+                    f"sqlite://{quote(uri(self.path))}",
+                    [select.format(low, high) for low, high in itertools.pairwise(cuts)],
+                    return_type="arrow",
+                )
+            except Exception as error:  # one type for everything that is wrong with the values
+                raise self._damaged(error, f"in table {table}") from error
+            batches = [batch for batch in found.to_batches() if batch.num_rows]
+            del found
+            batches.sort(key=lambda batch: batch["row"][0].as_py(), reverse=True)  # readers deliver in any order
+            while batches:
+                yield batches.pop()
+
+    def _integers(self, table: str, name: str, values: pa.Array, missing: int) -> Ints:
+        if not pa.types.is_integer(values.type):
+            raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
+        whole = values.fill_null(missing) if values.null_count else values
+        return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+    def _introspect(self) -> dict[str, dict[str, str]]:
+        names = self._names("type = 'table'")
+        return {name: {row[1]: row[2] for row in self.rows(f'PRAGMA table_info("{name}")')} for name in names}
+
+    def _names(self, which: str) -> list[str]:
+        """Names in the schema; a damaged one may hold anything in their place."""
+        names = [name for (name,) in self.rows(f"SELECT name FROM sqlite_master WHERE {which}")]
+        if not all(isinstance(name, str) for name in names):
+            raise self._damaged(sqlite3.DatabaseError("malformed database schema"))
+        return names
+
+    def _refuse_foreign(self) -> None:
+        """Only plain tables are read: a view or virtual table may be endless, and nsys writes none."""
+        views = self._names("type = 'view' OR sql LIKE 'CREATE VIRTUAL%'")
+        posing = [name for name in views if re.match(_OF_NSYS, name)]
+        if posing:
+            raise TracevizError(f"no nsys export: {posing[0]} is a view, not a table.", path=self.path)
+        ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
+        if not self.has("StringIds", "id", "value"):
+            raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
+        ancient = bool(ours) and not any(name.startswith(("ENUM_", "META_DATA")) for name in self.tables)
+        if not ancient and not self.is_finished:
+            raise TracevizError(
+                "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed or was stopped.",
+                path=self.path,
+                hint=f"Export the report again, with the nsys that made it or a newer one: {EXPORT}",
+            )
+
+    def _damaged(self, error: Exception, where: str = "") -> TracevizError:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return TracevizError(
+            f"can't be read{' ' + where if where else ''}: {reason}.",
+            path=self.path,
+            hint=f"Export the report again: {EXPORT}",
+        )
+
+
+# Fill a Trace table's columns straight from batches of an export's rows, without a copy of them in between.
+
+Batch = dict[str, Ints]
+Filled = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One table of the export: SQL of the columns to read, and what columns of the Trace a batch of them makes.
+
+    Texts are made as integer codes; a column that is not made keeps its default.
+    """
+
+    table: str
+    columns: dict[str, str]
+    make: Callable[[Batch], Filled]
+
+
+def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
+    """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
+    size = sum(file.most_rows(source.table) for source in sources)
+    types = {column: _storage(kind, default) for column, (kind, default) in TABLES[name].items()}
+    # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
+    filled: Filled = {column: np.empty(size, kind) for column, (kind, _) in types.items()}
+    at = 0
+    for source in sources:
+        for batch in file.batches(source.table, source.columns):
+            end = at + next(iter(batch.values())).size
+            made = source.make(batch)
+            for column, (_, default) in types.items():
+                values = made.get(column, default)
+                filled[column][at:end] = (
+                    values if np.isscalar(values) else narrowed(np.asarray(values), types[column][0])
+                )
+            at = end
+    few = at < size // 2
+    return {column: values[:at].copy() if few else values[:at] for column, values in filled.items()}
+
+
+def _storage(kind: str | tuple[str, ...], default: Any) -> tuple[str, int]:
+    """Type that holds a column's values or codes, and what stands where a source makes none."""
+    if isinstance(kind, tuple):
+        return "int8", kind.index(default)
+    return ("int32", 0) if kind == "text" else (kind, default)

@@ -1,0 +1,289 @@
+"""Communication calls in an nsys export: NCCL's NVTX ranges, joined to the GPU work they launched.
+
+A call launches its kernel inside its own range, or, between ncclGroupStart and ncclGroupEnd, inside the outermost
+ncclGroupEnd that follows: there, several calls may share one kernel.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.readers.nsys.events import ROW
+from analyzers.readers.nsys.file import NsysFile
+from analyzers.trace.columns import codes, ints, table
+from analyzers.trace.kernels import is_communication_kernel, operation_of
+
+DOMAINS = ("NCCL", "")  # "" where the export does not tell domains apart
+GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
+
+
+def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+    """One row a call and launched op; `correlation` is -1 where the capture does not tell which op is the call's.
+
+    Parameters
+    ----------
+    ranges : with column `ROW`, the row of each in the export.
+    """
+    named = _named(ranges)
+    calls = np.flatnonzero(named == "call")
+    if calls.size == 0:
+        return table("comms")
+    starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
+    rows = ints(ranges, ROW)
+    communicator = payload.at(rows, "communicator")
+    launched = _launches(ops, api)
+    found: list[tuple[Ints, Ints]] = []
+    for lane, those in rows_by_key(ints(ranges, "process"), ints(ranges, "thread")).items():
+        at, correlation = launched.get(lane, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        own = those[named[those] == "call"]
+        own = own[np.argsort(starts[own], kind="stable")]
+        first, count = _inside(at, starts[own], ends[own])
+        found.append(_repeat(own[count > 0], first[count > 0], count[count > 0], correlation))
+        rest = own[count == 0]
+        groups = _Groups(starts, ends, those[named[those] == GROUP_START], those[named[those] == GROUP_END])
+        found.append((rest, groups.correlations(rest, communicator[rest], at, correlation)))
+    row = np.concatenate([rows_found for rows_found, _ in found])
+    correlation = np.concatenate([ids for _, ids in found])
+    order = np.lexsort((correlation, starts[row], ints(ranges, "process")[row]))
+    row, correlation = row[order], correlation[order]
+    said = ranges.iloc[row]
+    return table(
+        "comms",
+        {
+            "process": ints(said, "process"),
+            "thread": ints(said, "thread"),
+            "start_ns": ints(said, "start_ns"),
+            "end_ns": ints(said, "end_ns"),
+            "operation": said["name"].array.remove_unused_categories(),
+            "correlation": correlation,
+            "bytes": payload.at(rows[row], "bytes"),
+            "communicator": communicator[row],
+            "peer": payload.at(rows[row], "peer"),
+            "group_size": _group_sizes(payload, communicator[row]),
+        },
+    )
+
+
+def _named(ranges: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Per range: "call" for a communication call, the name of a group's start or end, "" for all others."""
+    code, names = codes(ranges, "name")
+    domain, domains = codes(ranges, "domain")
+    meaning = [_meaning(name) for name in names]
+    ours = np.array([text in DOMAINS for text in domains] + [False])[domain]
+    return np.where(ours, np.array([*meaning, ""], dtype=object)[code], "")
+
+
+def _meaning(name: str) -> str:
+    if name in (GROUP_START, GROUP_END):
+        return name
+    return "call" if name.startswith("nccl") and operation_of(name) else ""
+
+
+def _launches(ops: pd.DataFrame, api: pd.DataFrame) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
+    """Per (process, thread): launch times of communication, ascending, and their correlation ids.
+
+    Kernels by name; copies too, since NCCL may move data by copy engine.
+    """
+    launch = ints(ops, "launch")
+    mine = np.flatnonzero((launch >= 0) & (_communicates(ops) | (ops["kind"] == "memcpy").to_numpy()))
+    calls = launch[mine]
+    at, process, thread = (ints(api, column)[calls] for column in ("start_ns", "process", "thread"))
+    correlation = ints(ops, "correlation")[mine]
+    result = {}
+    for lane, those in rows_by_key(process, thread).items():
+        order = those[np.argsort(at[those], kind="stable")]
+        result[lane] = (at[order], correlation[order])
+    return result
+
+
+def _communicates(ops: pd.DataFrame) -> Mask:
+    code, names = codes(ops, "name")
+    return np.array([is_communication_kernel(name) for name in names] + [False])[code]
+
+
+def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    first = np.searchsorted(at, starts, side="left")
+    return first, np.searchsorted(at, ends, side="right") - first
+
+
+def _repeat(rows: Ints, first: Ints, count: Ints, values: Ints) -> tuple[Ints, Ints]:
+    step = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(rows, count), values[np.repeat(first, count) + step]
+
+
+class _Groups:
+    """The ncclGroupEnd calls of one thread that really end a group, and what they launch."""
+
+    def __init__(self, starts: Ints, ends: Ints, opened: Ints, closed: Ints) -> None:
+        self._starts, self._ends = starts, ends
+        closed = closed[np.argsort(starts[closed], kind="stable")]
+        at = np.concatenate([starts[opened], starts[closed]])
+        order = np.argsort(at, kind="stable")
+        change = np.concatenate([np.ones(opened.size, np.int64), -np.ones(closed.size, np.int64)])[order]
+        depth = np.cumsum(change)
+        # a capture that begins inside a group sees its end alone: depth starts again from there
+        depth -= np.minimum.accumulate(np.minimum(depth, 0))
+        after = depth[change < 0]
+        self._depth_at, self._depth = at[order], depth
+        self.closing = closed[after == 0] if closed.size else closed
+
+    def correlations(self, calls: Ints, communicator: Ints, at: Ints, correlation: Ints) -> Ints:
+        """Correlation id of the op each call's group launched for it, -1 where that can't be told."""
+        result = np.full(calls.size, -1, np.int64)
+        if calls.size == 0 or self.closing.size == 0:
+            return result
+        place = np.searchsorted(self._depth_at, self._starts[calls], side="right") - 1
+        within = (place >= 0) & (self._depth[np.maximum(place, 0)] > 0)
+        group = np.searchsorted(self._starts[self.closing], self._starts[calls], side="left")
+        known = np.flatnonzero(within & (group < self.closing.size))
+        group = group[known]
+        first, count = _inside(at, self._starts[self.closing], self._ends[self.closing])
+        chosen = _share(group, communicator[known], count[group])
+        useful = chosen >= 0
+        result[known[useful]] = correlation[first[group[useful]] + chosen[useful]]
+        return result
+
+
+def _share(group: Ints, communicator: Ints, launched: Ints) -> Ints:
+    """Which of its group's launches serves each call: the only one, or by order, or one a communicator; else -1."""
+    if group.size == 0:
+        return group
+    _, head, size = np.unique(group, return_index=True, return_counts=True)
+    place = np.arange(group.size) - np.repeat(head, size)
+    pairs = pd.factorize(pd.MultiIndex.from_arrays([group, communicator]))[0].astype(np.int64)
+    of_communicator = pairs - np.repeat(pairs[head], size)
+    communicators = np.repeat(np.maximum.reduceat(of_communicator, head) + 1, size)
+    calls = np.repeat(size, size)
+    return np.select(
+        [launched == 1, launched == calls, (launched == communicators) & (communicator != -1)],
+        [np.zeros_like(group), place, of_communicator],
+        -1,
+    )
+
+
+def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
+    """Ranks in each call's communicator, -1 where the capture did not see it created."""
+    made = payload.ranks > 0
+    sizes = dict(zip(payload.communicator[made].tolist(), payload.ranks[made].tolist(), strict=True))
+    known, distinct = pd.factorize(communicator)
+    return np.array([sizes.get(one, -1) for one in distinct.tolist()] or [-1], np.int64)[known]
+
+
+# What NCCL says about its calls in the payload of their NVTX ranges: communicator, message size, peer.
+#
+# nsys exports payloads as binary data (`--include-blobs`), as JSON (`--include-json`), or, by default, not at all.
+
+NVTX = "NVTX_EVENTS"
+HEADER = 32  # bytes before a binary payload: domain, schema, payload size, header size, each 8 bytes, little-endian
+SCHEMA_AT = 8
+FIELDS = {  # as NCCL names them -> our name and how many bytes it takes
+    "NCCL communicator ID": ("communicator", 8),
+    "Message size [bytes]": ("bytes", 8),
+    "Peer rank": ("peer", 4),
+    "No. of ranks": ("ranks", 4),
+}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Columns by NVTX row; -1 where the payload lacks a field. Communicators are 64-bit ids as signed numbers."""
+
+    rows: Ints
+    communicator: Ints
+    bytes: Ints
+    peer: Ints
+    ranks: Ints
+
+    def at(self, rows: Ints, column: str) -> Ints:
+        """One column's values for any NVTX rows, -1 where a row has no payload."""
+        if self.rows.size == 0:
+            return np.full(rows.size, -1, np.int64)
+        place = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
+        values: Ints = getattr(self, column)
+        return np.where(self.rows[place] == rows, values[place], -1)
+
+
+def read_payload(file: NsysFile) -> Payload:
+    """Payloads of all NVTX ranges that have NCCL's fields."""
+    rows, columns = _binary(file)
+    if rows.size == 0:
+        rows, columns = _json(file)
+    return Payload(rows, *(columns[name] for name in ("communicator", "bytes", "peer", "ranks")))
+
+
+def _empty(size: int) -> dict[str, Ints]:
+    return {name: np.full(size, -1, np.int64) for name, _ in FIELDS.values()}
+
+
+def _binary(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
+    schemas = _schemas(file)
+    if not schemas or not file.has(NVTX, "binaryData"):
+        return np.empty(0, np.int64), _empty(0)
+    sql = 'CASE typeof("binaryData") WHEN \'text\' THEN "binaryData" ELSE hex("binaryData") END'
+    rows, texts = file.texts(NVTX, sql, '"binaryData" IS NOT NULL')
+    blobs = [_bytes(text) for text in texts.categories]
+    values = _empty(len(blobs))
+    lengths = np.array([len(blob) for blob in blobs], np.int64)
+    for length in np.unique(lengths[lengths >= HEADER]):
+        those = np.flatnonzero(lengths == length)
+        data = np.frombuffer(b"".join(blobs[index] for index in those), np.uint8).reshape(those.size, length)
+        of_schema = _field(data, SCHEMA_AT, 4)
+        for schema in np.unique(of_schema):
+            chosen = of_schema == schema
+            for name, offset, size in schemas.get(int(schema), []):
+                if HEADER + offset + size <= length:
+                    values[name][those[chosen]] = _field(data[chosen], HEADER + offset, size)
+    codes = texts.codes
+    return rows, {name: column[codes] for name, column in values.items()}
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
+def _field(data: npt.NDArray[np.uint8], offset: int, size: int) -> Ints:
+    kind = {4: "<i4", 8: "<i8"}[size]
+    return np.ascontiguousarray(data[:, offset : offset + size]).view(kind)[:, 0].astype(np.int64)
+
+
+def _schemas(file: NsysFile) -> dict[int, list[tuple[str, int, int]]]:
+    """Schema id -> (our name, offset, size) of the fields we know."""
+    source = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+    if not file.has(source, "schemaId", "name", "offset"):
+        return {}
+    schemas: dict[int, list[tuple[str, int, int]]] = {}
+    for schema, name, offset in file.rows(f'SELECT DISTINCT schemaId, name, coalesce("offset", 0) FROM {source}'):
+        if name in FIELDS:
+            ours, size = FIELDS[name]
+            schemas.setdefault(int(schema), []).append((ours, int(offset), size))
+    return schemas
+
+
+def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
+    if not file.has(NVTX, "jsonText"):
+        return np.empty(0, np.int64), _empty(0)
+    rows, texts = file.texts(NVTX, '"jsonText"', "\"jsonText\" LIKE '%NCCL%' OR \"jsonText\" LIKE '%Message size%'")
+    values = _empty(len(texts.categories))
+    for index, text in enumerate(texts.categories):
+        for name, value in _said(text).items():
+            if name in FIELDS and isinstance(value, int):
+                values[FIELDS[name][0]][index] = np.uint64(value % (1 << 64)).astype(np.int64)
+    return rows, {name: column[texts.codes] for name, column in values.items()}
+
+
+def _said(text: str) -> dict[str, object]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}

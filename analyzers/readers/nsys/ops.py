@@ -1,0 +1,286 @@
+"""CUDA calls and the GPU work they launched, from an nsys export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.readers.nsys.about import Processes, thread
+from analyzers.readers.nsys.events import Names, call_name, kernel_name, labelled
+from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
+from analyzers.trace.columns import ints, table
+from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
+
+API = "CUPTI_ACTIVITY_KIND_RUNTIME"
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+
+# Numbers of the ENUM_ tables, for exports that lack those.
+COPY_NUMBERS = {
+    1: "HTOD", 2: "DTOH", 3: "HTOA", 4: "ATOH", 5: "ATOA", 6: "ATOD", 7: "DTOA", 8: "DTOD", 9: "HTOH", 10: "PTOP",
+    11: "UVM_HTOD", 12: "UVM_DTOH", 13: "UVM_DTOD",
+}  # fmt: skip
+MEMORY_NUMBERS = {
+    0: "PAGEABLE", 1: "PINNED", 2: "DEVICE", 3: "ARRAY", 4: "MANAGED", 5: "DEVICE_STATIC", 6: "MANAGED_STATIC",
+}  # fmt: skip
+
+# Codes of names that are no string ids.
+MEMSET_NAME, GRAPH_NAME, FIRST_COPY_NAME = -2, -3, -100
+NAMES = {
+    MEMSET_NAME: "Memset",
+    GRAPH_NAME: "CUDA graph",
+    **{FIRST_COPY_NAME - code: f"Memcpy {kind}".rstrip() for code, kind in enumerate(COPY_KINDS)},
+}
+
+
+def read_api(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+    """CUDA runtime and driver calls, one row a call."""
+
+    def make(batch: Batch) -> Filled:
+        caller = batch.pop("caller")
+        return {"process": processes.number(caller), "thread": thread(caller), **batch}
+
+    columns = {
+        "start_ns": file.time(API, "start"),
+        "end_ns": file.time(API, "end"),
+        "caller": file.column(API, "globalTid"),
+        "correlation": file.column(API, "correlationId"),
+        "name": file.column(API, "nameId"),
+    }
+    filled = fill(file, "api", [Source(API, columns, make)])
+    return table("api", {**filled, "name": names.categorical(filled["name"], call_name)})
+
+
+def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+    """Kernels, copies, memsets and graphs traced as one row; `launch` is not filled yet."""
+
+    def source(name: str, columns: dict[str, str], make: Callable[[Batch], Filled]) -> Source:
+        def placed(batch: Batch) -> Filled:
+            owner = batch.pop("owner")
+            return {"process": processes.number(owner), **make(batch)}
+
+        return Source(name, {**_place(file, name), **columns}, placed)
+
+    sources = [
+        source(KERNEL, _kernel_columns(file), dict),
+        source(MEMCPY, _copy_columns(file), _copies(file)),
+        source(MEMSET, _memset_columns(file), _memsets(file)),
+        source(GRAPH, {}, lambda batch: {**batch, "kind": OP_KINDS.index("graph"), "name": GRAPH_NAME}),
+    ]
+    filled = fill(file, "ops", sources)
+    for column, (kind, _) in OPS.items():
+        if isinstance(kind, tuple):
+            filled[column] = labelled(filled[column], kind)
+    return table("ops", {**filled, "name": names.categorical(filled["name"], kernel_name, NAMES)})
+
+
+def _place(file: NsysFile, source: str) -> dict[str, str]:
+    return {
+        "start_ns": file.time(source, "start"),
+        "end_ns": file.time(source, "end"),
+        "device": file.column(source, "deviceId"),
+        "context": file.column(source, "contextId"),
+        "stream": file.column(source, "streamId"),
+        "correlation": file.column(source, "correlationId"),
+        "owner": file.column(source, "globalPid"),
+        "graph": _graph(file, source),
+    }
+
+
+def _graph(file: NsysFile, source: str) -> str:
+    """SQL for the id of the CUDA graph; a node's id holds it in its upper half (0 where older exports mean none)."""
+    if file.has(source, "graphId"):
+        return file.column(source, "graphId")
+    if not file.has(source, "graphNodeId"):
+        return MISSING
+    return f"coalesce(nullif({file.number(source, 'graphNodeId')}, 0) >> 32, {MISSING})"
+
+
+def _kernel_columns(file: NsysFile) -> dict[str, str]:
+    return {
+        "name": file.column(KERNEL, "demangledName", "shortName", "mangledName"),
+        "grid": file.combined(KERNEL, " * ", "gridX", "gridY", "gridZ"),
+        "block": file.combined(KERNEL, " * ", "blockX", "blockY", "blockZ"),
+        "registers": file.column(KERNEL, "registersPerThread"),
+        "shared_bytes": file.combined(KERNEL, " + ", "staticSharedMemory", "dynamicSharedMemory"),
+    }
+
+
+def _copy_columns(file: NsysFile) -> dict[str, str]:
+    return {
+        "bytes": file.column(MEMCPY, "bytes"),
+        "copy": file.column(MEMCPY, "copyKind"),
+        "source_memory": file.column(MEMCPY, "srcKind"),
+        "target_memory": file.column(MEMCPY, "dstKind"),
+        "source": file.column(MEMCPY, "srcDeviceId"),
+        "target": file.column(MEMCPY, "dstDeviceId"),
+    }
+
+
+def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
+    directions = {number: _direction(label) for number, label in _copy_labels(file).items()}
+    labels = memories(file)
+
+    def make(batch: Batch) -> Filled:
+        source, target = batch.pop("source"), batch.pop("target")
+        copy = _choose(batch["copy"], directions, COPY_KINDS)
+        peer = (copy == COPY_KINDS.index("DtoD")) & (source >= 0) & (target >= 0) & (source != target)
+        copy[peer] = COPY_KINDS.index("PtoP")
+        return {
+            **batch,
+            "kind": OP_KINDS.index("memcpy"),
+            "name": FIRST_COPY_NAME - copy.astype(np.int32),
+            "copy": copy,
+            "source_memory": _choose(batch["source_memory"], labels, MEMORY_KINDS),
+            "target_memory": _choose(batch["target_memory"], labels, MEMORY_KINDS),
+        }
+
+    return make
+
+
+def _memset_columns(file: NsysFile) -> dict[str, str]:
+    return {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")}
+
+
+def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
+    labels = memories(file)
+
+    def make(batch: Batch) -> Filled:
+        target = _choose(batch["target_memory"], labels, MEMORY_KINDS)
+        return {**batch, "kind": OP_KINDS.index("memset"), "name": MEMSET_NAME, "target_memory": target}
+
+    return make
+
+
+def _copy_labels(file: NsysFile) -> dict[int, str]:
+    return _enum(file, "ENUM_CUDA_MEMCPY_OPER", COPY_NUMBERS)
+
+
+def _enum(file: NsysFile, source: str, fallback: dict[int, str]) -> dict[int, str]:
+    """Number -> label without the prefix all labels of the table share."""
+    rows = file.rows(f'SELECT id, name FROM "{source}"') if file.has(source, "id", "name") else []
+    labels = {int(number): str(name).rpartition("KIND_")[2] for number, name in rows}
+    return labels or fallback
+
+
+def _direction(label: str) -> str:
+    plain = label.removeprefix("UVM_").replace("A", "D")
+    return next((kind for kind in COPY_KINDS if kind.upper() == plain), "unknown")
+
+
+def memories(file: NsysFile) -> dict[int, str]:
+    """Kind of memory of each number an export uses for it."""
+    labels = _enum(file, "ENUM_CUDA_MEM_KIND", MEMORY_NUMBERS)
+    return {
+        number: next((kind for kind in MEMORY_KINDS if kind and label.startswith(kind.upper())), "unknown")
+        for number, label in labels.items()
+    }
+
+
+def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> Any:
+    """Code of each number's kind; -1 (not said) is "", a number nobody knows is "unknown"."""
+    codes, distinct = pd.factorize(numbers)
+    chosen = ["" if number == -1 else kinds.get(int(number), "unknown") for number in distinct]
+    return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
+
+
+# Join GPU work to the calls that launched it.
+
+# A table indexed by correlation id answers faster than a search while it is not much larger than its rows. nsys leaves
+# out many calls, but not the ids they took: often one id in ten is a row, and memory then costs more than it saves.
+DENSE = 4
+
+
+def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ints:
+    """Row in `api` of the call that made each row, by (process, correlation id); -1 where none did.
+
+    Parameters
+    ----------
+    frame : ops, or any table with columns process and correlation.
+    """
+    process, caller = frame["process"].to_numpy(), api["process"].to_numpy()
+    wanted, keys = ints(frame, "correlation"), ints(api, "correlation")
+    present = np.unique(process)
+    if present.size == 1 and (caller == present[0]).all():
+        return _join(wanted, keys, np.arange(keys.size))
+    found = np.full(wanted.size, -1, np.int64)
+    for number in present:
+        own, calls = np.flatnonzero(process == number), np.flatnonzero(caller == number)
+        found[own] = _join(wanted[own], keys[calls], calls)
+    return found
+
+
+def _join(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
+    if keys.size and keys.min() < 0:  # calls without an id made nothing
+        known = keys >= 0
+        keys, rows = keys[known], rows[known]
+    if keys.size == 0 or wanted.size == 0:
+        return np.full(wanted.size, -1, np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low < DENSE * keys.size + 1_000_000:
+        direct = np.full(high - low + 2, -1, np.int32)  # the last place answers for every id that is not there
+        direct[keys - low] = rows
+        place = wanted - low
+        place[(wanted < low) | (wanted > high)] = high - low + 1
+        return direct[place].astype(np.int64)
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order], rows[order]
+    place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[place] == wanted, rows[place], -1)
+
+
+# GPU memory in use, from the allocations and releases of an nsys export (--cuda-memory-usage=true).
+
+USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+RELEASE = 1  # ENUM_CUDA_DEV_MEM_EVENT_OPER: 0 allocation, 1 deallocation
+HOST = ("pageable", "pinned")
+
+
+def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataFrame:
+    """Bytes taken from the driver, per device, after each change; memory of the host is left out.
+
+    What was taken before the capture began stands at its very beginning, at 0, as nsys 2025.3 writes it. Where nothing
+    stands there, levels are counted from the beginning.
+    """
+    raw = file.ints(
+        USAGE,
+        {
+            "start_ns": file.time(USAGE, "start"),
+            "device": file.column(USAGE, "deviceId"),
+            "owner": file.column(USAGE, "globalPid"),
+            "bytes": file.column(USAGE, "bytes"),
+            "kind": file.column(USAGE, "memKind"),
+            "operation": file.column(USAGE, "memoryOperationType"),
+        },
+    )
+    kinds = memories(file)
+    host = [number for number, kind in kinds.items() if kind in HOST]
+    rows = np.flatnonzero((raw["start_ns"] != NO_TIME) & (raw["bytes"] >= 0) & ~np.isin(raw["kind"], host))
+    rows = rows[np.argsort(raw["start_ns"][rows], kind="stable")]
+    process, device = processes.number(raw["owner"][rows]), raw["device"][rows]
+    change = np.where(raw["operation"][rows] == RELEASE, -1, 1) * raw["bytes"][rows]
+    level, in_all = np.zeros(rows.size, np.int64), np.zeros(rows.size, dtype=bool)
+    for mine in rows_by_key(process, device).values():
+        level[mine] = np.cumsum(change[mine])
+        in_all[mine] = raw["start_ns"][rows[mine[0]]] == 0
+    total, change_only = (MEMORY_SOURCES.index(name) for name in ("driver", "driver-change"))
+    sources = np.where(in_all, total, change_only)
+    return table(
+        "memory",
+        {
+            "process": process,
+            "device": device,
+            "start_ns": raw["start_ns"][rows] - shift_ns,
+            "source": pd.Categorical.from_codes(sources, dtype=pd.CategoricalDtype(list(MEMORY_SOURCES))),
+            "bytes": level,
+        },
+        length=rows.size,
+    )

@@ -1,0 +1,179 @@
+"""Read an nsys SQLite export, of any schema from 2.x on, into a Trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress, silent
+from analyzers.readers.nsys.about import (
+    About,
+    Processes,
+    adopt,
+    contexts,
+    describe_process,
+    gpus_of,
+    missing,
+    read_about,
+    read_devices,
+    read_overhead,
+    read_streams,
+    warnings,
+)
+from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
+from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
+from analyzers.readers.nsys.nccl import read_comms, read_payload
+from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
+from analyzers.trace.columns import ints
+from analyzers.trace.graphs import about_rows
+from analyzers.trace.overhead import about_overhead
+from analyzers.trace.tables import Capture, Trace
+
+STEPS = 4
+TABLES_AT_ONCE = 2
+DAY = 24 * 3600 * 10**9
+
+
+def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = None) -> Trace:
+    """Read an export; times are ns from the session's start, as nsys shows them.
+
+    Parameters
+    ----------
+    report : the report it was exported from, which the Trace then names in its place.
+
+    Raises
+    ------
+    TracevizError : it is no nsys export, incomplete, damaged, or being written.
+    """
+    with NsysFile(path) as file:
+        try:
+            return about_rows(_read(file, progress, report or path))
+        except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
+
+
+def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
+    about = read_about(file)
+    tables, comms, keys, said = _tables(file, about, progress)
+    ops = tables["ops"]
+    used = ops[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
+    devices = read_devices(file, keys, list(used.itertuples(index=False, name=None)))
+    working = used["process"].unique().tolist()
+    only = working[0] if len(working) == 1 else None
+    processes = [
+        describe_process(file, key, gpus_of(devices, index), about, path if index == only else None)
+        for index, key in enumerate(keys)
+    ]
+    first_ns, last_ns = _span(ops, tables["api"])
+    unanswered, slowed = about_overhead(*read_overhead(file, about.shift_ns), ops)
+    capture = Capture(
+        path=str(path),
+        format="nsys",
+        producer=about.producer,
+        schema=about.schema,
+        host=about.host,
+        start_utc_ns=about.start_utc_ns,
+        first_ns=first_ns,
+        last_ns=last_ns,
+        world_size=about.world_size if only is not None else None,
+        lacks=(*missing(file, tables), *unanswered),
+        metadata=about.metadata,
+    )
+    return Trace(
+        captures=(capture,),
+        processes=tuple(processes),
+        comms=comms,
+        devices=devices,
+        streams=read_streams(file, keys),
+        origin_utc_ns=about.start_utc_ns,
+        warnings=(*said, *warnings(file, tables, processes, contexts(file)), *slowed),
+        **tables,
+    )
+
+
+def _tables(
+    file: NsysFile, about: About, progress: Progress
+) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[TraceWarning]]:
+    """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
+    names, numbering, lost, absurd = Names(file), Processes(), Counter[str](), Counter[str]()
+    # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+        progress("reading CUDA calls", 0, STEPS)
+        reading_api = pool.submit(read_api, file, names, numbering)
+        reading_ops = pool.submit(read_ops, file, names, numbering)
+        reading_ranges = pool.submit(read_ranges, file, names, numbering)
+        reading_syncs = pool.submit(read_syncs, file, numbering)
+        reading_records = pool.submit(read_records, file, numbering)
+        reading_payload = pool.submit(read_payload, file)
+        api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost, absurd)
+        progress("reading GPU work", 1, STEPS)
+        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
+        progress("reading ranges", 2, STEPS)
+        ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost, absurd)
+        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
+        records = adopt(reading_records.result(), api, numbering, file.path)
+    progress("joining calls to GPU work", 3, STEPS)
+    memory = read_memory(file, numbering, about.shift_ns)
+    order = numbering.order()
+    if (order[1:] < order[:-1]).any():
+        for frame in (api, ops, ranges, syncs, records, memory):
+            frame["process"] = order[ints(frame, "process")].astype(np.int32)
+    ops["launch"] = launches(ops, api)
+    syncs = name_syncs(syncs, launches(syncs, api), api)
+    ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
+    comms = read_comms(ranges, reading_payload.result(), ops, api)
+    said = []
+    if lost:
+        said.append(TraceWarning("no-times", f"left out, because they have no start or end: {_counts(lost)}."))
+    if absurd:
+        text = f"left out, because they last over a day or lie a day apart from the others: {_counts(absurd)}."
+        said.append(TraceWarning("absurd-times", text))
+    if unclosed:
+        said.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
+    progress("joining calls to GPU work", STEPS, STEPS)
+    tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
+    tables["memory"] = memory
+    return tables, comms, numbering.keys, said
+
+
+def _counts(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in left_out.items())
+
+
+def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absurd: Counter[str]) -> pd.DataFrame:
+    """Rows that can be true, moved to session time; others are counted.
+
+    They have a start, and an end that follows it or is still open, less than a day apart from each other and from the
+    others.
+    """
+    starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
+    is_open = (ends == NO_TIME) if what == "NVTX ranges" else np.zeros(ends.size, bool)
+    there = (starts != NO_TIME) & ((ends >= starts) | is_open)
+    middle = float(np.median(starts[there])) if there.any() else 0.0
+    far = np.abs(starts - middle) >= DAY  # as floats: the difference of two may be beyond 64 bits
+    far |= ~is_open & (ends.astype(float) - starts >= DAY)
+    for why, rows in ((lost, ~there), (absurd, there & far)):
+        if rows.any():
+            why[what] += int(np.count_nonzero(rows))
+    fine = there & ~far
+    if not fine.all():
+        frame = frame[fine].reset_index(drop=True)
+        ends = ends[fine]
+    if shift:
+        frame["start_ns"] -= shift
+        frame["end_ns"] = np.where(ends == NO_TIME, NO_TIME, ends - shift)
+    return frame
+
+
+def _span(ops: pd.DataFrame, api: pd.DataFrame) -> tuple[int, int]:
+    filled = [frame for frame in (ops, api) if len(frame)]
+    if not filled:
+        return 0, 0
+    return min(int(frame["start_ns"].min()) for frame in filled), max(int(frame["end_ns"].max()) for frame in filled)

@@ -1,0 +1,274 @@
+"""Read pasted output of `nsys stats --report cuda_gpu_trace` into a Trace.
+
+Three forms, any line order, one row an op: the CSV with its header; the text table with its header, units row and
+dashes; the table's rows alone, as `grep` leaves them. Columns of a headless row are counted from both ends: eleven
+numbers stand before the device's name, which ends in its index, "NVIDIA H100 80GB HBM3 (3)"; then follow context and
+stream (the stream may be printed as "-"), and the name. Kernels leave the memory columns empty, copies the launch ones.
+
+One paste may hold several reports, each with its own zero, and rows do not say which: so each device is taken as a
+capture of its own, and times across devices are only as good as the collectives that align them.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.trace.columns import ints, table
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Capture, Process, Trace
+
+_NUMBER = r"-?[\d,]+(?:\.\d+)?"
+# Start Duration CorrId, nine launch columns or four memory columns, Device (index), Ctx, perhaps GreenCtx, Strm, Name
+_ROW = re.compile(
+    rf"""^\s*(?P<start>{_NUMBER})\s+(?P<duration>{_NUMBER})\s+(?P<correlation>{_NUMBER})
+    \s+(?P<middle>.*?)\s*
+    (?P<device>[^\W\d][^()]*?(?:\([^\d)][^)]*\)[^()]*?)*)\s*\((?P<index>\d+)\)
+    \s+(?P<context>\d+)(?:\s+\d+(?=\s+(?:\d+|-)\s))?(?:\s+(?P<stream>\d+|-))?\s+(?P<name>\S.*?)\s*$""",
+    re.VERBOSE,
+)
+_HEADER = re.compile(r"^\s*Start\s*(\(\w+\)|:\w+)?\s*,?\s*Duration", re.IGNORECASE)
+_NANOSECONDS = {"": 1, "ns": 1, "us": 1_000, "μs": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000,
+                "nsec": 1, "usec": 1_000, "msec": 1_000_000, "sec": 1_000_000_000}  # fmt: skip
+_BYTES = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_COPIES = {"Host-to-Device": "HtoD", "Device-to-Host": "DtoH", "Device-to-Device": "DtoD", "Peer-to-Peer": "PtoP",
+           "HtoD": "HtoD", "DtoH": "DtoH", "DtoD": "DtoD", "PtoP": "PtoP", "P2P": "PtoP", "HtoH": "HtoH"}  # fmt: skip
+_MEMORY = {"Pageable": "pageable", "Pinned": "pinned", "Device": "device", "Array": "array", "Managed": "managed"}
+MOST_BYTES = 64 << 20
+MOST_LETTERS = 20_000  # of a line; a demangled kernel's name may have thousands
+MOST_BEFORE_NAME = 600  # letters in which a row's columns stand
+_LARGEST = 2**62  # leaves room to add and subtract
+_LAUNCH = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem", "DymSMem")
+
+
+@dataclass(frozen=True)
+class _Units:
+    start: int = 1
+    duration: int = 1
+    shared: int = 1_000_000
+    bytes: int = 1_000_000
+
+
+def is_stats(head: str) -> bool:
+    """Whether a file's first lines look like a GPU trace that `nsys stats` printed.
+
+    >>> is_stats("Start (ns),Duration (ns),CorrId,GrdX"), is_stats("{}")
+    (True, False)
+    """
+    return any(_HEADER.match(line) or _ROW.match(line) for line in head.splitlines()[:50])
+
+
+def read(path: str | Path) -> Trace:
+    """Read a pasted GPU trace: CSV or text table, with or without its header.
+
+    Rank is the device's index (the "gpu" claim). Rows that repeat another one wholly are one op.
+
+    Raises
+    ------
+    TracevizError : the file cannot be read, or holds no row of a GPU trace.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise TracevizError(
+                f"is over {MOST_BYTES:,} bytes, more than anybody pastes.",
+                path=path,
+                hint="Give the report itself, or its .sqlite export.",
+            )
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise TracevizError(f"cannot be read: {error.strerror}.", path=path) from error
+    rows, skipped = _rows(text)
+    if not rows:
+        raise TracevizError(
+            "holds no row of a GPU trace.",
+            path=path,
+            hint="Give the output of `nsys stats --report cuda_gpu_trace`, best with `--format csv`.",
+        )
+    frame = pd.DataFrame(rows)
+    return _trace(path, frame.drop_duplicates(ignore_index=True), _warnings(frame, skipped))
+
+
+def _rows(text: str) -> tuple[list[dict[str, Any]], int]:
+    """Rows of all tables in the text, and the number of lines that look like none."""
+    rows: list[dict[str, Any]] = []
+    skipped, lines = 0, text.splitlines()
+    columns: list[str] = []
+    units = _Units()
+    for line in lines:
+        if len(line) > MOST_LETTERS:
+            skipped += 1
+            continue
+        if not line.strip() or set(line.strip()) <= set("-= "):
+            continue
+        if _HEADER.match(line):
+            columns = next(csv.reader([line])) if "," in line else []
+            units = _units(columns or re.findall(r"\S+\s?\([^)]*\)|\S+", line))
+            continue
+        found = _csv_row(line, columns, units) if columns else None
+        found = found or _text_row(line, units)
+        if found:
+            rows.append(found)
+        elif not _is_prose(line):
+            skipped += 1
+    return rows, skipped
+
+
+def _is_prose(line: str) -> bool:
+    """Lines that `nsys stats` prints around a table."""
+    return not re.match(r"^\s*[\d,]", line)
+
+
+def _units(columns: Iterable[str]) -> _Units:
+    found = {}
+    for column in columns:
+        match = re.match(r"\s*(?P<name>[^(:]+?)\s*(?:\((?P<unit>[^)]*)\)|:\w+_(?P<raw>\w+))", column)
+        if match:
+            found[match["name"].strip()] = (match["unit"] or match["raw"] or "").lower()
+    return _Units(
+        start=_NANOSECONDS.get(found.get("Start", ""), 1),
+        duration=_NANOSECONDS.get(found.get("Duration", ""), 1),
+        shared=_BYTES.get(found.get("DymSMem", "mb"), 1_000_000),
+        bytes=_BYTES.get(found.get("Bytes", "mb"), 1_000_000),
+    )
+
+
+def _csv_row(line: str, columns: list[str], units: _Units) -> dict[str, Any] | None:
+    values = next(csv.reader([line]))
+    if len(values) < len(columns):
+        return None
+    value = {re.split("[(:]", column)[0].strip(): one.strip() for column, one in zip(columns, values, strict=False)}
+    device = re.search(r"(?P<name>.*?)\s*\((?P<index>\d+)\)\s*$", value.get("Device", ""))
+    if not device or not re.fullmatch(_NUMBER, value.get("Start", "")):
+        return None
+    launch = [value.get(name, "") for name in _LAUNCH]
+    return _row(
+        times=(value["Start"], value.get("Duration", "0"), value.get("CorrId", "")),
+        launch=launch if any(launch) else [],
+        memory=[value.get(name, "") for name in ("Bytes", "Throughput", "SrcMemKd", "DstMemKd")],
+        device=(device["name"], device["index"]),
+        lane=(value.get("Ctx", ""), value.get("Strm", "")),
+        name=value.get("Name", ""),
+        units=units,
+    )
+
+
+def _text_row(line: str, units: _Units) -> dict[str, Any] | None:
+    line = " ".join(line.split())  # runs of blanks, and long lines that are no rows, take the pattern forever
+    match = _ROW.match(line[:MOST_BEFORE_NAME])
+    if not match:
+        return None
+    middle, device = match["middle"].split(), match["device"].split()
+    launch = middle[:9] if len(middle) >= 9 else []
+    while device[0] in _MEMORY and len(device) > 1:  # the columns before the device's name are words, too
+        middle.append(device.pop(0))
+    return _row(
+        times=(match["start"], match["duration"], match["correlation"]),
+        launch=launch,
+        memory=[] if launch else middle,
+        device=(" ".join(device), match["index"]),
+        lane=(match["context"], match["stream"] or ""),
+        name=line[match.start("name") :],
+        units=units,
+    )
+
+
+def _row(
+    *,
+    times: tuple[str, str, str],
+    launch: list[str],
+    memory: list[str],
+    device: tuple[str, str],
+    lane: tuple[str, str],
+    name: str,
+    units: _Units,
+) -> dict[str, Any] | None:
+    """A row of `ops`; None where a number in it is larger than any profiler prints."""
+    start = _scaled(times[0], units.start)
+    sizes = [_scaled(value, 1) for value in launch[:7]]
+    copy = re.search(r"\[CUDA mem(?P<kind>cpy|set)\s*(?P<way>[^\]]*)\]", name)
+    places = [_MEMORY.get(value, "") for value in memory if value in _MEMORY]
+    row: dict[str, Any] = {
+        "device": int(device[1]),
+        "device_name": device[0].strip(),
+        "context": _scaled(lane[0], 1),
+        "stream": _scaled(lane[1], 1),
+        "kind": f"mem{copy['kind']}" if copy else "kernel",
+        "name": name,
+        "start_ns": start,
+        "end_ns": start + _scaled(times[1], units.duration),
+        "correlation": _scaled(times[2], 1),
+        "bytes": _scaled(memory[0], units.bytes) if copy and memory else -1,
+        "copy": (_COPIES.get(copy["way"].strip(), "unknown") if copy["kind"] == "cpy" else "") if copy else "",
+        "source_memory": places[0] if places else "",
+        "target_memory": places[1] if len(places) > 1 else "",
+        "grid": sizes[0] * sizes[1] * sizes[2] if len(sizes) == 7 else -1,
+        "block": sizes[3] * sizes[4] * sizes[5] if len(sizes) == 7 else -1,
+        "registers": sizes[6] if len(sizes) == 7 else -1,
+        "shared_bytes": sum(_scaled(value, units.shared) for value in launch[7:9]) if len(sizes) == 7 else -1,
+    }
+    too_large = any(isinstance(value, int) and abs(value) > _LARGEST for value in row.values())
+    return None if too_large or row["end_ns"] < start else row
+
+
+def _scaled(text: str, scale: int) -> int:
+    """A printed number times a unit, rounded once; -1 for none.
+
+    >>> _scaled("13,077,591", 1), _scaled("0.037", 1_000_000), _scaled("12.5", 1000), _scaled("-", 1)
+    (13077591, 37000, 12500, -1)
+    """
+    plain = text.replace(",", "").strip()
+    return round(Decimal(plain) * scale) if re.fullmatch(r"-?\d+(\.\d+)?", plain) else -1
+
+
+def _warnings(frame: pd.DataFrame, skipped: int) -> list[TraceWarning]:
+    warnings = []
+    repeated = int(frame.duplicated().sum())
+    if repeated:
+        text = f"{repeated} lines repeat another one wholly and are counted once."
+        warnings.append(TraceWarning("repeated-lines", text))
+    if skipped:
+        warnings.append(TraceWarning("unread-lines", f"{skipped} lines start like a row but could not be read."))
+    kinds = set(frame["kind"])
+    if frame["device"].nunique() > 1:
+        text = "Pasted rows do not name their report: each device is taken as a rank with a clock of its own."
+        warnings.append(TraceWarning("pasted-clocks", text))
+    if kinds == {"kernel"} and frame["name"].str.contains("nccl", case=False).all():
+        text = "The paste holds communication kernels only: nothing can be said about overlap with compute."
+        warnings.append(TraceWarning("communication-only", text))
+    return warnings
+
+
+def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Trace:
+    frame = frame.sort_values(["start_ns", "end_ns", "device"], kind="stable", ignore_index=True)
+    indices, process = np.unique(ints(frame, "device"), return_inverse=True)
+    named = frame.drop_duplicates("device").set_index("device")["device_name"].reindex(indices)
+    lanes = frame.assign(process=process)[["process", "context", "stream"]].drop_duplicates()
+    columns = [column for column in frame.columns if column != "device_name"]
+    lacks = ("launch calls", "ranges", "synchronizations", "absolute times")
+    captures = []
+    for number in range(indices.size):
+        mine = frame[process == number]
+        span = int(mine["start_ns"].min()), int(mine["end_ns"].max())
+        captures.append(Capture(str(path), "nsys-stats", "nsys stats", first_ns=span[0], last_ns=span[1], lacks=lacks))
+    tables = {name: table(name) for name in TABLES}
+    tables["ops"] = table("ops", {"process": process, **{column: frame[column].to_numpy() for column in columns}})
+    tables["devices"] = table(
+        "devices", {"process": np.arange(indices.size), "device": indices, "gpu": indices, "name": named.to_numpy()}
+    )
+    tables["streams"] = table("streams", {str(column): lanes[column].to_numpy() for column in lanes})
+    return Trace(
+        captures=tuple(captures),
+        processes=tuple(Process(number, pid=-1, claims={"gpu": int(gpu)}) for number, gpu in enumerate(indices)),
+        warnings=tuple(warnings),
+        **tables,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,116 @@
+"""Captures named by URL (s3, gs, http, …): found by fsspec, and brought onto this machine's disk to be read.
+
+A file that was brought stays in the cache, under its URL and what tells one version of it from another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from analyzers.cache import folder as cache
+from analyzers.common.errors import TracevizError
+from analyzers.common.temporary import temporary_folder
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+HEAD_BYTES = 4096
+GLOB = re.compile(r"[*?\[]")
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL rather than a path.
+
+    >>> is_url("s3://bucket/rank*.json.gz"), is_url("captures/rank0.json"), is_url("C://x")
+    (True, False, False)
+    """
+    return _URL.match(text) is not None
+
+
+def expand(url: str) -> list[str]:
+    """The URLs of files that a URL stands for, which may be one with wildcards.
+
+    Raises
+    ------
+    TracevizError : fsspec or what it needs for this kind of URL is not installed, or there is no such file.
+    """
+    with _told(url):
+        files, path = _opened(url)
+        found = sorted(files.glob(path)) if GLOB.search(path) else [path] if files.exists(path) else []
+        if not found:
+            raise TracevizError("There is no such file.", path=url)
+        return [str(files.unstrip_protocol(one)) for one in found]
+
+
+def head_of(url: str) -> bytes:
+    """The first bytes of a file.
+
+    Raises
+    ------
+    TracevizError : it can't be read.
+    """
+    with _told(url):
+        files, path = _opened(url)
+        return bytes(files.cat_file(path, start=0, end=HEAD_BYTES))
+
+
+@contextlib.contextmanager
+def brought(url: str, *, keep: bool) -> Iterator[Path]:
+    """The file on this machine, for the time of the block; or as long as the cache has room for it.
+
+    Raises
+    ------
+    TracevizError : it can't be read, or the disk is full.
+    """
+    name = PurePosixPath(url.partition("?")[0]).name
+    with _told(url):
+        files, path = _opened(url)
+        version = hashlib.sha256(f"{url}\0{files.ukey(path)}".encode()).hexdigest()[:32]
+    if not keep or cache.why_unusable():
+        with temporary_folder() as folder:
+            with _told(url):
+                files.get_file(path, str(folder / name))
+            yield folder / name
+        return
+    entry = cache.root() / "urls" / version
+    if not entry.exists():
+        _bring(url, files, path, entry, name)
+    cache.touch(entry)
+    cache.prune([entry])
+    yield entry / name
+
+
+def _bring(url: str, files: Any, path: str, entry: Path, name: str) -> None:
+    with temporary_folder(entry.parent, "new-") as made:
+        with _told(url):
+            files.get_file(path, str(made / name))
+        (made / cache.ABOUT).write_text(json.dumps({"url": url}))
+        with contextlib.suppress(OSError):  # another process was first
+            made.rename(entry)
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        hint = "Install traceviz[cluster]."
+        raise TracevizError("URLs are read by fsspec, which is not installed.", path=url, hint=hint) from error
+    files, path = url_to_fs(url)
+    return files, path
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Whatever a file system raises, in the project's form: what was wrong, and where."""
+    try:
+        yield
+    except TracevizError:
+        raise
+    except ImportError as error:  # fsspec says what to install
+        raise TracevizError(f"This kind of URL can't be read here: {error}", path=url) from error
+    except Exception as error:
+        raise TracevizError(f"This can't be read ({type(error).__name__}: {error}).", path=url) from error

@@ -1,0 +1,144 @@
+"""A run looked at capture by capture: each is read, reduced to what the answer needs of it, and let go.
+
+First every capture's outline tells what concerns all of them; then each is put in its place and asked, as often as the
+answer takes. Memory holds one capture for each process at work, whatever their number. Where the tables of a capture
+are not in the cache, they wait in a scratch folder for the next question.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analyzers.cache.tables import Unusable, read_trace
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Overall, Progress, silent
+from analyzers.load import joined
+from analyzers.readers.captures import Reading, cited, read_one, stored, without_bad
+from analyzers.readers.claims import claimed
+from analyzers.readers.inputs import EXPORTS, Input, find_inputs
+from analyzers.scale.crew import Crew
+from analyzers.scale.outline import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
+from analyzers.trace.narrow import Narrowing, check_ranks
+from analyzers.trace.tables import Trace
+
+Question = Callable[[Trace], Any]  # a module's function, or a partial of one
+ALL = Narrowing()
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """A capture has no such part; `why` is what would be said if it were the only one."""
+
+    why: TracevizError
+
+
+class PartitionedRun:
+    """A run of captures that are looked at one by one.
+
+    trace : made of the captures' outlines: its collectives, clocks, ranks and warnings are those of the run.
+    """
+
+    def __init__(
+        self, inputs: Sequence[Input], outlines: Sequence[CaptureSummary], trace: Trace, crew: Crew, progress: Progress
+    ) -> None:
+        self.inputs, self.trace, self.crew, self.progress = inputs, trace, crew, progress
+        self.outlines, self.standings = outlines, contexts(outlines, trace)
+        self.reading = Reading()
+        self.folders: list[Path | None] = [None] * len(inputs)
+
+    def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
+        """Ask captures, side by side, and return the answers of those that hold what is asked for, by their number.
+
+        Parameters
+        ----------
+        only : numbers of captures; all where not given.
+
+        Raises
+        ------
+        TracevizError : what a question raises, or narrowing where it leaves nothing of any capture.
+        """
+        if narrowing.ranks is not None:
+            check_ranks(self.trace, narrowing.ranks)
+        asked = [place for place in (range(len(self.inputs)) if only is None else only) if self._has(place, narrowing)]
+        tasks = [
+            (self.inputs[place], self.reading, self.folders[place], self.standings[place], narrowing, question)
+            for place in asked
+        ]
+        overall = Overall(
+            self.progress, "looking at captures", [self.outlines[place].size + 1 for place in asked], bytes=False
+        )
+        answers = dict(zip(asked, self.crew.map(ask_one, tasks, overall), strict=True))
+        for place, answer in answers.items():
+            if isinstance(answer, TracevizError):
+                answer.path = answer.path or str(self.inputs[place].path)
+                raise answer
+        found = {place: answer for place, answer in answers.items() if not isinstance(answer, Nothing)}
+        if not found:
+            raise next(answer.why for answer in answers.values())
+        return found
+
+    def _has(self, place: int, narrowing: Narrowing) -> bool:
+        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.standings[place].ranks)
+
+
+def open_run(
+    paths: Iterable[str | Path], reading: Reading, crew: Crew, *, align: bool = True, progress: Progress = silent
+) -> PartitionedRun:
+    """Read the outlines of captures and make a run of them.
+
+    Raises
+    ------
+    TracevizError : as `analyzers.load.load`.
+    """
+    inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
+    for one in inputs:
+        if one.kind in EXPORTS.values():
+            hint = "Leave out --memory and --dask."
+            raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=one.path, hint=hint)
+    for_tasks = replace(reading, dask=None)  # a client is no business of its workers
+    tasks = [(one, for_tasks, crew.scratch) for one in inputs]
+    found = crew.map(outline_one, tasks, Overall(progress, "reading captures", [one.bytes for one in inputs]))
+    outlined, bad = without_bad(inputs, found, reading.skip_bad)
+    good = [one for one, each in zip(inputs, found, strict=True) if not isinstance(each, TracevizError)]
+    outlines = [outline for outline, _ in outlined]
+    trace = joined([outline.trace for outline in outlines], good, skipped, bad, align=align)
+    run = PartitionedRun(good, outlines, trace, crew, progress)
+    run.reading, run.folders = for_tasks, [folder for _, folder in outlined]
+    return run
+
+
+def outline_one(
+    one: Input, reading: Reading, scratch: Path | None, progress: Progress
+) -> tuple[CaptureSummary, Path | None]:
+    """Read a capture, say what it is in outline, and where its tables lie for the next question."""
+    trace = read_one(replace(one, rank=None, pids={}), reading, progress)
+    folder = None if scratch is None else stored(trace, one.path, one.kind, reading.keeps, scratch)
+    return summary_of(claimed(trace, one)), folder
+
+
+def ask_one(
+    one: Input,
+    reading: Reading,
+    folder: Path | None,
+    standing: CaptureContext,
+    narrowing: Narrowing,
+    question: Question,
+    progress: Progress,
+) -> Any:
+    """Put a capture in its place in the run and ask it."""
+    trace = None
+    if folder is not None:
+        with contextlib.suppress(Unusable):
+            trace = cited(read_trace(folder), one.url or one.path)
+    if trace is None:
+        trace = read_one(replace(one, rank=None, pids={}), reading, progress)
+    trace = apply_context(trace, standing)
+    try:
+        part = narrowing.of_capture(trace)
+    except TracevizError as why:
+        return Nothing(why)
+    return question(part)

@@ -1,0 +1,152 @@
+"""Why a selector picks nothing, with the names that come near; told by what all parts of a run hold."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analyzers.arrays.types import Mask
+from analyzers.select.language import Atom, Selector, atoms
+from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
+from analyzers.trace import kernels as names
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.kernels import operations
+from analyzers.trace.tables import Trace
+
+Launches = Callable[[str, Sequence[str]], Mapping[str, int]]  # kind of range, names -> GPU ops launched in each
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is of a selector's words in GPU ops; parts of a run add up.
+
+    picking : atoms that pick any op. kernels, streams, operations, copies : what there is of each.
+    """
+
+    ops: int = 0
+    picking: frozenset[Atom] = frozenset()
+    kernels: frozenset[str] = frozenset()
+    streams: frozenset[int] = frozenset()
+    operations: frozenset[str] = frozenset()
+    copies: frozenset[str] = frozenset()
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.ops + other.ops,
+            self.picking | other.picking,
+            self.kernels | other.kernels,
+            self.streams | other.streams,
+            self.operations | other.operations,
+            self.copies | other.copies,
+        )
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What there is of a selector's words in ranges: atoms that name any, and all names of their kind; parts add up."""
+
+    naming: frozenset[Atom] = frozenset()
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __add__(self, other: Ranges) -> Ranges:
+        kinds = {**self.names, **other.names}
+        either = {kind: self.names.get(kind, frozenset()) | other.names.get(kind, frozenset()) for kind in kinds}
+        return Ranges(self.naming | other.naming, either)
+
+
+def work_of(trace: Trace, selector: Selector) -> Work:
+    """Look at a trace's GPU ops."""
+    every = atoms(selector)
+    kinds = {atom.kind for atom in every}
+    return Work(
+        len(trace.ops),
+        frozenset(atom for atom in every if evaluate(trace, atom).any()),
+        _texts(trace, "name", is_one_of(trace.ops, "kind", ("kernel",))) if "kernel" in kinds else frozenset(),
+        frozenset(np.unique(ints(trace.ops, "stream")).tolist()) if "stream" in kinds else frozenset(),
+        frozenset(operations(trace)) if "collective" in kinds else frozenset(),
+        _texts(trace, "copy", np.ones(len(trace.ops), bool)) if "memcpy" in kinds else frozenset(),
+    )
+
+
+def ranges_of(trace: Trace, selector: Selector) -> Ranges:
+    """Look at a trace's ranges."""
+    wanted = [atom for atom in atoms(selector) if atom.kind in RANGE_ATOMS]
+    code, texts = codes(trace.ranges, "name")
+    found = {}
+    for kind in {atom.kind for atom in wanted}:
+        there = np.unique(code[is_one_of(trace.ranges, "kind", RANGE_ATOMS[kind])])
+        found[kind] = frozenset(texts[index] for index in there if index >= 0)
+    return Ranges(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), found)
+
+
+def launches_in(trace: Trace, kind: str, wanted: Sequence[str]) -> Counter[str]:
+    """How many GPU ops each of some ranges or operators launched; parts of a run add up."""
+    return Counter({name: int(np.count_nonzero(evaluate(trace, Atom(kind, name)))) for name in wanted})
+
+
+def explain_nothing(selector: Selector, work: Work, ranges: Ranges, launches: Launches) -> str:
+    """Why a selector picks nothing: the first of its atoms that picks nothing, with names that come near.
+
+    Parameters
+    ----------
+    launches : asks how many GPU ops some ranges launched.
+    """
+    if not work.ops:
+        return "there is no GPU work in what was selected"
+    for atom in atoms(selector):
+        if atom not in work.picking:
+            return _explain_range(atom, ranges, launches) if atom.kind in RANGE_ATOMS else _explain_work(atom, work)
+    return f"no op fits all of '{selector}'"
+
+
+def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
+    word = "range" if atom.kind == "nvtx" else "operator"
+    if atom in ranges.naming:
+        return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
+    there = ranges.names[atom.kind]
+    near = nearest(atom.text, sorted(there))
+    count = launches(atom.kind, near) if near else {}
+    hints = [f"'{name}' ({count[name]} launch{'es' * (count[name] != 1)})" for name in near]
+    return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not there else "")
+
+
+def _explain_work(atom: Atom, work: Work) -> str:
+    if atom.kind == "kernel":
+        near = nearest(atom.text, [names.function(text) for text in sorted(work.kernels)])
+        return f"no kernel named like '{atom.text}'" + _did_you_mean([f"'{name}'" for name in near])
+    if atom.kind == "stream":
+        there = [str(stream) for stream in sorted(work.streams)]
+        return f"no op ran on stream {atom.text}; there are {', '.join(there[:20])}{' …' if len(there) > 20 else ''}"
+    if atom.kind in ("collective", "memcpy") and atom.text:
+        there = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
+        return f"no {atom.kind} '{atom.text}'; there " + (f"are {', '.join(there)}" if there else "is none at all")
+    what = {"comm": "communication", "compute": "compute kernels"}.get(atom.kind, atom.kind)
+    return f"there is no {what} in the trace"
+
+
+def _texts(trace: Trace, column: str, rows: Mask) -> frozenset[str]:
+    code, texts = codes(trace.ops, column)
+    return frozenset(texts[index] for index in np.unique(code[rows]) if index >= 0)
+
+
+def nearest(text: str, there: Sequence[str], count: int = 3) -> list[str]:
+    """Names that come near a text, whatever their case, nearest first; only case apart, nothing else comes near."""
+    same = [name for name in dict.fromkeys(there) if name.lower() == text.lower()]
+    if same:
+        return same[:count]
+    by_lower: dict[str, str] = {}
+    for name in there:
+        by_lower.setdefault(name.lower(), name)
+    near = difflib.get_close_matches(text.lower(), list(by_lower), n=count, cutoff=0.6)
+    inside = [lower for lower in by_lower if text.lower() in lower and lower not in near]
+    return [by_lower[lower] for lower in [*near, *sorted(inside, key=len)][:count]]
+
+
+def _did_you_mean(near: Sequence[str], otherwise: str = "") -> str:
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; {otherwise}" if otherwise else ""

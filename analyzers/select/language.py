@@ -1,0 +1,185 @@
+"""The words users pick GPU ops with: `nvtx:DP Embedding`, `comm+!stream:7`, `kernel:~gemm|conv`.
+
+A selector is atoms joined by `,` (or), `+` (and, binds tighter) and `!` (not); parentheses group. An atom is a bare
+word (`comm`, `compute`, `memcpy`, `memset`, `graph`) or `kind:text`. A text that holds `,` or `+` stands in double
+quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands for
+anything. Ranges, operators, collectives and copies are named whole, kernels by any part of their name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from analyzers.common.errors import TracevizError
+
+BARE = ("comm", "compute", "memcpy", "memset", "graph")
+KINDS = ("nvtx", "kernel", "stream", "op", "collective", "memcpy")
+EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One condition on an op; `text` is "" for a bare word."""
+
+    kind: str
+    text: str = ""
+    regex: bool = False
+
+    def __str__(self) -> str:
+        escaped = self.text.replace("\\", "\\\\").replace('"', '\\"')
+        text = f'"{escaped}"' if re.search(r'^[\s~"]|[,+)]|\s$', self.text) else self.text
+        return f"{self.kind}:{'~' if self.regex else ''}{text}" if self.text else self.kind
+
+    def matcher(self, *, whole: bool) -> Callable[[str], bool]:
+        """A test of names: all of the name (`whole`), or any part of it, has to fit the text."""
+        if self.regex:
+            return lambda name: re.search(self.text, name) is not None
+        if "*" in self.text:
+            pattern = re.compile(".*".join(map(re.escape, self.text.split("*"))), re.DOTALL)
+            fits = pattern.fullmatch if whole else pattern.search
+            return lambda name: fits(name) is not None
+        return (lambda name: name == self.text) if whole else (lambda name: self.text in name)
+
+
+@dataclass(frozen=True)
+class Not:
+    """What its part does not pick."""
+
+    part: Selector
+
+    def __str__(self) -> str:
+        return f"!{self.part}" if isinstance(self.part, Atom) else f"!({self.part})"
+
+
+@dataclass(frozen=True)
+class And:
+    """What all parts pick."""
+
+    parts: tuple[Selector, ...]
+
+    def __str__(self) -> str:
+        return "+".join(f"({part})" if isinstance(part, (And, Or)) else str(part) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Or:
+    """What any part picks."""
+
+    parts: tuple[Selector, ...]
+
+    def __str__(self) -> str:
+        return ",".join(f"({part})" if isinstance(part, Or) else str(part) for part in self.parts)
+
+
+Selector = Atom | Not | And | Or
+
+
+def parse(text: str) -> Selector:
+    """Read a selector.
+
+    >>> parse("nvtx:MP Embedding+!comm, stream:35")
+    Or(parts=(And(parts=(Atom(kind='nvtx', text='MP Embedding', regex=False), \
+Not(part=Atom(kind='comm', text='', regex=False)))), Atom(kind='stream', text='35', regex=False)))
+
+    Raises
+    ------
+    TracevizError : the text is no selector; says where.
+    """
+    parser = _Parser(text)
+    try:
+        return parser.whole()
+    except RecursionError as error:
+        raise TracevizError("The selector is nested too deeply.", hint=f"Examples: {EXAMPLES}.") from error
+
+
+def atoms(selector: Selector, *, positive: bool = True) -> list[Atom]:
+    """The atoms of a selector that pick ops (`positive`), or those that take ops out."""
+    if isinstance(selector, Atom):
+        return [selector] if positive else []
+    if isinstance(selector, Not):
+        return atoms(selector.part, positive=not positive)
+    return [atom for part in selector.parts for atom in atoms(part, positive=positive)]
+
+
+class _Parser:
+    # or := and (',' and)* ; and := factor ('+' factor)* ; factor := '!' factor | '(' or ')' | atom
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.inside = text, 0, 0
+
+    def whole(self) -> Selector:
+        selector = self._joined(",", lambda: self._joined("+", self._factor, And), Or)
+        if self.at < len(self.text):
+            raise self._bad(f"{self.text[self.at :]!r} is left over")
+        return selector
+
+    def _joined(self, mark: str, part: Callable[[], Selector], join: type[And] | type[Or]) -> Selector:
+        parts = [part()]
+        while self._take(mark):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else join(tuple(parts))
+
+    def _factor(self) -> Selector:
+        if self._take("!"):
+            return Not(self._factor())
+        if self._take("("):
+            self.inside += 1
+            selector = self._joined(",", lambda: self._joined("+", self._factor, And), Or)
+            self.inside -= 1
+            if not self._take(")"):
+                raise self._bad("a parenthesis is not closed")
+            return selector
+        return self._atom()
+
+    def _atom(self) -> Atom:
+        start = self.at
+        word = self._until(":,+)" if self.inside else ":,+")
+        if not self._take(":"):
+            if word in BARE:
+                return Atom(word)
+            raise self._bad(
+                f"{word!r} is not one of {', '.join(BARE)}, or {':…, '.join(KINDS)}:…"
+                if word
+                else "a part of it is empty"
+            )
+        if word not in KINDS:
+            raise self._bad(f"{self.text[start : self.at]!r} is not one of {':…, '.join(KINDS)}:…")
+        regex = self._take("~")
+        text = self._text()
+        if not text:
+            raise self._bad(f"nothing follows {word!r}")
+        if word == "stream" and (regex or not re.fullmatch(r"-?\d{1,18}", text)):
+            raise self._bad(f"a stream is a number, not {'~' * regex + text!r}")
+        if regex:
+            try:
+                re.compile(text)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise self._bad(f"{text!r} is no regular expression ({error})") from error
+        return Atom(word, text, regex)
+
+    def _text(self) -> str:
+        if not self._take('"'):
+            return self._until(",+)" if self.inside else ",+")
+        quoted = re.compile(r'((?:[^"\\]|\\.)*)"').match(self.text, self.at)
+        if quoted is None:
+            raise self._bad("a double quote is not closed")
+        self.at = quoted.end()
+        return re.sub(r'\\(["\\])', r"\1", quoted[1])
+
+    def _take(self, mark: str) -> bool:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+        found = self.text.startswith(mark, self.at)
+        self.at += len(mark) * found
+        return found
+
+    def _until(self, marks: str) -> str:
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] not in marks:
+            self.at += 1
+        return self.text[start : self.at].strip()
+
+    def _bad(self, why: str) -> TracevizError:
+        return TracevizError(f"{self.text!r} is not a selector: {why}.", hint=f"Examples: {EXAMPLES}.")

@@ -1,0 +1,85 @@
+"""Which ops and ranges each word of a selector stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from analyzers.arrays.types import Mask
+from analyzers.select.language import And, Atom, Not, Or, Selector
+from analyzers.trace import kernels
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.kernels import is_communication, is_compute, operations
+from analyzers.trace.regions import launched_in
+from analyzers.trace.tables import Trace
+
+RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
+
+
+def named_ranges(trace: Trace, atom: Atom) -> Mask:
+    """Rows of `trace.ranges` an `nvtx:` or `op:` atom names; where a trace has no operators, NVTX ranges stand in."""
+    fits = atom.matcher(whole=True)
+    kinds = RANGE_ATOMS[atom.kind]
+    of_kind = is_one_of(trace.ranges, "kind", kinds)
+    if atom.kind == "op" and not of_kind.any():  # nsys: torch.autograd.profiler.emit_nvtx names ranges "op, seq = 1"
+        of_kind = is_one_of(trace.ranges, "kind", ("nvtx",))
+        return _fitting(trace, lambda name: fits(name.partition(",")[0])) & of_kind
+    return _fitting(trace, fits) & of_kind
+
+
+def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
+    code, texts = codes(trace.ranges, "name")
+    return np.array([fits(text) for text in texts] + [False])[code]
+
+
+def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None = None) -> Mask:
+    """GPU ops that a selector picks; `known` holds what some of its atoms pick."""
+    if isinstance(selector, Not):
+        return ~evaluate(trace, selector.part, known)
+    if isinstance(selector, And):
+        return np.logical_and.reduce([evaluate(trace, part, known) for part in selector.parts])
+    if isinstance(selector, Or):
+        return np.logical_or.reduce([evaluate(trace, part, known) for part in selector.parts])
+    if known and selector in known:
+        return known[selector]
+    return _PICK[selector.kind](trace, selector)
+
+
+def _pick_range(trace: Trace, atom: Atom) -> Mask:
+    return launched_in(trace, named_ranges(trace, atom))[0] >= 0
+
+
+def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
+    fits = atom.matcher(whole=False)
+    code, texts = codes(trace.ops, "name")
+    fitting = np.array([fits(text) or fits(kernels.function(text)) for text in texts] + [False])
+    return fitting[code] & is_one_of(trace.ops, "kind", ("kernel",))
+
+
+def _pick_copy(trace: Trace, atom: Atom) -> Mask:
+    copies = is_one_of(trace.ops, "kind", ("memcpy",))
+    if not atom.text:
+        return copies
+    fits = atom.matcher(whole=True)
+    code, texts = codes(trace.ops, "copy")
+    return copies & np.array([fits(text) for text in texts] + [False])[code]
+
+
+def _pick_collective(trace: Trace, atom: Atom) -> Mask:
+    fits = atom.matcher(whole=True)
+    return is_communication(trace) & np.array([fits(text) for text in operations(trace)], dtype=bool)
+
+
+_PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
+    "nvtx": _pick_range,
+    "op": _pick_range,
+    "kernel": _pick_kernel,
+    "stream": lambda trace, atom: ints(trace.ops, "stream") == int(atom.text),
+    "collective": _pick_collective,
+    "comm": lambda trace, _: is_communication(trace),
+    "compute": lambda trace, _: is_compute(trace),
+    "memcpy": _pick_copy,
+    "memset": lambda trace, _: is_one_of(trace.ops, "kind", ("memset",)),
+    "graph": lambda trace, _: is_one_of(trace.ops, "kind", ("graph",)),
+}

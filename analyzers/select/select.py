@@ -1,0 +1,158 @@
+"""What a selector picks out of a trace, and what to say when it picks nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.select import language
+from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
+from analyzers.select.language import Atom, Selector, parse
+from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
+from analyzers.trace.columns import codes
+from analyzers.trace.regions import launched_by_others, launched_in
+from analyzers.trace.tables import Trace
+
+MOST_THREADS = 4  # named in a warning
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Who launched what for a range: parts of a run add up.
+
+    ops : of the range; by_autograd : of them, those that only forward–backward links tie to it; others : by thread, ops
+    launched while it was open that nothing ties to it.
+    """
+
+    atom: Atom
+    ops: int
+    by_autograd: int
+    others: Mapping[int, int]
+
+    def __add__(self, other: Threads) -> Threads:
+        both = Counter(self.others) + Counter(other.others)
+        return Threads(
+            self.atom,
+            self.ops + other.ops,
+            self.by_autograd + other.by_autograd,
+            {thread: both[thread] for thread in sorted(both)},
+        )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The ops a selector picks.
+
+    `picked` is a mask over `trace.ops`; `occurrence` the row in `trace.ranges` of the innermost range it names that
+    each was launched in (-1 where that is none); `ranges` a mask over `trace.ranges` of those it names; `reason` says
+    why nothing was picked, "" where something was.
+    """
+
+    selector: Selector
+    picked: Mask
+    occurrence: Ints
+    ranges: Mask
+    reason: str = ""
+    threads: tuple[Threads, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What to say of the threads that launched it."""
+        return tuple(warning for one in self.threads for warning in about_threads(one))
+
+
+def select(trace: Trace, text: str) -> Selection:
+    """Pick ops with a selector; see `analyzers.select.language` for the words.
+
+    Raises
+    ------
+    TracevizError : the text is no selector.
+    """
+    selector = language.parse(text)
+    occurrence = np.full(len(trace.ops), -1, np.int64)
+    threads: list[Threads] = []
+    known: dict[Atom, Mask] = {}
+    named = [(atom, named_ranges(trace, atom)) for atom in language.atoms(selector) if atom.kind in RANGE_ATOMS]
+    for atom, ranges in named:
+        occurrence, by_autograd = launched_in(trace, ranges)
+        known[atom] = occurrence >= 0
+        others = launched_by_others(trace, ranges, occurrence)
+        threads.append(Threads(atom, int(np.count_nonzero(known[atom])), by_autograd.size, others))
+    every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
+    if len(named) > 1:
+        occurrence, _ = launched_in(trace, every)
+    picked = evaluate(trace, selector, known)
+    reason = "" if picked.any() else _explained(trace, selector)
+    return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(threads))
+
+
+def _explained(trace: Trace, selector: Selector) -> str:
+    launches = partial(launches_in, trace)
+    return explain_nothing(selector, work_of(trace, selector), ranges_of(trace, selector), launches)
+
+
+def about_threads(threads: Threads) -> list[TraceWarning]:
+    """Warn of work that other threads launched for a range, or while it was open."""
+    said, others = [], threads.others
+    if threads.by_autograd:
+        said.append(
+            TraceWarning(
+                "autograd-thread",
+                f"{threads.by_autograd} of the {threads.ops} ops of '{threads.atom}' were launched by an autograd "
+                "thread; forward–backward links tie them to it.",
+            )
+        )
+    if others:
+        more = f" and {len(others) - MOST_THREADS} more" if len(others) > MOST_THREADS else ""
+        who = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
+        said.append(
+            TraceWarning(
+                "other-thread",
+                f"While '{threads.atom}' was open, {who} launched {sum(others.values())} GPU ops that nothing in the "
+                "trace ties to it; they are not counted.",
+            )
+        )
+    return said
+
+
+# Ops that a selector picks, as data frames for people who go on in pandas.
+
+
+def picked(trace: Trace, text: str) -> pd.DataFrame:
+    """The GPU ops that a selector picks; rows of `trace.ops` under their own numbers.
+
+    Raises
+    ------
+    TracevizError : the selector can't be read.
+    """
+    return trace.ops[select(trace, text).picked]
+
+
+def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
+    """The GPU ops launched in the ranges that NAME, `nvtx:NAME` or `op:NAME` names, each with its range.
+
+    Returns
+    -------
+    DataFrame : rows of `trace.ops` under their own numbers, and two more columns: `range`, the name of the innermost
+        such range around the launch, and `occurrence`, that range's row in `trace.ranges`.
+
+    Raises
+    ------
+    TracevizError : more than a name is asked for.
+    """
+    atom = parse(text) if text.partition(":")[0] in RANGE_ATOMS else Atom("nvtx", text)
+    if not isinstance(atom, Atom):
+        raise TracevizError(f"{text!r} names no ranges.", hint="Write it as nvtx:NAME or op:NAME; NAME may hold *.")
+    occurrence, _ = launched_in(trace, named_ranges(trace, atom))
+    rows = np.flatnonzero(occurrence >= 0)
+    code, names = codes(trace.ranges, "name")
+    used, place = np.unique(code[occurrence[rows]], return_inverse=True)
+    name = pd.Categorical.from_codes(place, categories=pd.Index([names[each] for each in used], dtype="str"))
+    return trace.ops.iloc[rows].assign(range=name, occurrence=occurrence[rows])

@@ -1,0 +1,125 @@
+"""Two selections that share no op: an op never overlaps itself."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.select.select import Selection
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+ALL_SHARED = "all its ops belong to the other side, which lies inside it"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How many ops both sides pick, and each; parts of a run add up.
+
+    odd : shared ops that neither side's ranges claim as the inner one, or both do; inner_a, inner_b : those of whom the
+    range on that side lies inside the other's.
+    """
+
+    both: int = 0
+    a: int = 0
+    b: int = 0
+    odd: int = 0
+    inner_a: int = 0
+    inner_b: int = 0
+
+    def __add__(self, other: Shared) -> Shared:
+        return Shared(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def way(self) -> str:
+        """Who gets them: "" where there are none, "a" or "b", "ranges" op by op, "same" or "odd" nobody can tell."""
+        if not self.both:
+            return ""
+        if self.both == self.a == self.b:
+            return "same"
+        if self.both in (self.a, self.b):
+            return "a" if self.both == self.a else "b"
+        return "odd" if self.odd else "ranges"
+
+
+def without_shared(trace: Trace, a: Selection, b: Selection) -> tuple[Selection, Selection, list[TraceWarning]]:
+    """Give every op that both pick to the inner side: the smaller set inside the larger, or the innermost range.
+
+    Raises
+    ------
+    TracevizError : both pick the same ops, or some that neither side's ranges claim as the inner one.
+    """
+    shared = count_shared(trace, a, b)
+    notes = about_shared(shared, str(a.selector), str(b.selector))
+    return *share_out(trace, a, b, shared.way), notes
+
+
+def count_shared(trace: Trace, a: Selection, b: Selection) -> Shared:
+    """Count what both sides pick."""
+    shared = a.picked & b.picked
+    both = int(np.count_nonzero(shared))
+    sizes = (both, int(np.count_nonzero(a.picked)), int(np.count_nonzero(b.picked)))
+    if not both:
+        return Shared(*sizes)
+    inner = [_inside(trace, a.occurrence, b.occurrence) & shared, _inside(trace, b.occurrence, a.occurrence) & shared]
+    odd = shared & ~(inner[0] ^ inner[1])
+    return Shared(*sizes, *(int(np.count_nonzero(mask)) for mask in (odd, *inner)))
+
+
+def share_out(trace: Trace, a: Selection, b: Selection, way: str) -> tuple[Selection, Selection]:
+    """Give shared ops away in one of the ways of `Shared.way`."""
+    shared = a.picked & b.picked
+    if way == "a":
+        return a, _without(b, shared)
+    if way == "b":
+        return _without(a, shared), b
+    if way == "ranges":
+        inner_a = _inside(trace, a.occurrence, b.occurrence) & shared
+        return _without(a, shared & ~inner_a), _without(b, inner_a)
+    return a, b
+
+
+def about_shared(shared: Shared, a: str, b: str) -> list[TraceWarning]:
+    """What to say of how shared ops were given away.
+
+    Raises
+    ------
+    TracevizError : nobody can tell whose they are.
+    """
+    if shared.way == "same":
+        raise TracevizError(f"'{a}' and '{b}' pick the same {shared.both} ops.", hint="Give two sides that differ.")
+    if shared.way == "odd":
+        raise TracevizError(
+            f"'{a}' and '{b}' share {shared.both} ops, and neither lies inside the other.",
+            hint=f"Exclude them from one side, for example: -b {shlex.quote(f'({b})+!({a})')}",
+        )
+    if shared.way in ("a", "b"):
+        inner, outer = (a, b) if shared.way == "a" else (b, a)
+        return [_note(shared.both, inner, outer)]
+    counts = ((shared.inner_a, a, b), (shared.inner_b, b, a)) if shared.way == "ranges" else ()
+    return [_note(count, inner, outer) for count, inner, outer in counts if count]
+
+
+def _inside(trace: Trace, inner: Ints, outer: Ints) -> Mask:
+    """Ops whose range on one side lies strictly inside the other side's."""
+    if not len(trace.ranges):
+        return np.zeros(inner.size, dtype=bool)
+    starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    contained = (starts[inner] >= starts[outer]) & (ends[inner] <= ends[outer])
+    return (inner >= 0) & (outer >= 0) & (inner != outer) & contained
+
+
+def _without(side: Selection, ops: Mask) -> Selection:
+    picked = side.picked & ~ops
+    reason = side.reason if picked.any() else ALL_SHARED
+    return replace(side, picked=picked, occurrence=np.where(picked, side.occurrence, -1), reason=reason)
+
+
+def _note(count: int, inner: str, outer: str) -> TraceWarning:
+    return TraceWarning(
+        "shared-ops", f"{count} ops that both sides pick count for '{inner}' only, which lies inside '{outer}'."
+    )

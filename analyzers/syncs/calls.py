@@ -1,0 +1,193 @@
+"""Which CUDA calls blocked the host, and what each waited for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import calls_of_kind
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.ordering.ordering import Ordering
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.tables import Trace
+
+KINDS = ("stream", "event", "device", "spin", "copy", "pageable", "memory", "module")
+_MEMORY = re.compile(
+    r"(cuda|hip)(Malloc|Free)(?!Async|FromPool)|(cuda|hip)Host(Alloc|Malloc|Free|Register|Unregister)"
+    r"|cuMem(Alloc|Free|HostAlloc|HostRegister|HostUnregister)(?!Async|FromPool)"
+)
+_MODULE = re.compile(
+    r"cu(Module|Library)(Load|Unload|Get)|cuLinkComplete|cuKernelGetFunction|cudaLibraryLoad"
+    r"|cudaGetFuncBySymbol|cudaFuncGetAttributes|cudaFuncLoad|hipModule(Load|Unload|Get)"
+)
+MODULE_LOAD_NS = 20_000  # a shorter call found the module loaded
+SMALL_COPY_BYTES = 64_000  # up to this CUDA copies from pageable memory to a device without waiting; nsys's own limit
+SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Calls that blocked the host, by process, thread and time.
+
+    `call` is the row in `Trace.api`, `last` that of the last call of a spin (else the same); `kind` an index in
+    `KINDS`; `lane` the stream waited for (-1: several or unknown); `event` the event's id; `op` the last op needed, a
+    row of `Trace.ops`; `copy` the copy that the call made. -1 where there is none.
+    """
+
+    call: Ints
+    last: Ints
+    kind: Ints
+    lane: Ints
+    event: Ints
+    op: Ints
+    copy: Ints
+
+    @property
+    def size(self) -> int:
+        """How many calls."""
+        return self.call.size
+
+
+def blocking_calls(trace: Trace, ordering: Ordering) -> Blocking:
+    """Find the calls that blocked the host, each once, however runtime and driver calls nest."""
+    parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
+    parts += [_memory(trace, ordering), _modules(trace)]
+    joined = Blocking(
+        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}
+    )
+    start, end = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
+    process, thread = ints(trace.api, "process")[joined.call], ints(trace.api, "thread")[joined.call]
+    order = np.lexsort((-end[joined.last], start[joined.call], thread, process))
+    low, high = start[joined.call][order], end[joined.last][order]
+    keep = np.ones(order.size, dtype=bool)
+    for rows in rows_by_key(process[order], thread[order]).values():
+        keep[rows[1:]] = low[rows[1:]] >= np.maximum.accumulate(high[rows])[:-1]
+    return _take(joined, order[keep])
+
+
+def _take(blocking: Blocking, rows: Ints) -> Blocking:
+    return Blocking(**{name: getattr(blocking, name)[rows] for name in Blocking.__dataclass_fields__})
+
+
+def _blocking(kind: str, call: Ints, **more: Ints) -> Blocking:
+    columns = {name: np.full(call.size, -1, np.int64) for name in ("lane", "event", "op", "copy")}
+    columns |= {"call": call, "last": call, "kind": np.full(call.size, KINDS.index(kind)), **more}
+    return Blocking(**columns)
+
+
+def _synchronizes(ordering: Ordering) -> Blocking:
+    """Synchronizations of a stream, an event or the device, with the last op each needed."""
+    linked, lanes = ordering.linked, ordering.lanes
+    syncs, links = linked.calls.syncs, linked.syncs
+    kinds = np.array([KINDS.index(kind) for kind in linked.calls.kind], np.int64)
+    is_event = kinds == KINDS.index("event")
+    lane = np.where(is_event, links.source, syncs.lane)
+    until = syncs.start.copy()
+    known = is_event & (links.record >= 0)
+    until[known] = linked.calls.records.start[links.record[known]]
+    count = lanes.queued_before(lane, until)
+    unit = lanes.unit(lane, count - 1)
+    waited = ordering.released_at(lane, count).waited  # through waits behind the stream's last op
+    behind = take_or(lanes.unit_of_op, waited)
+    ended = take_or(lanes.end, behind, MAX_NS)
+    later = (ended <= syncs.end) & (ended > take_or(lanes.end, unit, MIN_NS))
+    unit = np.where(later, behind, unit)
+    device = np.flatnonzero(kinds == KINDS.index("device"))
+    unit[device] = _last_of_context(ordering, device)
+    op = take_or(lanes.op, unit)
+    order = syncs.call >= 0
+    found = Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
+    return _take(found, np.flatnonzero(order))
+
+
+def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
+    """For device synchronizations the unit that ended last of those queued before on any stream of the context."""
+    lanes, syncs = ordering.lanes, ordering.linked.calls.syncs
+    last = np.full(rows.size, -1, np.int64)
+    for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
+        context = syncs.context[rows]
+        mine = (syncs.process[rows] == lanes.process[lane]) & ((context == lanes.context[lane]) | (context < 0))
+        own = np.flatnonzero(mine)
+        where = np.full(own.size, lane)
+        unit = lanes.unit(where, lanes.queued_before(where, syncs.start[rows[own]]) - 1)
+        later = take_or(lanes.end, unit, MIN_NS) > take_or(lanes.end, last[own], MIN_NS)
+        last[own[later]] = unit[later]
+    return last
+
+
+def _spins(trace: Trace, ordering: Ordering) -> Blocking:
+    """Loops that ask whether an event or a stream is done, on threads that launch work; watchdogs do not count."""
+    process, thread, start = (ints(trace.api, column) for column in ("process", "thread", "start_ns"))
+    queries, lanes = calls_of_kind(trace, "query"), ordering.lanes
+    launchers = set(np.unique(lanes.launcher).tolist())
+    asks = np.zeros(len(trace.api), dtype=bool)
+    asks[queries] = True
+    call, last = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for host in np.unique(lanes.of_threads(process[queries], thread[queries])).tolist():
+        if host not in launchers or host < 0:
+            continue
+        mine = np.flatnonzero((process == lanes.process[host]) & (thread == lanes.thread[host]))
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], asks[mine], [False]])))
+        long = edges[1::2] - edges[::2] >= SPIN_QUERIES
+        call.append(mine[edges[::2][long]])
+        last.append(mine[edges[1::2][long] - 1])
+    return _blocking("spin", np.concatenate(call), last=np.concatenate(last))
+
+
+def _copies(trace: Trace, ordering: Ordering) -> Blocking:
+    """Copies whose call waits for the copy: the ones not Async, and those to or from pageable memory."""
+    code, names = codes(trace.api, "name")
+    launch = ints(trace.ops, "launch")
+    copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
+    asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[launch[copies]]]
+    source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
+    direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}
+    small = direction["HtoD"] & (ints(trace.ops, "bytes")[copies] <= SMALL_COPY_BYTES)
+    inside = direction["DtoD"] | direction["PtoP"]
+    parts = []
+    for kind, rows in (("copy", ~asynchronous & ~inside & ~small), ("pageable", asynchronous & (source | target))):
+        op = copies[rows]
+        lane, _ = ordering.place(op)
+        parts.append(_blocking(kind, launch[op], lane=lane, op=op, copy=op))
+    return Blocking(
+        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}
+    )
+
+
+def _memory(trace: Trace, ordering: Ordering) -> Blocking:
+    """Allocations and frees that returned only when all that their process had queued was done."""
+    call = _named(trace, _MEMORY)
+    process = ints(trace.api, "process")[call]
+    start, end = ints(trace.api, "start_ns")[call], ints(trace.api, "end_ns")[call]
+    op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
+    lanes = ordering.lanes
+    owner = lanes.process[lanes.lane_of_unit()]
+    for (each,), rows in rows_by_key(process).items():
+        units = np.flatnonzero(owner == each)
+        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        if units.size == 0:
+            continue
+        reach = np.maximum.accumulate(lanes.end[units])
+        holder = np.maximum.accumulate(np.where(lanes.end[units] == reach, np.arange(units.size), 0))
+        at = np.searchsorted(lanes.enqueue[units], start[rows]) - 1
+        done = reach[np.maximum(at, 0)]
+        drained[rows] = (at >= 0) & (done > start[rows]) & (done <= end[rows])
+        op[rows] = lanes.op[units[holder[np.maximum(at, 0)]]]
+    return _blocking("memory", call[drained], op=op[drained])
+
+
+def _modules(trace: Trace) -> Blocking:
+    call = _named(trace, _MODULE)
+    took = ints(trace.api, "end_ns")[call] - ints(trace.api, "start_ns")[call]
+    return _blocking("module", call[took >= MODULE_LOAD_NS])
+
+
+def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:
+    code, names = codes(trace.api, "name")
+    wanted: Mask = np.array([pattern.match(name) is not None for name in names] + [False], dtype=bool)
+    return np.flatnonzero(wanted[code])

@@ -1,0 +1,128 @@
+"""Where a host call came from: the ranges, operators and Python frames around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.tables import Trace
+
+Texts = npt.NDArray[np.object_]
+_ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
+
+
+@dataclass(frozen=True)
+class Around:
+    """For each of some instants on threads, in texts ("" none).
+
+    `range` is the innermost NVTX range or annotation; `op` the outermost operator inside it; `chain` that operator and
+    those inside it, "aten::item → aten::_local_scalar_dense"; `frame` the innermost Python frame of the user's.
+    """
+
+    range: Texts
+    op: Texts
+    chain: Texts
+    frame: Texts
+
+
+def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
+    """Look up what is around each (process, thread, instant)."""
+    point, row = enclosing(trace.ranges, process, thread, instant)
+    code, names = codes(trace.ranges, "name")
+    is_op, is_range, is_user_frame = range_classes(trace, names)
+    start = ints(trace.ranges, "start_ns")
+    innermost = _last(point, row, is_range, instant.size)
+    since = take_or(start, innermost, MIN_NS)
+    callers = is_op[row] & (start[row] >= since[point])
+    op = _first(point, row, callers, instant.size)
+    texts = np.array([*(name.split(", seq = ")[0] for name in names), ""], object)
+    return Around(
+        range=_texts(texts, code, innermost),
+        op=_texts(texts, code, op),
+        chain=_chains(point[callers], texts[code[row[callers]]], instant.size),
+        frame=_texts(texts, code, _last(point, row, is_user_frame, instant.size)),
+    )
+
+
+def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) -> Texts:
+    return texts[take_or(code, row)]
+
+
+def range_classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
+    """Which ranges are operators, which the user's or a library's ranges, and which frames of the user's code.
+
+    nsys shows torch's operators as NVTX ranges (`emit_nvtx`); what NCCL and torch name for each collective is no range
+    of the user's.
+    """
+    code, _ = codes(trace.ranges, "name")
+
+    def named(wanted: list[bool]) -> Mask:
+        return np.array([*wanted, False], dtype=bool)[code]
+
+    operator = is_one_of(trace.ranges, "kind", ["op"]) | named([name.startswith("aten::") for name in names])
+    operator &= ~named([name.startswith(_ENGINE) for name in names])
+    library = is_one_of(trace.ranges, "domain", ["NCCL"]) | named([name.startswith("nccl:") for name in names])
+    ranged = is_one_of(trace.ranges, "kind", ["nvtx", "annotation"]) & ~operator & ~library
+    theirs = [name.startswith(("<", "torch/")) or "site-packages" in name or "dist-packages" in name for name in names]
+    return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(theirs)
+
+
+def enclosing(ranges: pd.DataFrame, process: Ints, thread: Ints, instant: Ints) -> tuple[Ints, Ints]:
+    """Pairs of (position of an instant, row of a range around it), by instant, outermost first."""
+    starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
+    points, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    by_thread = rows_by_key(ints(ranges, "process"), ints(ranges, "thread"))
+    for key, own in rows_by_key(process, thread).items():
+        theirs = by_thread.get(key)
+        if theirs is None:
+            continue
+        own = own[np.argsort(instant[own], kind="stable")]
+        low = np.searchsorted(instant[own], starts[theirs], side="left")
+        count = np.maximum(np.searchsorted(instant[own], ends[theirs], side="right") - low, 0)
+        offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        points.append(own[np.repeat(low, count) + offset])
+        rows.append(np.repeat(theirs, count))
+    point, row = np.concatenate(points), np.concatenate(rows)
+    order = np.lexsort((-ends[row], starts[row], point))
+    return point[order], row[order]
+
+
+def _last(point: Ints, row: Ints, wanted: Mask, size: int) -> Ints:
+    """The innermost wanted row of each point, -1 where there is none."""
+    found = np.full(size, -1, np.int64)
+    keep = wanted[row]
+    found[point[keep]] = row[keep]  # of several the last assignment stays, the innermost
+    return found
+
+
+def _first(point: Ints, row: Ints, keep: Mask, size: int) -> Ints:
+    found = np.full(size, -1, np.int64)
+    found[point[keep][::-1]] = row[keep][::-1]
+    return found
+
+
+def _chains(point: Ints, text: Texts, size: int) -> Texts:
+    """Texts of each point joined in order; equal chains are joined once."""
+    code, names = pd.factorize(text)
+    first = np.flatnonzero(run_heads(point))
+    depth = np.arange(point.size) - np.repeat(first, np.diff(np.append(first, point.size)))
+    chain, known = np.zeros(size, np.int64), [""]
+    for level in range(int(depth.max(initial=-1)) + 1):
+        here = depth == level
+        pair, pairs = pd.factorize(chain[point[here]] * len(names) + code[here])
+        longer = [_extend(known[each // len(names)], names[each % len(names)]) for each in pairs.tolist()]
+        chain[point[here]] = len(known) + pair
+        known += longer
+    return np.array(known, object)[chain]
+
+
+def _extend(chain: str, name: str) -> str:
+    return f"{chain} → {name}" if chain else name

@@ -1,0 +1,120 @@
+"""Copies to pinned host memory that no host thread waits for: whoever reads the memory may read garbage."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.ordering.lanes import MAX_NS, run_heads
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.context import around
+from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.tables import Trace
+
+REASONS = ("next copy", "end of capture")
+
+
+@dataclass(frozen=True)
+class UnwaitedCopy:
+    """A device-to-host copy into pinned memory that nothing had waited for by `until_ns`.
+
+    `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range (but
+    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is
+    when the copy was done on the GPU: a read before that reads garbage. `covered_ns` is the end of the first
+    synchronization that covers it after all, -1 where none does. `exact` is False where that rests on an inferred link.
+    `op` is the row in `Trace.ops`.
+    """
+
+    rank: int
+    process: int
+    thread: int
+    stream: int
+    range: str
+    bytes: int
+    launched_ns: int
+    start_ns: int
+    end_ns: int
+    until_ns: int
+    reason: str
+    covered_ns: int
+    exact: bool
+    op: int
+
+
+@dataclass(frozen=True)
+class UnwaitedCopies:
+    """Unwaited copies in order of time; a table with the columns of `UnwaitedCopy`."""
+
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A copy of the table."""
+        return self.table.copy()
+
+    def copies(self) -> list[UnwaitedCopy]:
+        """The rows as objects."""
+        return [UnwaitedCopy(*row) for row in self.table.itertuples(index=False)]
+
+
+def unwaited_copies(trace: Trace, ordering: Ordering | None = None) -> UnwaitedCopies:
+    """Find copies to pinned host memory which no event, stream or device synchronization covers in time.
+
+    In time is before the next copy of the same place in the program, or the end of the capture.
+    """
+    ordering = Ordering(trace) if ordering is None else ordering
+    lanes = ordering.lanes
+    wanted = is_one_of(trace.ops, "copy", ["DtoH"]) & is_one_of(trace.ops, "target_memory", ["pinned"])
+    op = np.flatnonzero(wanted & (ints(trace.ops, "launch") >= 0))
+    call = ints(trace.ops, "launch")[op]
+    process, thread, launched = (ints(trace.api, column)[call] for column in ("process", "thread", "start_ns"))
+    place = around(trace, process, thread, launched).range
+    stream, size = ints(trace.ops, "stream")[op], ints(trace.ops, "bytes")[op]
+    until, reason = _deadlines(trace, ordering, op, place, launched)
+    known, _ = ordering.host_knows(op)
+    late = known > until
+    exact = ~np.isin(process, ordering.guessed)
+    columns: dict[str, Any] = {
+        "rank": ints(trace.ops, "rank")[op],
+        "process": process,
+        "thread": thread,
+        "stream": stream,
+        "range": place,
+        "bytes": size,
+        "launched_ns": launched,
+        "start_ns": lanes.start[lanes.unit_of_op[op]],
+        "end_ns": lanes.end[lanes.unit_of_op[op]],
+        "until_ns": until,
+        "reason": np.array(REASONS, object)[reason],
+        "covered_ns": np.where(known == MAX_NS, -1, known),
+        "exact": exact,
+        "op": op,
+    }
+    rows = np.flatnonzero(late)
+    rows = rows[np.argsort(launched[rows], kind="stable")]
+    return UnwaitedCopies(pd.DataFrame({field.name: columns[field.name][rows] for field in fields(UnwaitedCopy)}))
+
+
+def _deadlines(trace: Trace, ordering: Ordering, op: Ints, place: Any, launched: Ints) -> tuple[Ints, Ints]:
+    """When each copy should have been waited for, and why then: an index in `REASONS`."""
+    last = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
+    capture = np.array([process.capture for process in trace.processes] or [0], np.int64)
+    np.maximum.at(last, capture[ints(trace.api, "process")], ints(trace.api, "end_ns"))
+    until = last[capture[ints(trace.ops, "process")[op]]]
+    reason = np.ones(op.size, np.int64)
+    lane, _ = ordering.place(op)
+    where, names = pd.factorize(place)
+    where = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][where]
+    size = ints(trace.ops, "bytes")[op]
+    order = np.lexsort((launched, where, size, lane))
+    again = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, where))))
+    until[order[again - 1]] = launched[order[again]]
+    reason[order[again - 1]] = 0
+    return until, reason

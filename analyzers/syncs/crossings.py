@@ -1,0 +1,356 @@
+"""Missing waits: at every fork to a side stream and join from it, is the other stream's work ordered first?
+
+A *fork* is the first op that a thread launches on a side stream after launching elsewhere. It is compared with what its
+parent stream had been given and not finished by then. The fork is
+
+- "done": nothing was left to wait for;
+- "ordered": all of that work is complete before the fork's first op may start;
+- "chosen": not all of it, but the side stream did take a wait since its last op; what was queued after that wait runs
+  beside it on purpose, or so it seems;
+- "unordered": the side stream took no wait at all. A missing wait.
+
+A *join* is the first op that the thread launches on the parent afterwards, compared with the side stream's work. It is
+
+- "done" or "ordered", as above;
+- "later": the work is ordered before something that a stream or a host thread does later, but still before the thread
+  comes back to the side stream in a later step;
+- "unordered": it is not, or it is one of several like streams that the thread visited in a row, and others of them are
+  ordered here. A missing wait;
+- "open": the capture ends before that can be told.
+
+What a trace can't see is the data: an unordered pair is a race only where both touch the same memory.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import Launches, homes
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.context import around, range_classes
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.kernels import function
+from analyzers.trace.tables import Trace
+
+DONE, ORDERED, CHOSEN, LATER, UNORDERED, OPEN = range(6)
+STATUS = ("done", "ordered", "chosen", "later", "unordered", "open")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One fork or join: `op`, launched on `stream`, against `behind`, the last op of `other` before it.
+
+    `what` is "fork" or "join", `status` as in this module's text, `exact` False where it rests on inferred links.
+    `op` and `behind` are rows of `Trace.ops` (-1 none) with their names and the innermost ranges that launched them.
+    """
+
+    rank: int
+    process: int
+    thread: int
+    what: str
+    stream: int
+    other: int
+    status: str
+    exact: bool
+    at_ns: int
+    op: int
+    name: str
+    range: str
+    behind: int
+    behind_name: str
+    behind_range: str
+
+    @property
+    def message(self) -> str:
+        """In words."""
+        where = f" ({self.range!r})" if self.range else ""
+        theirs = f" ({self.behind_range!r})" if self.behind_range else ""
+        sure = "" if self.exact else "; waits are inferred in this capture"
+        return (
+            f"'{function(self.name)}' on stream {self.stream}{where} does not wait for '{function(self.behind_name)}'"
+            f" on stream {self.other}{theirs}: a possible race{sure}"
+        )
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Forks and joins in order of time; a table with the columns of `Crossing`."""
+
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A copy of the table."""
+        return self.table.copy()
+
+    @property
+    def missing(self) -> list[Crossing]:
+        """The missing waits."""
+        rows = self.table[self.table["status"] == "unordered"]
+        return [Crossing(*row) for row in rows.itertuples(index=False)]
+
+
+def crossings(trace: Trace, ordering: Ordering | None = None) -> Crossings:
+    """Check every fork to a side stream and every join from one; see this module's text."""
+    ordering = Ordering(trace) if ordering is None else ordering
+    visitor = Visitor(trace, ordering)
+    visits = visitor.visits
+    parts = [_forks(ordering, visits), _joins(trace, ordering, visits)]
+    host, what, unit, behind, status, exact = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((what, ordering.lanes.enqueue[unit]))
+    return Crossings(_table(trace, ordering, *(each[order] for each in (host, what, unit, behind, status, exact))))
+
+
+def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
+    lanes = ordering.lanes
+    when, position = lanes.enqueue[visits.first], visits.first - lanes.first[visits.lane]
+    count = lanes.queued_before(visits.parent, when)
+    behind = lanes.unit(visits.parent, count - 1)
+    running = take_or(lanes.end, behind, MIN_NS) > when
+    ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
+    chosen = _took_wait(ordering, visits, position, when)
+    status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
+    exact = np.where(ordered, exact, _stated(ordering, visits))
+    return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, exact
+
+
+def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
+    lanes, came_back = ordering.lanes, visits.after >= 0
+    after = np.maximum(visits.after, 0)
+    when = take_or(lanes.enqueue, visits.after)
+    count = visits.last - lanes.first[visits.lane] + 1
+    running = lanes.end[visits.last] > when
+    ordered, exact = _complete(ordering, visits.lane, visits.parent, after - lanes.first[visits.parent], count)
+    joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
+    late = (joined >= deadline) & (deadline < MAX_NS)
+    status = np.select([~running, ordered, late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
+    status[_forgotten(trace, ordering, visits, status)] = UNORDERED
+    exact = np.where(ordered, exact, _stated(ordering, visits))
+    kept = np.flatnonzero(came_back)
+    columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, exact
+    return tuple(column[kept] for column in columns)  # type: ignore[return-value]
+
+
+def _complete(ordering: Ordering, source: Ints, lane: Ints, position: Ints, count: Ints) -> tuple[Mask, Mask]:
+    """Whether a source lane's first units are complete before the unit at a position of a lane, and if so, exactly."""
+    return (
+        ordering.complete(source, lane, position) >= count,
+        ordering.complete(source, lane, position, exact=True) >= count,
+    )
+
+
+def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -> Mask:
+    """Whether the side stream took a wait since its last unit; one without a stream counts for its thread's next."""
+    lanes, linked = ordering.lanes, ordering.linked
+    waits, took = linked.calls.waits, np.zeros(visits.size, dtype=bool)
+    previous = lanes.unit(visits.lane, position - 1)
+    since = take_or(lanes.enqueue, previous, MIN_NS)
+    launches = {host: np.sort(lanes.enqueue[lanes.launcher == host]) for host in np.unique(visits.host).tolist()}
+    for key, lane_of_wait, mine in (("lane", linked.wait_lane, visits.lane), ("host", waits.host, visits.host)):
+        unknown = (waits.lane < 0) & ~linked.own if key == "host" else np.ones(waits.size, dtype=bool)
+        by_key = rows_by_key(np.where(unknown, lane_of_wait, -1))
+        for (each,), rows in rows_by_key(mine).items():
+            start = waits.start[by_key.get((each,), np.empty(0, np.int64))]
+            low = since[rows]
+            if key == "host":
+                low = np.append(launches[each], MIN_NS)[np.searchsorted(launches[each], when[rows]) - 1]
+            took[rows] |= np.searchsorted(start, when[rows]) > np.searchsorted(start, low)
+    return took
+
+
+def _stated(ordering: Ordering, visits: Visits) -> Mask:
+    """Whether the capture states whom every wait of a visit's process waits for."""
+    linked = ordering.linked
+    vague = ~linked.waits.exact
+    return ~np.isin(ordering.lanes.process[visits.host], linked.calls.waits.process[vague])
+
+
+def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
+    """When a computing stream other than the visited one, or a host thread, first knew a visit's work complete."""
+    lanes, graph = ordering.lanes, ordering.graph
+    joined = np.full(visits.size, MAX_NS)
+    for (source,), rows in rows_by_key(visits.lane).items():
+        known = graph.known(source)
+        others = (lanes.process == lanes.process[source]) & ~lanes.communication
+        others[source] = False
+        for lane in np.flatnonzero(others & (np.diff(graph.first) > 0)):
+            low, high = graph.first[lane], graph.first[lane + 1]
+            node = low + np.searchsorted(known[low:high], count[rows])
+            instant = take_or(graph.instant, np.where(node < high, node, -1), MAX_NS)
+            joined[rows] = np.minimum(joined[rows], instant)
+    return joined
+
+
+def _deadline(ordering: Ordering, visits: Visits) -> Ints:
+    """When a thread launches on a side stream again in a later step; two steps later for communication streams.
+
+    Libraries share one communication stream among many calls: the next call there need not come after a join.
+    """
+    lanes, deadline = ordering.lanes, np.full(visits.size, MAX_NS)
+    for (_, lane), rows in rows_by_key(visits.host, visits.lane).items():
+        step = visits.step[rows]
+        ahead = 2 if lanes.communication[lane] else 1
+        again = np.searchsorted(step, step + ahead)
+        starts = np.append(lanes.enqueue[visits.first[rows]], MAX_NS)
+        deadline[rows] = starts[again]
+    return deadline
+
+
+def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -> Mask:
+    """Joins that are missing where those of like streams, visited in the same turn, are there.
+
+    Like streams run the same kernel first; a turn lasts from one launch on the parent to the next.
+    """
+    code, _ = codes(trace.ops, "name")
+    name = code[ordering.lanes.op[visits.first]].astype(np.int64)
+    computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
+    turn = group_numbers(visits.host, visits.after, name)
+    joined = np.bincount(turn[computing & (status == ORDERED)], minlength=int(turn.max(initial=-1)) + 1) > 0
+    return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
+
+
+def _table(
+    trace: Trace, ordering: Ordering, host: Ints, what: Ints, unit: Ints, behind: Ints, status: Ints, exact: Mask
+) -> pd.DataFrame:
+    lanes = ordering.lanes
+    lane, op, last = lanes.lane_of_unit(), lanes.op[unit], take_or(lanes.op, behind)
+    ranks = np.array([process.rank for process in trace.processes] or [-1])
+    process = lanes.process[host]
+    columns: dict[str, Any] = {
+        "rank": ranks[process],
+        "process": process,
+        "thread": lanes.thread[host],
+        "what": np.array(["fork", "join"], object)[what],
+        "stream": lanes.stream[lane[unit]],
+        "other": take_or(lanes.stream, take_or(lane, behind)),
+        "status": np.array(STATUS, object)[status],
+        "exact": exact,
+        "at_ns": lanes.enqueue[unit],
+        "op": op,
+        "behind": last,
+    }
+    for rows, name, place in ((op, "name", "range"), (last, "behind_name", "behind_range")):
+        columns[name], columns[place] = _described(trace, rows)
+    return pd.DataFrame({field.name: columns[field.name] for field in fields(Crossing)})
+
+
+def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
+    """Names of ops, and the innermost ranges around their launches."""
+    code, names = codes(trace.ops, "name")
+    call = take_or(ints(trace.ops, "launch"), rows)
+    process, thread, start = (take_or(ints(trace.api, column), call) for column in ("process", "thread", "start_ns"))
+    return np.array([*names, ""], object)[take_or(code, rows)], around(trace, process, thread, start).range
+
+
+# Visits: a host thread launches on one stream for a while, then on another.
+
+LEVELS = 4  # how deep under the outermost range the steps of a run are searched for
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Runs of launches by one host lane on one lane, one row a visit, by host lane and time.
+
+    `parent` is the stream it forks from and comes back to: for a communication stream the computing stream that its
+    thread launched on last, for another its thread's home stream. `first` and `last` are units, `step` counts the steps
+    of the run, `after` is the first unit that the thread launched on the parent afterwards (-1 none).
+    """
+
+    host: Ints
+    lane: Ints
+    parent: Ints
+    first: Ints
+    last: Ints
+    after: Ints
+    step: Ints
+
+    @property
+    def size(self) -> int:
+        """How many visits."""
+        return self.host.size
+
+
+class Visitor:
+    """Finds the visits of a trace."""
+
+    def __init__(self, trace: Trace, ordering: Ordering) -> None:
+        self._trace, self._ordering, self.lanes = trace, ordering, ordering.lanes
+        linked = ordering.linked
+        self.launches = Launches(ordering.lanes)
+        self.home = homes(trace, linked.calls, linked.wait_lane, ~linked.own, self.launches)
+
+    @cached_property
+    def visits(self) -> Visits:
+        """Visits of side streams: all but those of a thread's home stream."""
+        parts = [self._of_host(int(host)) for host in np.flatnonzero(self.lanes.is_host() & (self.home >= 0))]
+        columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
+        host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
+        when = self.lanes.enqueue[first]
+        return Visits(host, lane, parent, first, last, after, self._steps(self.lanes.process[host], when))
+
+    def _of_host(self, host: int) -> tuple[Ints, ...]:
+        lanes, home = self.lanes, int(self.home[host])
+        unit, talks = self.launches.units(host), lanes.communication
+        lane = self.launches.of(host)[0]
+        computing = ~talks[lane]
+        own = [self._runs(lane, np.flatnonzero(computing)), self._runs(lane, np.arange(lane.size))]
+        own[0] = tuple(each[lane[own[0][0]] != home] for each in own[0])
+        own[1] = tuple(each[talks[lane[own[1][0]]]] for each in own[1])
+        first, last = (np.concatenate([own[0][side], own[1][side]]) for side in (0, 1))
+        order = np.argsort(first, kind="stable")
+        first, last = first[order], last[order]
+        before = np.maximum.accumulate(np.where(computing, np.arange(lane.size), -1))
+        caller = take_or(lane, before, home)
+        parent = np.where(talks[lane[first]], caller[first], home)
+        after = np.full(first.size, -1, np.int64)
+        for (each,), rows in rows_by_key(parent).items():
+            theirs = np.flatnonzero(lane == each)
+            at = np.searchsorted(theirs, last[rows], side="right")
+            after[rows] = take_or(unit[theirs], np.where(at < theirs.size, at, -1))
+        return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
+
+    @staticmethod
+    def _runs(lane: Ints, keep: Ints) -> tuple[Ints, ...]:
+        """First and last index of each run of equal lanes among the kept launches."""
+        new = run_heads(lane[keep])
+        return keep[new], keep[np.append(new[1:], True)[: keep.size]]
+
+    def _steps(self, process: Ints, instant: Ints) -> Ints:
+        step = np.zeros(instant.size, np.int64)
+        for (each,), rows in rows_by_key(process).items():
+            step[rows] = np.searchsorted(step_starts(self._trace, each), instant[rows], side="right")
+        return step
+
+
+def step_starts(trace: Trace, process: int) -> Ints:
+    """When the steps of a process began: its outermost ranges that repeat, but for a number in their name."""
+    code, names = codes(trace.ranges, "name")
+    rows = np.flatnonzero(range_classes(trace, names)[1] & (ints(trace.ranges, "process") == process))
+    start, end = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    plain = {index: re.sub(r"\d+", "#", names[index]) for index in np.unique(code[rows])}
+    for _ in range(LEVELS):
+        deeper, repeated = [np.empty(0, np.int64)], []
+        for own in rows_by_key(ints(trace.ranges, "thread")[rows]).values():
+            own = rows[own]
+            own = own[np.lexsort((-end[own], start[own]))]
+            outer = np.append(True, start[own][1:] >= np.maximum.accumulate(end[own])[:-1])
+            deeper.append(own[~outer])
+            by_name: dict[str, list[int]] = {}
+            for row in own[outer].tolist():
+                by_name.setdefault(plain[int(code[row])], []).append(row)
+            repeated += [each for each in by_name.values() if len(each) > 1]
+        if repeated:
+            return start[min(repeated, key=lambda each: int(start[each[0]]))]
+        rows = np.concatenate(deeper)
+    return np.empty(0, np.int64)

@@ -1,0 +1,305 @@
+"""Host sync points: what blocked the host, for how long, on what, who asked for it, and what it cost the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import communication_around
+from analyzers.ordering.lanes import MIN_NS, Lanes, run_heads, take_or
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
+from analyzers.syncs.context import Texts, around
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+
+BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
+SCALAR_BYTES = 16
+_BARRIERS = ("c10d::barrier", "c10d::monitored_barrier_")  # written to wait
+_ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "nccl")
+
+
+@dataclass(frozen=True)
+class SyncPoint:
+    """One place where the host was blocked; times are ns, texts are "" and numbers -1 where the capture can't tell.
+
+    `api` is the call that blocked longest; a copy and the synchronize behind it are one point. `kind` is "stream",
+    "event", "device", "spin" (a loop of queries), "copy" (synchronous), "pageable" (asynchronous by name only),
+    "memory" (an allocation or free that drained the device), "module" (lazy loading) or "nccl" (inside a communication
+    call). `hidden`: no synchronize was written at that level, an operator or a copy brought it.
+
+    `range` is the innermost range, `op` the outermost operator inside it, `chain` the operators from there on, `frame`
+    the Python line; `pattern` what the calls look like where no operator is on record. `copy` and `bytes` are of the
+    copy that was waited for; `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`,
+    `waited_name` its name) what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
+    drain to the next op launched after it. `delayed` is the range of the next op that the thread launched, "" where
+    nothing was delayed. `call` is the row of `api` in `Trace.api`.
+    """
+
+    rank: int
+    process: int
+    device: int
+    thread: int
+    api: str
+    start_ns: int
+    duration_ns: int
+    kind: str
+    hidden: bool
+    range: str
+    op: str
+    chain: str
+    frame: str
+    pattern: str
+    copy: str
+    bytes: int
+    waited_stream: int
+    waited_event: int
+    waited_op: int
+    waited_name: str
+    gpu_idle_ns: int
+    delayed: str
+    call: int
+
+
+@dataclass(frozen=True)
+class HostSyncs:
+    """Sync points, the costliest first; a table with the columns of `SyncPoint`."""
+
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[SyncPoint]:
+        for row in self.table.itertuples(index=False):
+            yield SyncPoint(*row)
+
+    def of_call(self, call: int) -> list[SyncPoint]:
+        """Return the sync points of one call, a row in `Trace.api`."""
+        return list(HostSyncs(self.table[ints(self.table, "call") == call]))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A copy of the table."""
+        return self.table.copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON contract `traceviz.syncs/1`."""
+        rows = self.table.drop(columns=["process", "device", "waited_op", "call"]).to_dict("records")
+        return {"schema": "traceviz.syncs/1", "syncs": rows}
+
+
+def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
+    """Find every host sync point of a trace, ranked by the GPU idle time it cost, then by how long it blocked.
+
+    Parameters
+    ----------
+    ordering : of the same trace, where one is at hand.
+    """
+    ordering = Ordering(trace) if ordering is None else ordering
+    lanes, blocking = ordering.lanes, blocking_calls(trace, ordering)
+    point, copy = _points(trace, ordering, blocking)
+    start, end, call = _spans(trace, blocking, point)
+    head = np.flatnonzero(run_heads(point))
+    process, thread = ints(trace.api, "process")[call], ints(trace.api, "thread")[call]
+    lane, op, kind = (getattr(blocking, name)[head] for name in ("lane", "op", "kind"))
+    copy = copy[head]
+    device = _devices(trace, process, op)
+    host = lanes.of_threads(process, thread)
+    price = cost(lanes, process, device, host, start, end)
+    module = kind == KINDS.index("module")
+    idle = np.where(module, idle_within(lanes, process, device, start, end), price.idle)
+    where = around(trace, process, thread, ints(trace.api, "start_ns")[call])
+    later = _range_of_units(trace, ordering, price.next_unit)
+    library = np.isin(call, _inside_communication(trace, ordering, call))
+    kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
+    api = _text(trace.api, "name", call)
+    ranks = np.array([each.rank for each in trace.processes] or [-1])
+    columns = {
+        "rank": ranks[process],
+        "process": process,
+        "device": device,
+        "thread": thread,
+        "api": api,
+        "start_ns": start,
+        "duration_ns": end - start,
+        "kind": kinds,
+        "hidden": _hidden(where.op, kinds, copy),
+        "range": where.range,
+        "op": where.op,
+        "chain": where.chain,
+        "frame": where.frame,
+        "pattern": _patterns(trace, where.op, api, copy),
+        "copy": _text(trace.ops, "copy", copy),
+        "bytes": take_or(ints(trace.ops, "bytes"), copy),
+        "waited_stream": take_or(lanes.stream, lane),
+        "waited_event": blocking.event[head],
+        "waited_op": op,
+        "waited_name": _text(trace.ops, "name", op),
+        "gpu_idle_ns": idle,
+        "delayed": np.where(idle > 0, later, ""),
+        "call": call,
+    }
+    order = np.lexsort((start, start - end, -idle))
+    return HostSyncs(
+        pd.DataFrame({field.name: columns[field.name] for field in fields(SyncPoint)})
+        .iloc[order]
+        .reset_index(drop=True)
+    )
+
+
+def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints, Ints]:
+    """Number the sync point of each blocking call, ascending, and the copy (row of `Trace.ops`) it is about."""
+    lanes, starts, ends = ordering.lanes, ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
+    process, thread = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
+    host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
+    last = _last_copy(trace, ordering, host, starts[blocking.call])
+    of_copy = take_or(ints(trace.ops, "launch"), last)
+    syncs = (blocking.kind == KINDS.index("stream")) & (last >= 0) & (blocking.lane >= 0)
+    syncs[syncs] = ordering.place(last[syncs])[0] == blocking.lane[syncs]
+    behind = np.flatnonzero(syncs)
+    near = starts[blocking.call[behind]] - ends[of_copy[behind]] <= BACK_TO_BACK_NS
+    first = around(trace, process[behind], thread[behind], starts[of_copy[behind]])
+    second = around(trace, process[behind], thread[behind], starts[blocking.call[behind]])
+    together = behind[np.where(first.op == "", near & (second.op == ""), first.chain == second.chain)]
+    copy[together] = last[together]
+    fresh = np.ones(blocking.size, dtype=bool)
+    fresh[together[together > 0]] = blocking.copy[together[together > 0] - 1] != last[together[together > 0]]
+    return np.cumsum(fresh) - 1, copy
+
+
+def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
+    """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
+    lanes, found = ordering.lanes, np.full(host.size, -1, np.int64)
+    kind, kinds = codes(trace.ops, "kind")
+    for (each,), rows in rows_by_key(host).items():
+        units = np.flatnonzero(lanes.launcher == each)
+        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        if each >= 0 and units.size:
+            at = np.searchsorted(lanes.enqueue[units], instant[rows]) - 1
+            op = lanes.op[units[np.maximum(at, 0)]]
+            found[rows] = np.where((at >= 0) & (kind[op] == kinds.index("memcpy")), op, -1)
+    return found
+
+
+def _spans(trace: Trace, blocking: Blocking, point: Ints) -> tuple[Ints, Ints, Ints]:
+    """Start and end of each point, and the call in it that blocked longest."""
+    starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
+    head = np.flatnonzero(run_heads(point))
+    order = np.lexsort((starts - ends, point))
+    if not point.size:
+        return starts, ends, blocking.call
+    return starts[head], np.maximum.reduceat(ends, head), blocking.call[order][head]
+
+
+def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
+    """The device of each point: of the op it waited for, else the one its process used most."""
+    device, owner = ints(trace.ops, "device"), ints(trace.ops, "process")
+    most = np.full(len(trace.processes) or 1, -1, np.int64)
+    for (each,), rows in rows_by_key(process).items():
+        if np.any(op[rows] < 0):
+            used, count = np.unique(device[owner == each], return_counts=True)
+            most[each] = used[np.argmax(count)] if used.size else -1
+    return np.where(op >= 0, take_or(device, op), most[process])
+
+
+def _inside_communication(trace: Trace, ordering: Ordering, call: Ints) -> Ints:
+    """Those of some calls that lie inside a communication call of their thread."""
+    process, thread = ints(trace.api, "process")[call], ints(trace.api, "thread")[call]
+    host = ordering.lanes.of_threads(process, thread)
+    return call[communication_around(trace, ordering.lanes, host, ints(trace.api, "start_ns")[call]) >= 0]
+
+
+def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
+    """Innermost range around the launch of each unit."""
+    lanes, known = ordering.lanes, unit >= 0
+    texts = np.full(unit.size, "", object)
+    call = ints(trace.ops, "launch")[lanes.op[unit[known]]]
+    process, thread, start = (ints(trace.api, column)[call] for column in ("process", "thread", "start_ns"))
+    texts[known] = around(trace, process, thread, start).range
+    return texts
+
+
+def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
+    brought = (op != "") | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
+    return brought & ~np.isin(op.astype(str), _BARRIERS)
+
+
+def _patterns(trace: Trace, op: Texts, api: Texts, copy: Ints) -> Texts:
+    """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
+    nameless = np.flatnonzero((op == "") & (copy >= 0))
+    kind, size = _text(trace.ops, "copy", copy[nameless]), ints(trace.ops, "bytes")[copy[nameless]]
+    small = (size >= 0) & (size <= SCALAR_BYTES)
+    back = np.where(small, ".item() or nonzero()", ".cpu() or .to('cpu')")
+    like = np.where(kind == "DtoH", back, ".to() or .cuda()")
+    found = np.full(op.size, "", object)
+    texts = zip(like.tolist(), kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
+    found[nameless] = [f"{what}: a {way} copy of {many} B and {call}" for what, way, many, call in texts]
+    return found
+
+
+def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
+    code, names = codes(frame, column)
+    return np.array([*names, ""], object)[take_or(code, row)]
+
+
+# What a host synchronization cost: how long the GPU ran dry before the next op, and which range that op was in.
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of each of some blocking calls: GPU idle time in ns, and the unit its thread launched next (-1 none)."""
+
+    idle: Ints
+    next_unit: Ints
+
+
+def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end: Ints) -> Cost:
+    """GPU idle time on a call's own device, from the drain to the next op launched after the call.
+
+    The drain is the instant when all that had been queued on the device, when the call returned, was done. If that was
+    before the call began, nothing waited; if the next op was queued before it, the host kept its lead: both cost 0.
+    """
+    idle, next_unit = np.zeros(start.size, np.int64), np.full(start.size, -1, np.int64)
+    if lanes.op.size == 0:
+        return Cost(idle, next_unit)
+    lane = lanes.lane_of_unit()
+    owner, where = lanes.process[lane], lanes.device[lane]
+    for (each, gpu), rows in rows_by_key(process, device).items():
+        units = np.flatnonzero((owner == each) & (where == gpu))
+        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        if units.size == 0:
+            continue
+        reach = np.maximum.accumulate(lanes.end[units])
+        after = np.searchsorted(lanes.enqueue[units], end[rows])
+        drain = np.where(after > 0, reach[np.maximum(after - 1, 0)], MIN_NS)
+        follower = units[np.minimum(after, units.size - 1)]
+        dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue[follower] > drain)
+        dry &= lanes.start[follower] > drain
+        drain, until = drain[dry], lanes.start[follower[dry]]
+        busy = union(lanes.start[units], lanes.end[units])
+        idle[rows[dry]] = until - drain - coverage(drain, until, busy)
+    for (thread,), rows in rows_by_key(host).items():
+        units = np.flatnonzero(lanes.launcher == thread)
+        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        if thread >= 0 and units.size:
+            after = np.searchsorted(lanes.enqueue[units], end[rows])
+            next_unit[rows] = np.where(after < units.size, units[np.minimum(after, units.size - 1)], -1)
+    return Cost(idle, next_unit)
+
+
+def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:
+    """How long each device ran nothing between two instants."""
+    idle = end - start
+    lane = lanes.lane_of_unit()
+    owner, where = lanes.process[lane], lanes.device[lane]
+    for (each, gpu), rows in rows_by_key(process, device).items():
+        units = np.flatnonzero((owner == each) & (where == gpu))
+        idle[rows] -= coverage(start[rows], end[rows], union(lanes.start[units], lanes.end[units]))
+    return idle

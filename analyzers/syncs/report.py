@@ -1,0 +1,124 @@
+"""All that the order of a trace's work tells: host sync points, unwaited copies, missing waits, the stream plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.common.allocator import keeping_freed_memory
+from analyzers.common.errors import TraceWarning
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
+from analyzers.syncs.crossings import Crossings, crossings
+from analyzers.syncs.loops import StreamPlan, stream_plan
+from analyzers.syncs.points import HostSyncs, host_syncs
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class OrderReport:
+    """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops."""
+
+    syncs: HostSyncs
+    copies: UnwaitedCopies
+    crossings: Crossings
+    plan: StreamPlan
+    warnings: tuple[TraceWarning, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per host sync point; columns as in `SyncPoint`."""
+        return self.syncs.to_frame()
+
+    def _repr_html_(self) -> str:
+        table, missing = self.syncs.table, self.crossings.missing
+        hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
+        text = f"{len(table)} host sync points ({hidden} hidden) left GPUs idle for {duration(idle)}; "
+        text += f"{len(self.copies)} copies nobody waits for, {len(missing)} missing waits."
+        headers = ("rank", "at", "blocked", "GPU idle", "kind", "call", "from", "in")
+        rows = [
+            (
+                one.rank,
+                duration(one.start_ns),
+                duration(one.duration_ns),
+                duration(one.gpu_idle_ns),
+                one.kind,
+                one.api,
+                one.chain or one.pattern or "–",
+                one.range or "–",
+            )
+            for one in self.syncs
+        ]
+        notes = [one.message for one in missing]
+        mood = "bad" if missing or len(self.copies) or idle else "good"
+        return card("order", text, headers, rows, mood=mood, texts=headers[4:], notes=notes, warnings=self.warnings)
+
+    def __repr__(self) -> str:
+        return (
+            f"<order: {len(self.syncs)} host sync points, {len(self.copies)} unwaited copies, "
+            f"{len(self.crossings.missing)} missing waits>"
+        )
+
+
+Span = tuple[int, int]
+
+
+@keeping_freed_memory
+def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
+    """Look into a trace's order; of a part of a trace, only what concerns that part is kept.
+
+    A sync point, copy or crossing belongs to a part by its rank and by its time lying within the part's launches.
+
+    Parameters
+    ----------
+    span : of the part's launches, where the trace is only one of the captures that have a share in it.
+    """
+    whole = trace.whole or trace
+    ordering = Ordering(whole)
+    syncs, copies = host_syncs(whole, ordering), unwaited_copies(whole, ordering)
+    found, plan = crossings(whole, ordering), stream_plan(whole, ordering)
+    if trace.whole is not None:
+        span = span or launch_span(trace)
+        syncs = HostSyncs(_part(trace, syncs.table, "start_ns", span))
+        copies = UnwaitedCopies(_part(trace, copies.table, "launched_ns", span))
+        found = Crossings(_part(trace, found.table, "at_ns", span))
+        plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
+    return OrderReport(syncs, copies, found, plan, trace.warnings)
+
+
+def launch_span(trace: Trace) -> Span:
+    """From the first launch of a trace's ops to the last op's end, ns."""
+    launch = ints(trace.ops, "launch")
+    launched = ints(trace.api, "start_ns")[launch[launch >= 0]]
+    low = int(min(launched.min(initial=ints(trace.ops, "start_ns").min()), ints(trace.ops, "start_ns").min()))
+    return low, int(ints(trace.ops, "end_ns").max())
+
+
+def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -> OrderReport:
+    """Reports of captures of one run as that of the run; rows of a capture's tables stay those of its own."""
+
+    def stacked(tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
+        every = [*tables]
+        all_rows = pd.concat([table for table in every if len(table)] or every[:1], ignore_index=True)
+        keys = [all_rows[name.lstrip("-")].to_numpy() for name in reversed(by)]
+        downwards = [-key if name.startswith("-") else key for key, name in zip(keys, reversed(by), strict=True)]
+        return all_rows.iloc[np.lexsort(downwards)].reset_index(drop=True)
+
+    return OrderReport(
+        HostSyncs(stacked((one.syncs.table for one in reports), "-gpu_idle_ns", "-duration_ns", "start_ns")),
+        UnwaitedCopies(stacked((one.copies.table for one in reports), "launched_ns")),
+        Crossings(stacked((one.crossings.table for one in reports), "at_ns", "what")),
+        StreamPlan(stacked((one.plan.table for one in reports), "rank", "thread", "start_ns")),
+        warnings,
+    )
+
+
+def _part(trace: Trace, table: pd.DataFrame, column: str, span: Span) -> pd.DataFrame:
+    """Rows of the part's ranks within its launches."""
+    kept = table["rank"].isin(trace.rank_ids) & table[column].between(*span)
+    return table[kept].reset_index(drop=True)

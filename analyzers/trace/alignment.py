@@ -1,0 +1,107 @@
+"""How a trace's clocks were aligned, and the collectives that they were aligned by: data that a trace carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import ordered
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import ints
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Communication calls matched into collectives.
+
+    members : one row a clock: process, device, rank, capture.
+    calls : one row a kernel, sorted by (collective, rank): collective, op (row in `Trace.ops`), member, rank, start_ns,
+        end_ns (as captured), confidence (0 to 1).
+    collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_ranks, group_size
+        (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls), sure.
+    """
+
+    members: pd.DataFrame
+    calls: pd.DataFrame
+    collectives: pd.DataFrame
+
+    def doubt(self, collectives: Ints) -> Matches:
+        """Mark collectives as unsure."""
+        frame = self.collectives.copy()
+        frame.loc[collectives, "sure"] = False
+        return Matches(self.members, self.calls, frame)
+
+    def renumber(self, order: Ints) -> Matches:
+        """Give the collectives in `order` the numbers 0, 1, …"""
+        number = np.empty(order.size, np.int64)
+        number[order] = np.arange(order.size)
+        moved = self.calls.assign(collective=number[ints(self.calls, "collective")])
+        rows = ordered(ints(moved, "collective"), ints(moved, "rank"))
+        return Matches(
+            self.members,
+            moved.take(rows).reset_index(drop=True),
+            self.collectives.take(order).reset_index(drop=True),
+        )
+
+
+METHODS = {
+    "collectives": "ends of matched collectives",
+    "session": "session start times",
+    "off": "not aligned, as asked",
+    "one": "one clock only",
+}
+
+
+@dataclass(frozen=True)
+class Clock:
+    """One device's clock.
+
+    offset_ns : how far it runs ahead of the reference's clock, at `Clocks.at_ns`; aligned = captured − offset.
+    drift : by how much it runs faster than the reference's, a ratio; 0 where the capture is too short to show any.
+    residual_ns : how far off the offset may be; None where nothing tells: no collectives, or only unsure ones.
+    lower_ns, upper_ns : what the collectives allow the offset to be; None where unbounded.
+    collectives : how many it rests on.
+    """
+
+    process: int
+    device: int
+    rank: int
+    offset_ns: int = 0
+    drift: float = 0.0
+    residual_ns: int | None = None
+    lower_ns: int | None = None
+    upper_ns: int | None = None
+    collectives: int = 0
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """All clocks of a trace.
+
+    method : a key of METHODS.
+    clocks : by rank; one reference is 0 ahead of itself.
+    at_ns : the instant the offsets hold at.
+    contradictions : sets of collectives (numbers of `Matches.collectives`) that cannot all be as recorded and matched.
+    doubtful : those of them that the estimate contradicts.
+    """
+
+    method: str
+    clocks: tuple[Clock, ...]
+    at_ns: int = 0
+    contradictions: tuple[tuple[int, ...], ...] = ()
+    doubtful: tuple[int, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per clock, indexed by (rank, device): the fields of `Clock`; offsets and errors in ns."""
+        frame = pd.DataFrame([vars(one) for one in self.clocks], columns=[one.name for one in fields(Clock)])
+        return frame.set_index(["rank", "device"])
+
+    @property
+    def residual_ns(self) -> int | None:
+        """Error bar of a figure that compares any two ranks; None where it is unknown."""
+        known = [clock.residual_ns for clock in self.clocks]
+        if not known or any(one is None for one in known):
+            return None
+        return max(one for one in known if one is not None)

@@ -1,0 +1,92 @@
+"""Columns of the Trace's tables: made to their schema, and read as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TracevizError
+from analyzers.trace.schemas import TABLES
+
+
+def table(name: str, columns: Mapping[str, Any] | None = None, length: int | None = None) -> pd.DataFrame:
+    """Build one of the Trace's tables: missing columns get their default, types are enforced, others are refused.
+
+    Parameters
+    ----------
+    name : a key of `TABLES`.
+    columns : column -> array, categorical or scalar.
+    length : rows, needed only where every column is a scalar.
+    """
+    schema, given = TABLES[name], dict(columns or {})
+    unknown = set(given) - set(schema)
+    if unknown:
+        raise ValueError(f"table {name!r} has no column {sorted(unknown)}")
+    if length is None:
+        length = next((len(values) for values in given.values() if not np.isscalar(values)), 0)
+    return pd.DataFrame(
+        {column: _column(given.get(column, default), kind, length) for column, (kind, default) in schema.items()},
+        copy=False,
+    )
+
+
+def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
+    if isinstance(kind, tuple):
+        if np.isscalar(values):
+            return _repeated(kind.index(str(values)), kind, length)
+        return pd.Categorical(values, categories=list(kind))
+    if kind == "text":
+        if np.isscalar(values):
+            return _repeated(0, (str(values),), length)
+        if isinstance(values, pd.Series):
+            values = values.array
+        return values if isinstance(values, pd.Categorical) else pd.Categorical(values)
+    if np.isscalar(values):
+        return np.full(length, values, kind)
+    return narrowed(np.asarray(values), kind)
+
+
+def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+    """Integers as a narrower type; refused where one does not fit, which would make it another's id."""
+    if (
+        kind != "int64"
+        and values.size
+        and values.dtype.kind in "iu"
+        and values.dtype.itemsize > np.dtype(kind).itemsize
+    ):
+        limits = np.iinfo(kind)
+        odd = values.max() if values.max() > limits.max else values.min()
+        if not limits.min <= odd <= limits.max:
+            raise TracevizError(
+                f"holds {odd} where a number below {limits.max + 1:,} belongs.", hint="Capture it again."
+            )
+    return values.astype(kind, copy=False)
+
+
+def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
+    return pd.Categorical.from_codes(np.full(length, code, np.int64), dtype=pd.CategoricalDtype(list(texts)))
+
+
+def ints(frame: pd.DataFrame, column: str) -> Ints:
+    """One integer column as an int64 array."""
+    return frame[column].to_numpy(np.int64)
+
+
+def codes(frame: pd.DataFrame, column: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
+    """One categorical column as (code per row, text per code); code -1 is a missing text."""
+    values = frame[column].array
+    if not isinstance(values, pd.Categorical):
+        raise TypeError(f"column {column!r} is not categorical")
+    return values.codes, [str(text) for text in values.categories]
+
+
+def is_one_of(frame: pd.DataFrame, column: str, texts: Sequence[str]) -> Mask:
+    """Rows whose categorical text is one of `texts`; works on the few categories, not the many rows."""
+    code, names = codes(frame, column)
+    wanted = np.array([text in texts for text in names] + [False], dtype=bool)  # the last answers for code -1
+    return wanted[code]

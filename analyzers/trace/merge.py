@@ -1,0 +1,105 @@
+"""Join captures of one run into one Trace on one time origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.common.errors import TraceWarning
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Capture, Process, Trace
+
+TIME_COLUMNS = ("start_ns", "end_ns")
+
+
+def merge(traces: Sequence[Trace]) -> Trace:
+    """Join traces of one run: processes are renumbered, times moved onto the earliest capture's zero.
+
+    A trace without an epoch time keeps its own zero; several of those have no common clock, and are said so.
+    """
+    if len(traces) == 1:
+        return traces[0]
+    known = [trace.origin_utc_ns for trace in traces if trace.origin_utc_ns is not None]
+    origin = min(known) if known else None
+    captures: list[Capture] = []
+    processes: list[Process] = []
+    warnings: list[TraceWarning] = []
+    tables: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
+    calls = 0
+    for trace in traces:
+        shift = 0 if trace.origin_utc_ns is None or origin is None else trace.origin_utc_ns - origin
+        for name in TABLES:
+            frame = _moved(getattr(trace, name), shift, len(processes))
+            if name == "ops":
+                launch = ints(frame, "launch")
+                frame["launch"] = np.where(launch >= 0, launch + calls, launch)
+            tables[name].append(frame)
+        processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]
+        captures += [_moved_capture(capture, shift) for capture in trace.captures]
+        warnings += [warning for warning in trace.warnings if warning not in warnings]
+        calls += len(trace.api)
+    merged = Trace(
+        captures=tuple(captures),
+        processes=tuple(processes),
+        origin_utc_ns=origin,
+        warnings=tuple(warnings),
+        **_joined(tables),
+    )
+    without = [trace.captures[0].path for trace in traces if trace.origin_utc_ns is None]
+    if without:
+        merged = merged.warn(
+            "no-common-clock",
+            f"{len(without)} of {len(traces)} captures have no absolute start time ({without[0]} …): "
+            "their times can't be compared with the others' unless collectives align them.",
+        )
+    return merged
+
+
+def at_origin(trace: Trace, origin_utc_ns: int | None) -> Trace:
+    """One trace with its times counted from a run's origin, as it is among others in `merge`."""
+    if trace.origin_utc_ns is None or origin_utc_ns is None or trace.origin_utc_ns == origin_utc_ns:
+        return trace
+    shift = trace.origin_utc_ns - origin_utc_ns
+    tables: dict[str, Any] = {name: _moved(getattr(trace, name), shift, 0) for name in TABLES}
+    captures = tuple(_moved_capture(capture, shift) for capture in trace.captures)
+    return replace(trace, captures=captures, origin_utc_ns=origin_utc_ns, **tables)
+
+
+def _moved_capture(capture: Capture, shift: int) -> Capture:
+    return replace(capture, first_ns=capture.first_ns + shift, last_ns=capture.last_ns + shift)
+
+
+def _joined(tables: dict[str, list[pd.DataFrame]]) -> dict[str, Any]:
+    return {name: concat(frames) for name, frames in tables.items()}
+
+
+def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Stack tables of one schema; categoricals stay categorical (pandas.concat would turn them into objects)."""
+    first = frames[0]
+    return pd.DataFrame(
+        {
+            column: _stacked([codes(frame, column) for frame in frames])
+            if isinstance(first[column].dtype, pd.CategoricalDtype)
+            else np.concatenate([frame[column].to_numpy() for frame in frames])
+            for column in first.columns
+        }
+    )
+
+
+def _stacked(parts: Sequence[tuple[npt.NDArray[np.signedinteger[Any]], list[str]]]) -> Any:
+    """One categorical of several; pandas' own union refuses one that holds no text beside one that does."""
+    texts = list(dict.fromkeys(text for _, some in parts for text in some))
+    place = {text: code for code, text in enumerate(texts)}
+    moved = [np.array([*(place[text] for text in some), -1], np.int64)[code] for code, some in parts]
+    return pd.Categorical.from_codes(np.concatenate(moved), dtype=pd.CategoricalDtype(texts))
+
+
+def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
+    moved = {column: frame[column] + shift for column in TIME_COLUMNS if shift and column in frame}
+    return frame.assign(process=frame["process"] + np.int32(processes), **moved)

@@ -1,0 +1,158 @@
+"""A part of a trace: some ranks, some steps, a window of time. Windows clip; they never drop what they cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TracevizError
+from analyzers.trace.columns import ints
+from analyzers.trace.steps import Steps, find_steps, step_of_ops
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """A part of a run by ranks, steps [first, last) and window [low, high) ns; None where all of it."""
+
+    ranks: tuple[int, ...] | None = None
+    steps: tuple[int, int] | None = None
+    window: tuple[int, int] | None = None
+
+    def of(self, trace: Trace) -> Trace:
+        """That part of a trace.
+
+        Raises
+        ------
+        TracevizError : there is no such part.
+        """
+        if self.ranks is not None:
+            trace = only_ranks(trace, self.ranks)
+        if self.steps is not None:
+            trace = only_steps(trace, *self.steps)
+        return trace if self.window is None else clip(trace, *self.window)
+
+    def of_capture(self, trace: Trace) -> Trace:
+        """That part of a capture of the run, which need not have all of the ranks.
+
+        Raises
+        ------
+        TracevizError : nothing of it is here.
+        """
+        here = None if self.ranks is None else tuple(sorted(set(self.ranks) & set(trace.rank_ids)))
+        return replace(self, ranks=here).of(trace)
+
+
+_LIMITS = np.iinfo(np.int64)
+
+
+def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
+    """Keep the GPU ops of some ranks.
+
+    Raises
+    ------
+    TracevizError : one of them is not in the trace.
+    """
+    check_ranks(trace, ranks)
+    return _keep(trace, np.isin(ints(trace.ops, "rank"), ranks))
+
+
+def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:
+    """Refuse ranks that a trace does not have.
+
+    Raises
+    ------
+    TracevizError : one of them is not in the trace.
+    """
+    missing = sorted(set(ranks) - set(trace.rank_ids))
+    if missing:
+        raise TracevizError(f"There is no rank {_listed(missing)}; there are {_listed(trace.rank_ids)}.")
+
+
+def only_steps(trace: Trace, first: int, last: int) -> Trace:
+    """Keep the GPU ops launched in steps `first` up to, not including, `last`.
+
+    Raises
+    ------
+    TracevizError : the trace has no step marks, none of these steps, or they launched nothing.
+    """
+    steps = find_steps(trace)
+    if not steps.rows.size:
+        raise TracevizError(
+            "The trace has no step marks (ranges named ProfilerStep#3, step 3, iteration 3 …).",
+            hint="Select by time with --window instead.",
+        )
+    wanted = (steps.numbers >= first) & (steps.numbers < last)
+    if not wanted.any():
+        raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")
+    kept = _launched_in_steps(trace, steps, wanted)
+    if not kept.any():
+        raise TracevizError(f"No GPU op was launched in steps from {first} up to {last}.")
+    return _keep(trace, kept)
+
+
+def these_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
+    """Keep the GPU ops launched in steps of these numbers, wherever they lie; none where there are none."""
+    steps = find_steps(trace)
+    return _keep(trace, _launched_in_steps(trace, steps, np.isin(steps.numbers, list(numbers))))
+
+
+def _launched_in_steps(trace: Trace, steps: Steps, wanted: Mask) -> Mask:
+    position = step_of_ops(trace, steps)
+    return (position >= 0) & np.append(wanted, False)[position]
+
+
+def clip(trace: Trace, low: int, high: int) -> Trace:
+    """Cut the GPU ops to the window [low, high), ns on the trace's clock.
+
+    Raises
+    ------
+    TracevizError : the window is empty or no op lies in it.
+    """
+    low, high = (min(max(int(edge), _LIMITS.min), _LIMITS.max) for edge in (low, high))
+    if high <= low:
+        raise TracevizError(f"The window from {low} to {high} ns is empty.")
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    # A zero-length op at an instant of the window stays.
+    kept = (ends > low) & (starts < high) | ((starts == ends) & (starts >= low) & (starts < high))
+    if not kept.any():
+        span = f"; GPU work runs from {starts.min():,} to {ends.max():,} ns" if len(trace.ops) else ""
+        raise TracevizError(f"No GPU work lies in the window from {low:,} to {high:,} ns{span}.")
+    cut_starts = np.clip(starts, low, high)
+    arrived = np.clip(starts + waits, low, high)
+    ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), wait_ns=arrived - cut_starts)
+    return _keep(replace(trace, ops=ops, whole=trace.whole or trace), kept)
+
+
+def in_whole(trace: Trace, values: Ints, missing: int = -1) -> Ints:
+    """Spread values of a trace's ops over the ops of the trace it is a part of; the others get `missing`."""
+    if trace.whole is None or trace.rows is None:
+        return values
+    spread = np.full(len(trace.whole.ops), missing, np.int64)
+    spread[trace.rows] = values
+    return spread
+
+
+def whole_with_cuts(trace: Trace) -> Trace:
+    """The trace that this one is a part of, with the times of this part's ops cut as they are here."""
+    if trace.whole is None:
+        return trace
+    columns = ("start_ns", "end_ns", "wait_ns")
+    cut = {column: ints(trace.whole.ops, column).copy() for column in columns}
+    for column in columns:
+        cut[column][trace.rows] = ints(trace.ops, column)
+    return replace(trace.whole, ops=trace.whole.ops.assign(**cut))
+
+
+def _keep(trace: Trace, kept: Mask) -> Trace:
+    rows = np.flatnonzero(kept)
+    before = rows if trace.rows is None else trace.rows[rows]
+    ops = trace.ops.take(rows).reset_index(drop=True)
+    return replace(trace, ops=ops, whole=trace.whole or trace, rows=before)
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")

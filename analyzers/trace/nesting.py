@@ -1,0 +1,89 @@
+"""Which range a moment on a thread lies in: ranges nest per (process, thread), and each is closed at both ends."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import ints
+
+MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
+_LIMITS = np.iinfo(np.int64)
+
+
+class RangeIndex:
+    """Looks up, for many (process, thread, instant) at once, the innermost range that contains the instant.
+
+    Ranges pushed and popped on one thread nest. Those opened and closed by hand (NVTX start/end ranges) may cross;
+    there the one that started last, of those still open, counts as the innermost; of two that start together, the
+    shorter.
+
+    Parameters
+    ----------
+    ranges : rows of `Trace.ranges`, any order; positions in answers count these rows.
+    """
+
+    def __init__(self, ranges: pd.DataFrame) -> None:
+        starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
+        self._lanes: dict[tuple[int, ...], list[tuple[Ints, Ints, Ints]]] = {}
+        for lane, rows in rows_by_key(ints(ranges, "process"), ints(ranges, "thread")).items():
+            self._lanes[lane] = levels(rows, starts[rows], ends[rows])
+
+    def innermost(self, process: Ints, thread: Ints, instant: Ints) -> Ints:
+        """Position of the innermost range around each instant, -1 where there is none."""
+        found = np.full(instant.size, -1, np.int64)
+        for lane, rows in rows_by_key(process, thread).items():
+            best_start, best_end = (np.full(rows.size, limit) for limit in (_LIMITS.min, _LIMITS.max))
+            for positions, starts, ends in self._lanes.get(lane, []):
+                at = np.searchsorted(starts, instant[rows], side="right") - 1
+                start, end = starts[at], ends[at]
+                inner = (start > best_start) | ((start == best_start) & (end <= best_end))
+                inside = (at >= 0) & (instant[rows] <= end) & inner
+                found[rows[inside]] = positions[at[inside]]
+                best_start[inside], best_end[inside] = start[inside], end[inside]
+        return found
+
+    def around(self, process: Ints, thread: Ints, instant: Ints) -> list[Ints]:
+        """Positions of all ranges around each instant: arrays of one per instant, -1 where there is none (any more)."""
+        found: list[Ints] = []
+        for lane, rows in rows_by_key(process, thread).items():
+            for depth, (positions, starts, ends) in enumerate(self._lanes.get(lane, [])):
+                if depth == len(found):
+                    found.append(np.full(instant.size, -1, np.int64))
+                at = np.searchsorted(starts, instant[rows], side="right") - 1
+                inside = (at >= 0) & (instant[rows] <= ends[at])
+                found[depth][rows[inside]] = positions[at[inside]]
+        return found
+
+
+def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:
+    """Split one lane's ranges into levels of (position, start, end) whose ranges are disjoint, outermost first."""
+    order = np.lexsort((-ends, starts))  # of two that start together the longer one is outside
+    rows, starts, ends = rows[order], starts[order], ends[order]
+    found: list[tuple[Ints, Ints, Ints]] = []
+    while rows.size and len(found) < MANY_LEVELS:
+        outer = np.concatenate([[True], starts[1:] >= np.maximum.accumulate(ends)[:-1]])
+        found.append((rows[outer], starts[outer], ends[outer]))
+        rows, starts, ends = rows[~outer], starts[~outer], ends[~outer]
+    if rows.size:
+        color = _colors(starts, ends)
+        found += [(rows[color == c], starts[color == c], ends[color == c]) for c in range(int(color.max()) + 1)]
+    return found
+
+
+def _colors(starts: Ints, ends: Ints) -> Ints:
+    """Fewest disjoint levels for ranges that cross: each goes to the level that has been free for longest.
+
+    Taking whole generations, as above, would need a level a range for a long chain of crossing ranges.
+    """
+    free: list[tuple[int, int]] = []
+    color = np.zeros(starts.size, np.int64)
+    for index, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        level = heapq.heappop(free)[1] if free and free[0][0] <= start else len(free)
+        heapq.heappush(free, (end, level))
+        color[index] = level
+    return color

@@ -1,0 +1,110 @@
+"""Which numbers a rank may have, and which one a file's name tells."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from pathlib import PurePath
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.common.errors import TracevizError
+from analyzers.trace.columns import ints
+from analyzers.trace.devices import DeviceKey
+from analyzers.trace.tables import Process, Trace
+
+RANKS = range(2**31)  # what `ops.rank` holds
+_RANK_IN_NAME = re.compile(r"(?<![a-z0-9])rank[-_.=]?(\d+)(?!\d)", re.IGNORECASE)
+
+
+def rank_in_name(path: str | PurePath) -> int | None:
+    """The rank a file's own name tells, None where it tells none, or two.
+
+    >>> rank_in_name("rank1/x.rank3.nsys-rep"), rank_in_name("x_rank-07.json.gz"), rank_in_name("Rank_0.json")
+    (3, 7, 0)
+    >>> rank_in_name("nranks4.json"), rank_in_name("rank0_to_rank3.sqlite"), rank_in_name("rank.json")
+    (None, None, None)
+    """
+    said = {int(digits[:12]) for digits in _RANK_IN_NAME.findall(PurePath(path).name)}
+    rank = said.pop() if len(said) == 1 else -1
+    return rank if rank in RANKS else None
+
+
+# Which rank each process is, by the first rule that can tell, with conflicts said rather than guessed over.
+
+# In order of trust. Loaders fill `Process.claims`; "order" is what is left when nothing else can tell.
+RULES = {
+    "manifest": "the collector's manifest",
+    "distributed": "distributedInfo in the trace",
+    "environment": "RANK in the profiled process's environment",
+    "file-name": "the file's name",
+    "gpu": "the physical GPU's index",
+    "order": "the order of the processes",
+}
+
+
+def assign_ranks(trace: Trace) -> Trace:
+    """Give every process with GPU work its rank and fill `ops.rank`; gaps stay gaps.
+
+    One rule serves a whole run: the most trusted one by which every process with GPU work has a rank of its own.
+
+    Raises
+    ------
+    TracevizError : two processes are given the same rank by what the captures say of themselves.
+    """
+    working = [int(process) for process in np.unique(ints(trace.ops, "process"))]
+    processes = [
+        replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in RANKS})
+        for process in trace.processes
+    ]
+    rule = _rule([processes[index] for index in working], trace)
+    for place, index in enumerate(working):
+        rank = place if rule == "order" else processes[index].claims[rule]
+        processes[index] = replace(processes[index], rank=rank, rule=rule)
+    by_process = np.array([process.rank for process in processes] or [-1], np.int32)
+    ops = trace.ops.assign(rank=by_process[ints(trace.ops, "process")])
+    trace = replace(trace, ops=ops, processes=tuple(processes))
+    for index in working:
+        trace = _warn_of_conflict(trace, processes[index])
+    return trace
+
+
+def _rule(working: list[Process], trace: Trace) -> str:
+    for rule in RULES:
+        said = [process for process in working if rule in process.claims]
+        count = Counter(process.claims[rule] for process in said)
+        twice = [rank for rank, times in count.items() if times > 1]
+        if said and len(said) == len(working) and not twice:
+            return rule
+        if not twice or rule == "gpu":  # processes that share a GPU, or several hosts
+            continue
+        first, second = [process for process in said if process.claims[rule] == twice[0]][:2]
+        files = [trace.captures[process.capture].path for process in (first, second)]
+        both = f"{files[0]} and {files[1]}"
+        if first.capture == second.capture:
+            both = f"Processes {first.pid} and {second.pid} of {files[0]}"
+        raise TracevizError(
+            f"{both} both say they are rank {twice[0]} (by {RULES[rule]}).",
+            hint="Give the captures of one run only, or a manifest.json that names each file's rank.",
+        )
+    return "order"
+
+
+def _warn_of_conflict(trace: Trace, process: Process) -> Trace:
+    for rule in ("manifest", "distributed", "environment", "file-name"):
+        said = process.claims.get(rule, process.rank)
+        if said != process.rank:
+            path = trace.captures[process.capture].path
+            trace = trace.warn(
+                "rank-conflict",
+                f"{path} is taken as rank {process.rank} by {RULES[process.rule]}; {RULES[rule]} says {said}.",
+            )
+    return trace
+
+
+def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
+    """All (rank, device) that have ops in a trace, or in the one it is a part of."""
+    ops = (trace.whole or trace).ops
+    return tuple((rank, device) for rank, device in rows_by_key(ints(ops, "rank"), ints(ops, "device")))

@@ -1,0 +1,133 @@
+"""Which ops a range launched: those whose launch call starts inside it, on the thread it is open on.
+
+Work that another thread launched for the range (autograd runs the backward pass on a thread of its own) belongs to it
+only when the trace proves it: the launch lies in an autograd engine op, that thread's backward ops are linked by
+sequence number to forward ops of one other thread, and the range is open on that thread at the time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.tables import Trace
+
+ENGINE = "autograd::engine::evaluate_function"
+
+
+def launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
+    """(thread, start, end) of every op's launch call, ns; all 0 where the launch is not known (`ops.launch` < 0).
+
+    Any number may be a thread's id: Kineto cuts some to 32 bits, with their sign.
+    """
+    row = ints(trace.ops, "launch")
+    known = row >= 0
+    if not len(trace.api):
+        return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
+    thread, start, end = (
+        np.where(known, ints(trace.api, column)[row], 0) for column in ("thread", "start_ns", "end_ns")
+    )
+    return thread, start, end
+
+
+def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
+    """Find the range each op was launched in, among some ranges.
+
+    Parameters
+    ----------
+    wanted : rows of `trace.ranges` that count.
+
+    Returns
+    -------
+    occurrence : row in `trace.ranges` of the innermost such range, -1 where there is none, per op.
+    by_autograd : ops found through a forward–backward link, rows of `trace.ops`.
+    """
+    occurrence = np.full(len(trace.ops), -1, np.int64)
+    rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    if not rows.size or not launched.size:
+        return occurrence, np.empty(0, np.int64)
+    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
+    index = RangeIndex(trace.ranges.iloc[rows])
+    found = index.innermost(process[launched], thread[launched], start[launched])
+    occurrence[launched] = np.where(found >= 0, rows[found], -1)
+    left, by_autograd = launched[found < 0], []
+    linked = _forward_threads(trace) if left.size else {}
+    if linked:
+        left = left[_engine(trace).innermost(process[left], thread[left], start[left]) >= 0]
+    for (owning, worker), forward in linked.items():
+        of_worker = left[(process[left] == owning) & (thread[left] == worker)]
+        found = index.innermost(process[of_worker], np.full(of_worker.size, forward), start[of_worker])
+        occurrence[of_worker] = np.where(found >= 0, rows[found], -1)
+        by_autograd.append(of_worker[found >= 0])
+    return occurrence, np.sort(np.concatenate(by_autograd)) if by_autograd else np.empty(0, np.int64)
+
+
+def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
+    """All the ranges each op was launched in, among some ranges, autograd's work as in `launched_in`.
+
+    Returns
+    -------
+    found : arrays of a row in `trace.ranges` per op, -1 where there is none (any more).
+    """
+    rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    if not rows.size or not launched.size:
+        return []
+    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
+    index = RangeIndex(trace.ranges.iloc[rows])
+    places = [(launched, thread[launched])]
+    linked = _forward_threads(trace)
+    for (owning, worker), forward in linked.items():
+        of_worker = launched[(process[launched] == owning) & (thread[launched] == worker)]
+        of_worker = of_worker[_engine(trace).innermost(process[of_worker], thread[of_worker], start[of_worker]) >= 0]
+        places.append((of_worker, np.full(of_worker.size, forward)))
+    found = []
+    for ops, on_thread in places:
+        for positions in index.around(process[ops], on_thread, start[ops]):
+            spread = np.full(len(trace.ops), -1, np.int64)
+            spread[ops] = np.where(positions >= 0, rows[positions], -1)
+            found.append(spread)
+    return found
+
+
+def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int, int]:
+    """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
+    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
+    left = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
+    anywhere = trace.ranges[wanted].assign(thread=0)
+    index = RangeIndex(anywhere)
+    rows = np.flatnonzero(left)
+    rows = rows[index.innermost(process[rows], np.zeros(rows.size, np.int64), start[rows]) >= 0]
+    workers, count = np.unique(thread[rows], return_counts=True)
+    return dict(zip(workers.tolist(), count.tolist(), strict=True))
+
+
+def _engine(trace: Trace) -> RangeIndex:
+    code, texts = codes(trace.ranges, "name")
+    return RangeIndex(trace.ranges[np.array([text.startswith(ENGINE) for text in texts] + [False])[code]])
+
+
+def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
+    """(process, backward thread) -> the one thread whose forward ops its backward ops are linked to."""
+    ranges = trace.ranges
+    numbered = (ints(ranges, "sequence") >= 0) & is_one_of(ranges, "kind", ("op",))
+    backward = ints(ranges, "forward_thread") != -1
+    if not (numbered & backward).any():
+        return {}
+    columns = ["process", "thread", "sequence"]
+    forward = ranges.loc[numbered & ~backward, columns].drop_duplicates()
+    behind = ranges.loc[numbered & backward, columns].drop_duplicates()
+    pairs = behind.merge(forward, on=["process", "sequence"], suffixes=("", "_forward"))
+    pairs = pairs[pairs["thread"] != pairs["thread_forward"]].drop(columns="sequence").drop_duplicates()
+    return _one_to_one(pairs)
+
+
+def _one_to_one(pairs: pd.DataFrame) -> dict[tuple[int, int], int]:
+    owner = {}
+    for (process, worker), rows in rows_by_key(ints(pairs, "process"), ints(pairs, "thread")).items():
+        if rows.size == 1:
+            owner[process, worker] = int(ints(pairs, "thread_forward")[rows[0]])
+    return owner

@@ -1,0 +1,141 @@
+"""The columns of a Trace's tables, with their types and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+OP_KINDS = ("kernel", "memcpy", "memset", "graph")
+COPY_KINDS = ("", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unknown")
+MEMORY_KINDS = ("", "pageable", "pinned", "device", "array", "managed", "unknown")
+RANGE_KINDS = ("nvtx", "annotation", "op", "python")
+MEMORY_SOURCES = ("allocator", "driver", "driver-change")
+SYNC_KINDS = ("stream", "event", "device", "stream_wait")
+
+# Column -> type and default. "text" is a categorical of strings; a tuple is a categorical of those values.
+# Times are ns; -1 (or "") means the capture does not say.
+Schema = Mapping[str, tuple[str | tuple[str, ...], Any]]
+
+OPS: Schema = {
+    "process": ("int32", 0),
+    "rank": ("int32", -1),  # set by analyzers.trace.ranks once all captures are there
+    "device": ("int32", -1),
+    "context": ("int32", -1),
+    "stream": ("int64", -1),
+    "kind": (OP_KINDS, "kernel"),
+    "name": ("text", ""),
+    "start_ns": ("int64", 0),
+    "end_ns": ("int64", 0),
+    "wait_ns": ("int64", 0),  # head of a matched collective spent waiting for the last rank
+    "correlation": ("int64", -1),
+    "launch": ("int64", -1),  # row in `api` of the call that launched it
+    "bytes": ("int64", -1),
+    "copy": (COPY_KINDS, ""),
+    "source_memory": (MEMORY_KINDS, ""),
+    "target_memory": (MEMORY_KINDS, ""),
+    "grid": ("int64", -1),  # blocks in the grid
+    "block": ("int32", -1),  # threads in a block
+    "registers": ("int32", -1),  # per thread
+    "shared_bytes": ("int64", -1),  # per block, static + dynamic
+    "graph": ("int64", -1),  # id of the CUDA graph it ran in
+}
+API: Schema = {
+    "process": ("int32", 0),
+    "thread": ("int64", -1),
+    "name": ("text", ""),  # without version suffix: cudaStreamSynchronize, not cudaStreamSynchronize_v3020
+    "start_ns": ("int64", 0),
+    "end_ns": ("int64", 0),
+    "correlation": ("int64", -1),
+}
+RANGES: Schema = {
+    "process": ("int32", 0),
+    "thread": ("int64", -1),
+    "kind": (RANGE_KINDS, "nvtx"),
+    "name": ("text", ""),
+    "domain": ("text", ""),  # NVTX domain, "" the default one
+    "start_ns": ("int64", 0),
+    "end_ns": ("int64", 0),
+    "id": ("int64", -1),  # Kineto's External id
+    "sequence": ("int64", -1),  # autograd's sequence number
+    "forward_thread": ("int64", -1),  # thread of the forward op a backward op is linked to
+}
+SYNCS: Schema = {
+    "process": ("int32", 0),
+    "context": ("int32", -1),
+    "stream": ("int64", -1),  # synchronized stream, or the stream made to wait
+    "kind": (SYNC_KINDS, "stream"),
+    "start_ns": ("int64", 0),
+    "end_ns": ("int64", 0),
+    "correlation": ("int64", -1),
+    "event": ("int64", -1),  # event id, reused over time
+    "event_sync": ("int64", -1),  # nsys eventSyncId, unique per process: links to `records`
+    "record_correlation": ("int64", -1),  # Kineto's claim of which record it waits for
+    "record_stream": ("int64", -1),
+}
+RECORDS: Schema = {
+    "process": ("int32", 0),
+    "context": ("int32", -1),
+    "stream": ("int64", -1),
+    "correlation": ("int64", -1),
+    "event": ("int64", -1),
+    "event_sync": ("int64", -1),
+}
+COMMS: Schema = {  # what the trace says about a communication call, joined to ops by (process, correlation)
+    "process": ("int32", 0),
+    "correlation": ("int64", -1),
+    "thread": ("int64", -1),
+    "start_ns": ("int64", 0),
+    "end_ns": ("int64", 0),
+    "operation": ("text", ""),  # as the trace spells it: all_to_allv, ncclAllReduce
+    "bytes": ("int64", -1),  # message size as NCCL states it, where it does
+    "in_elements": ("int64", -1),
+    "out_elements": ("int64", -1),
+    "dtype": ("text", ""),
+    "group": ("text", ""),  # process group name
+    "group_ranks": ("text", ""),  # as printed, "[0, 1]"
+    "group_size": ("int32", -1),
+    "sequence": ("int64", -1),
+    "communicator": ("int64", -1),  # NCCL communicator id from its NVTX payload
+    "peer": ("int32", -1),  # of a send or receive
+}
+DEVICES: Schema = {
+    "process": ("int32", 0),
+    "device": ("int32", -1),  # as ops name it
+    "gpu": ("int32", -1),  # physical index on the host
+    "name": ("text", ""),
+    "sms": ("int32", -1),
+    "threads_per_sm": ("int32", -1),
+    "blocks_per_sm": ("int32", -1),
+    "registers_per_sm": ("int64", -1),
+    "shared_bytes_per_sm": ("int64", -1),
+    "memory_bytes": ("int64", -1),
+}
+STREAMS: Schema = {
+    "process": ("int32", 0),
+    "context": ("int32", -1),
+    "stream": ("int64", -1),
+    "priority": ("int64", 0),
+    "blocking": ("int8", -1),  # 1 = synchronizes with the legacy default stream, 0 = does not, -1 = unknown
+    "default": ("int8", -1),  # 1 = the context's default stream
+}
+MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler recorded it
+    "process": ("int32", 0),
+    "device": ("int32", -1),
+    "start_ns": ("int64", 0),
+    # "allocator": what the framework's allocator has handed out, in all; "driver": what has been taken from the driver,
+    # in all; "driver-change": the same since the capture began, which may be less than nothing.
+    "source": (MEMORY_SOURCES, "allocator"),
+    "bytes": ("int64", 0),
+    "reserved": ("int64", -1),  # what the allocator holds of the driver's; of "allocator" only
+}
+TABLES: Mapping[str, Schema] = {
+    "ops": OPS,
+    "api": API,
+    "ranges": RANGES,
+    "syncs": SYNCS,
+    "records": RECORDS,
+    "comms": COMMS,
+    "devices": DEVICES,
+    "streams": STREAMS,
+    "memory": MEMORY,
+}

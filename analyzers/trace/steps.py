@@ -1,0 +1,72 @@
+"""Training steps: the ranges that mark them, and which step an op was launched in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.regions import launches
+from analyzers.trace.tables import Trace
+
+# torch.profiler's own marks, and what people write by hand.
+STEP = re.compile(
+    r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iter(?:ation)?|batch)[ _#:]*)(\d{1,18})$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Step marks: rows in `trace.ranges`, and each one's number; where marks nest, the outer ones count."""
+
+    rows: Ints
+    numbers: Ints
+
+    @property
+    def present(self) -> list[int]:
+        """Step numbers there are, ascending."""
+        return [int(number) for number in np.unique(self.numbers)]
+
+
+def find_steps(trace: Trace) -> Steps:
+    """Step marks of a trace: ranges named ProfilerStep#3, step 3, iteration_3…; empty where there are none."""
+    code, texts = codes(trace.ranges, "name")
+    marks = [STEP.match(text) for text in texts]
+    number = np.array([int(mark[1]) if mark else -1 for mark in marks] + [-1], np.int64)[code]
+    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
+    marked = kinds & (number >= 0)
+    profiler = np.array([text.startswith("ProfilerStep#") for text in texts] + [False])[code] & marked
+    rows = np.flatnonzero(marked)
+    process, by_profiler = ints(trace.ranges, "process")[rows], profiler[rows]
+    # a process in which torch.profiler marks steps needs no others
+    rows = _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))])
+    return Steps(rows, number[rows])
+
+
+def _outer(trace: Trace, rows: Ints) -> Ints:
+    """Leave out marks that lie inside another one of their thread, such as a micro-batch's inside a step's."""
+    process, thread, starts, ends = (
+        ints(trace.ranges, column)[rows] for column in ("process", "thread", "start_ns", "end_ns")
+    )
+    kept = np.zeros(rows.size, dtype=bool)
+    for mine in rows_by_key(process, thread).values():
+        order = mine[np.lexsort((-ends[mine], starts[mine]))]
+        reach = np.maximum.accumulate(ends[order])
+        kept[order] = np.append(True, ends[order][1:] > reach[:-1])
+    return rows[kept]
+
+
+def step_of_ops(trace: Trace, steps: Steps) -> Ints:
+    """Position in `steps` of the mark each op was launched in, by any thread of its process; -1 where in none.
+
+    An op whose launch is not known goes by its own start.
+    """
+    _, start, _ = launches(trace)
+    instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
+    index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
+    return index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)

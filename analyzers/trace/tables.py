@@ -1,0 +1,157 @@
+"""The Trace: events of every format as plain tables on integer nanoseconds.
+
+Loaders know formats; nothing after them does. A loader returns a Trace of one capture, times counted from that
+capture's own zero; `analyzers.trace.merge` joins captures, and `analyzers.trace.ranks` names the ranks.
+
+A *process* is a number here: the row in `Trace.processes`. A lane is (process, device, context, stream), never the
+device alone: two ranks pinned with CUDA_VISIBLE_DEVICES both report device 0. Correlation ids join per process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.common.errors import TraceWarning
+from analyzers.trace.columns import ints, table
+
+if TYPE_CHECKING:
+    from analyzers.trace.alignment import Clocks, Matches
+    from analyzers.trace.devices import DeviceLabels
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One file as it was read.
+
+    `start_utc_ns` is the epoch time of the capture's zero (None when the file has none); `first_ns`/`last_ns` the
+    span recorded; `lacks` names what this capture cannot answer, in words.
+    """
+
+    path: str
+    format: str
+    producer: str = ""
+    schema: str = ""
+    host: str = ""
+    start_utc_ns: int | None = None
+    first_ns: int = 0
+    last_ns: int = 0
+    world_size: int | None = None
+    lacks: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used."""
+
+    capture: int
+    pid: int
+    name: str = ""
+    host: str = ""
+    claims: Mapping[str, int] = field(default_factory=dict)
+    rank: int = -1
+    rule: str = ""
+    launches: int = 0  # of kernels, copies and memsets, and
+    lost: int = 0  # those whose op the capture lacks
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Captures of one run as plain tables; columns and units stand in `analyzers.trace.schemas`.
+
+    Times count from `origin_utc_ns` (an epoch time; None when no capture has one).
+    """
+
+    captures: tuple[Capture, ...]
+    processes: tuple[Process, ...]
+    ops: pd.DataFrame
+    api: pd.DataFrame
+    ranges: pd.DataFrame
+    syncs: pd.DataFrame
+    records: pd.DataFrame
+    comms: pd.DataFrame
+    devices: pd.DataFrame
+    streams: pd.DataFrame
+    memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
+    origin_utc_ns: int | None = None
+    warnings: tuple[TraceWarning, ...] = ()
+    clocks: Clocks | None = None  # how its clocks were aligned, and
+    matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
+    whole: Trace | None = None  # of a part of a trace: what it is a part of, and
+    rows: Ints | None = None  # which of that trace's ops it keeps
+    places: DeviceLabels | None = None  # how the run names its devices, where the others' captures are not at hand
+
+    def warn(self, code: str, message: str) -> Trace:
+        """Return the same trace with one more warning; a repeated one is kept once."""
+        warning = TraceWarning(code, message)
+        return self if warning in self.warnings else replace(self, warnings=(*self.warnings, warning))
+
+    @property
+    def rank_ids(self) -> list[int]:
+        """Ranks that have GPU work, ascending."""
+        return [int(rank) for rank in np.unique(ints(self.ops, "rank"))]
+
+    def ranks(self, *ranks: int) -> Trace:
+        """Only the GPU ops of some ranks; TracevizError where one is not there."""
+        from analyzers.trace import narrow
+
+        return narrow.only_ranks(self, ranks)
+
+    def steps(self, first: int, last: int) -> Trace:
+        """Only the GPU ops launched in steps `first` up to, not including, `last`; TracevizError where none are."""
+        from analyzers.trace import narrow
+
+        return narrow.only_steps(self, first, last)
+
+    def window(self, low_ns: int, high_ns: int) -> Trace:
+        """Clip GPU ops to [low_ns, high_ns) of the trace's clock; TracevizError where nothing lies in it."""
+        from analyzers.trace import narrow
+
+        return narrow.clip(self, low_ns, high_ns)
+
+    def select(self, selector: str) -> pd.DataFrame:
+        """The GPU ops a selector picks ("comm", "kernel:gemm", "nvtx:backward+!comm"): rows of `ops`."""
+        from analyzers.select import select as picked
+
+        return picked.picked(self, selector)
+
+    def in_ranges(self, name: str) -> pd.DataFrame:
+        """The GPU ops launched in ranges of a name ("chunk *", "op:aten::mm"), with their `range` and `occurrence`."""
+        from analyzers.select import select as picked
+
+        return picked.in_ranges(self, name)
+
+    def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
+        """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.export.perfetto_write`."""
+        from analyzers.export import perfetto_write
+
+        return perfetto_write.to_perfetto(self, path, a, b, overwrite=overwrite)
+
+    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a folder of Parquet files, one a table; see `analyzers.export.parquet`."""
+        from analyzers.export import parquet
+
+        return parquet.to_parquet(self, folder, overwrite=overwrite)
+
+    def to_sqlite(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
+        """Write a SQLite file of tables and findings; see `analyzers.export.sqlite`."""
+        from analyzers.export import sqlite
+
+        return sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        from analyzers.info import info
+
+        return info(self)._repr_html_()
+
+    def __repr__(self) -> str:
+        names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")
+        ranks = ", ".join(map(str, self.rank_ids[:8])) + (", …" if len(self.rank_ids) > 8 else "")
+        return f"<Trace {names}: {len(self.ops):,} GPU ops, {len(self.api):,} CUDA calls, ranks {ranks}>"

@@ -1,0 +1,241 @@
+"""The verdict: did A and B really overlap, and is it enough?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.overlap.certainty import with_bounds
+from analyzers.overlap.job import Arrivals, Job, job_of
+from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.pairing import RULE_OF, RULES
+from analyzers.select.language import parse
+from analyzers.select.select import about_threads
+from analyzers.select.sides import ALL_SHARED, Shared, about_shared
+from analyzers.trace.alignment import Clocks
+from analyzers.trace.devices import DeviceKey, DeviceLabels
+from analyzers.trace.graphs import but_rows
+from analyzers.trace.tables import Trace
+from analyzers.verdict.gain import Gain, gain_over
+from analyzers.verdict.graphs import about_graphs, hidden_work
+from analyzers.verdict.part import Part, agree, examine
+from analyzers.verdict.result import OverlapResult
+from analyzers.verdict.warnings import (
+    FEW_INSTANCES,
+    about_instances,
+    about_missing_waits,
+    about_outside,
+    about_ranks,
+    about_unmatched,
+    about_waits,
+    bears_on,
+)
+
+__all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
+
+DEFAULT_BAR = 0.6
+SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
+
+
+def check_overlap(
+    trace: Trace,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = DEFAULT_BAR,
+    baseline: Trace | None = None,
+    explain: bool = True,
+) -> OverlapResult:
+    """Answer whether A and B overlapped.
+
+    Parameters
+    ----------
+    a, b : selectors, see `analyzers.select.language`.
+    min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
+    baseline : a run of the same work without overlap, to say what the overlap gained.
+    explain : False leaves out the causes of what was missed.
+
+    Raises
+    ------
+    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, or the bar is no ratio.
+    """
+    check_bar(min_overlap)
+    part = examine(trace, a, b, explain=explain)
+    alone = None
+    if baseline is not None:
+        alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
+    return answer([part], RunContext.of(trace), a, b, min_overlap=min_overlap, baseline=alone)
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What the answer needs of the run as a whole, beside its parts."""
+
+    clocks: Clocks | None
+    warnings: tuple[TraceWarning, ...]
+
+    @staticmethod
+    def of(trace: Trace) -> RunContext:
+        """Take it from a loaded trace."""
+        return RunContext(trace.clocks, trace.warnings)
+
+
+def check_bar(ratio: float) -> None:
+    """Refuse a bar that is no ratio.
+
+    Raises
+    ------
+    TracevizError : it is not in [0, 1].
+    """
+    if not 0 <= ratio <= 1:
+        raise TracevizError(f"The bar {ratio!r} is no ratio in [0, 1].", hint="Write 60 % as 0.6.")
+
+
+def answer(
+    parts: Sequence[Part],
+    run: RunContext,
+    a: str,
+    b: str,
+    *,
+    min_overlap: float = DEFAULT_BAR,
+    baseline: OverlapResult | None = None,
+) -> OverlapResult:
+    """Put the parts of a run, which did what they agreed on, together to the answer.
+
+    Raises
+    ------
+    TracevizError : the sides share ops that belong to neither alone.
+    """
+    selectors = parse(a), parse(b)
+    names = str(selectors[0]), str(selectors[1])
+    agreed = agree(parts, *names)
+    notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
+    ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
+    notes += about_missing_waits(one for part in parts for one in part.missing)
+    unseen = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
+    first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
+    job = Job() if unseen else job_of(first, second, ranks)
+    job = with_bounds(
+        job,
+        next((side for side in (first, second) if side.speak), None),
+        reduce(add, (Counter(part.unsure) for part in parts), Counter[DeviceKey]()),
+    )
+    passed = job.meets(min_overlap)
+    why_not = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
+    reason = unseen or why_not or _unsure(job, passed, min_overlap)
+    for side, selector in enumerate(selectors):
+        notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
+    gain = None
+    if baseline is not None:
+        gain = gain_over(baseline.ranks, ranks, job.critical_rank)
+        if gain is None:
+            why = baseline.reason or "no instance has both sides on the same rank in both runs"
+            notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
+        elif min(gain.instances, gain.baseline_instances) < FEW_INSTANCES:
+            notes.append(TraceWarning("few-instances", _few(gain)))
+    if passed is not None and not any(one.code == "few-instances" for one in notes):
+        notes += about_instances(ranks)
+    return OverlapResult(
+        verdict=verdict(None if passed is None else job.real_overlap_ratio, min_overlap),
+        passed=passed,
+        a=names[0],
+        b=names[1],
+        bar=min_overlap,
+        ranks=tuple(ranks),
+        job=job,
+        clocks=run.clocks,
+        paired_by=RULES[RULE_OF[agreed.pairing or ""]] + _moved(agreed.shift or 0),
+        reason=reason,
+        gain=gain,
+        warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
+    )
+
+
+def _warnings(
+    parts: Sequence[Part],
+    run: RunContext,
+    names: tuple[str, str],
+    ranks: Sequence[RankOverlap],
+    job: Job,
+    notes: Sequence[TraceWarning],
+) -> list[TraceWarning]:
+    """The run's warnings that bear on this pair, the sides' own, and what the figures call for."""
+    compared, communicates = any(part.compared for part in parts), any(part.calls[0] for part in parts)
+    said = [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
+    for side in (0, 1):
+        for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
+            said += about_threads(reduce(add, threads))
+    places = DeviceLabels.of(place for part in parts for place in part.places)
+    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[DeviceKey]())
+    by_place = {place: both for part in parts for place, both in part.outside.items()}
+    outside = by_place.get(job.critical) if job.critical else None
+    steps = sorted({step for part in parts for step in part.steps})
+    return [
+        *said,
+        *(about_unmatched(*(sum(part.calls[k] for part in parts) for k in (0, 1))) if compared else []),
+        *notes,
+        *about_ranks([rank for part in parts for rank in part.rank_ids], places, ranks, job),
+        *about_waits(names, places, ranks, waited),
+        *(about_outside(names, outside, places.name(*job.critical), steps) if outside and job.critical else []),
+    ]
+
+
+def _empty(parts: Sequence[Part], side: int) -> str:
+    """Why a side has no op in any part, "" where it has some."""
+    mine = [part.sides[side] for part in parts]
+    if any(one.left for one in mine):
+        return ""
+    if any(one.picked for one in mine):
+        return ALL_SHARED
+    return next((one.reason for one in mine if one.reason), "")
+
+
+def verdict(ratio: float | None, bar: float) -> str:
+    """Name an overlap ratio: overlapped at the bar or above; serialized where only tails meet; else partial."""
+    if ratio is None:
+        return "inconclusive"
+    if ratio >= bar:
+        return "overlapped"
+    return "serialized" if ratio < SERIALIZED_BELOW else "partial"
+
+
+def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> str:
+    if job.real_overlap_ratio is not None:
+        return ""
+    empty = [f"'{text}': {why}" for text, why in sides if why]
+    if empty:
+        return "; ".join(empty)
+    if not ranks:
+        return "there is no GPU work in what was selected"
+    both = [rank for rank in ranks if rank.a.ops and rank.b.ops]
+    if not both:
+        return "no rank ran both sides on one device"
+    side, text = ("a", sides[0][0]) if not any(rank.a.real_busy_ns for rank in both) else ("b", sides[1][0])
+    waited = any(getattr(rank, side).wait_ns for rank in both)
+    return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
+
+
+def _few(gain: Gain) -> str:
+    return (
+        f"The gain rests on {gain.instances} instance(s), and {gain.baseline_instances} of the baseline: too few for a "
+        "median, so it may be chance."
+    )
+
+
+def _unsure(job: Job, passed: bool | None, bar: float) -> str:
+    if passed is not None or job.ratio_low is None or job.ratio_high is None:
+        return ""
+    return (
+        f"the bar of {bar:.1%} lies within the error bar: {job.ratio_low:.1%} to {job.ratio_high:.1%} of what could "
+        "overlap did, as surely as the ranks' clocks, and so the waits in collectives, are known"
+    )
+
+
+def _moved(shift: int) -> str:
+    if not shift:
+        return ""
+    return f", B moved by {shift:+d}: more of it overlaps that way, as in a pipeline"

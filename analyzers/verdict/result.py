@@ -1,0 +1,156 @@
+"""The verdict on a pair, and the figures behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analyzers.common.errors import TraceWarning
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration, percent
+from analyzers.overlap.job import Job
+from analyzers.overlap.measure import RankOverlap
+from analyzers.trace.alignment import Clocks
+from analyzers.trace.devices import DeviceLabels
+from analyzers.verdict.gain import Gain
+
+MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
+EXIT_CODES = {True: 0, False: 1, None: 3}
+
+
+@dataclass(frozen=True)
+class OverlapResult:
+    """What `check_overlap` found.
+
+    `passed` is None when the verdict is inconclusive, and `reason` then says why. `job.real_overlap_ratio` is held
+    against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
+    """
+
+    verdict: str
+    passed: bool | None
+    a: str
+    b: str
+    bar: float
+    ranks: tuple[RankOverlap, ...]
+    job: Job
+    clocks: Clocks | None
+    paired_by: str
+    reason: str
+    warnings: tuple[TraceWarning, ...]
+    gain: Gain | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive."""
+        return EXIT_CODES[self.passed]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
+        rows = [
+            {
+                "rank": rank.rank,
+                "device": rank.device,
+                "a_busy_ns": rank.a.busy_ns,
+                "a_wait_ns": rank.a.wait_ns,
+                "a_ops": rank.a.ops,
+                "b_busy_ns": rank.b.busy_ns,
+                "b_wait_ns": rank.b.wait_ns,
+                "b_ops": rank.b.ops,
+                "overlap_ns": rank.overlap_ns,
+                "overlap_ratio": rank.overlap_ratio,
+                "real_overlap_ns": rank.real_overlap_ns,
+                "real_overlap_ratio": rank.real_overlap_ratio,
+                "achievable_ns": rank.achievable_ns,
+                "missed_ns": rank.missed_ns,
+            }
+            for rank in self.ranks
+        ]
+        return pd.DataFrame(rows).set_index(["rank", "device"]) if rows else pd.DataFrame(rows)
+
+    def instances(self) -> pd.DataFrame:
+        """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
+        columns = [
+            "label",
+            "start_ns",
+            "end_ns",
+            "a_busy_ns",
+            "b_busy_ns",
+            "real_overlap_ns",
+            "achievable_ns",
+            "missed_ns",
+        ]
+        return pd.DataFrame(
+            [
+                {
+                    "rank": rank.rank,
+                    "device": rank.device,
+                    **{column: getattr(instance, column) for column in columns},
+                }
+                for rank in self.ranks
+                for instance in rank.instances
+            ],
+            columns=["rank", "device", *columns],
+        )
+
+    def causes(self) -> pd.DataFrame:
+        """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
+
+        Columns: cause, missed_ns, after_sync_ns, evidence, next_behind, instance, start_ns, end_ns, as in `Missed`.
+        """
+        columns = ["after_sync_ns", "evidence", "next_behind", "instance", "start_ns", "end_ns"]
+        return pd.DataFrame(
+            [
+                (rank.rank, rank.device, one.cause, one.ns, *(getattr(one, column) for column in columns))
+                for rank in self.ranks
+                for one in rank.missed
+            ],
+            columns=["rank", "device", "cause", "missed_ns", *columns],
+        ).set_index(["rank", "device"])
+
+    @property
+    def places(self) -> DeviceLabels:
+        """What the devices of the ranks are called."""
+        return DeviceLabels.of((rank.rank, rank.device) for rank in self.ranks)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with the ratio's numerator and denominator."""
+        job = self.job
+        if self.passed is None:
+            return self.reason if self.reason.endswith("?") else f"{self.reason}."
+        where = self.places.name(*job.critical) if job.critical else "no rank"
+        whose = f"on {where}"
+        if job.rule == "last-arrival":
+            whose = f"counting each collective on the rank that everybody waited for, mostly {where}"
+        return (
+            f"{percent(job.real_overlap_ratio)} of what could overlap did: {duration(job.real_overlap_ns)} of "
+            f"{duration(job.achievable_ns)} {whose}. "
+            f"That {'meets' if self.passed else 'misses'} the bar of {percent(self.bar)}."
+        )
+
+    def _repr_html_(self) -> str:
+        headers = ("rank", "device", "A busy", "B busy", "real overlap", "real / min(A, B)", "missed", "mostly by")
+        rows = [
+            (
+                rank.rank,
+                rank.device,
+                duration(rank.a.busy_ns),
+                duration(rank.b.busy_ns),
+                duration(rank.real_overlap_ns),
+                percent(rank.real_overlap_ratio),
+                duration(rank.missed_ns),
+                rank.missed[0].cause if rank.missed else "–",
+            )
+            for rank in self.ranks
+        ]
+        text = f"A = {self.a}, B = {self.b}. {self.sentence}"
+        mood = MOODS[self.verdict]
+        return card(self.verdict, text, headers, rows, mood=mood, texts=("mostly by",), warnings=self.warnings)
+
+    def __repr__(self) -> str:
+        ratio = self.job.real_overlap_ratio
+        figure = f"{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
+        return (
+            f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {self.bar:.0%}; {len(self.ranks)} rank(s)>"
+        )

@@ -1,0 +1,182 @@
+"""What the reader of a verdict has to know beside the figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import measure, union
+from analyzers.arrays.types import Ints
+from analyzers.causes.causes import Explainer
+from analyzers.common.errors import TraceWarning
+from analyzers.overlap.job import Job, last_arrivals
+from analyzers.overlap.measure import RankOverlap
+from analyzers.select.select import Selection
+from analyzers.syncs.crossings import crossings
+from analyzers.trace.columns import ints
+from analyzers.trace.devices import DeviceKey, DeviceLabels
+from analyzers.trace.steps import Steps, step_of_ops
+from analyzers.trace.tables import Trace
+
+OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict")
+WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
+FEW_INSTANCES = 3  # below that a median is not one
+OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a word
+
+
+def bears_on(warning: TraceWarning, *, compared: bool, communicates: bool) -> bool:
+    """Whether a warning of the trace concerns a pair; those of clocks do where its figures rest on several clocks.
+
+    Parameters
+    ----------
+    compared : an op of either side is of a collective whose last rank is known.
+    communicates : an op of either side is communication, which may wait for other ranks.
+    """
+    return warning.code not in OF_CLOCKS or compared or (communicates and warning.code == "clocks-not-aligned")
+
+
+def about_unmatched(calls: int, unmatched: int) -> list[TraceWarning]:
+    """Say so where some calls of communication are matched with no other rank's, and others are."""
+    if not unmatched:
+        return []
+    text = (
+        f"{unmatched:,} of {calls:,} ops of communication are matched with no other rank's: what of their time was "
+        "waiting is not known, and counts as running."
+    )
+    return [TraceWarning("unmatched-calls", text)]
+
+
+def about_instances(ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
+    """Say so where no rank has enough instances of the pair to tell the usual one from chance."""
+    most = max((len(rank.instances) for rank in ranks), default=0)
+    if not 0 < most < FEW_INSTANCES:
+        return []
+    text = (
+        f"The verdict rests on {most} instance{'s' if most > 1 else ''} a rank: too few for a median, it may be chance."
+    )
+    return [TraceWarning("few-instances", text)]
+
+
+def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[tuple[int, int, str]]:
+    """Work of either side that a fork or join left unordered on these ranks: (when, 0 fork or 1 join, in words)."""
+    picked = np.append(explainer.a | explainer.b, False)
+    return [
+        (one.at_ns, int(one.what == "join"), f"Rank {one.rank}, {one.what}: {one.message}")
+        for one in crossings(explainer.trace, explainer.ordering).missing
+        if one.rank in ranks and (picked[one.op] or picked[one.behind])
+    ]
+
+
+def about_missing_waits(found: Iterable[tuple[int, int, str]]) -> list[TraceWarning]:
+    """Each kind of missing wait once, in order of its first."""
+    times = Counter(text for *_, text in sorted(found))
+    return [
+        TraceWarning("missing-wait", f"{text} ({count} times)." if count > 1 else f"{text}.")
+        for text, count in times.items()
+    ]
+
+
+def about_ranks(
+    rank_ids: Sequence[int], places: DeviceLabels, ranks: Sequence[RankOverlap], job: Job
+) -> list[TraceWarning]:
+    """Ranks on which a side is empty, or both are."""
+    if job.critical_rank is None:
+        return []
+    lacking = [places.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
+    said = []
+    if lacking:
+        where = ", ".join(lacking)
+        said.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
+    idle = sorted(set(rank_ids) - {rank.rank for rank in ranks})
+    if idle:
+        where = ", ".join(map(str, idle))
+        said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
+    return said
+
+
+def waiting_side(rank: RankOverlap) -> int | None:
+    """The side, 0 or 1, whose waiting for late ranks looks like overlap; None where that makes no difference."""
+    plain, real = rank.overlap_ratio, rank.real_overlap_ratio
+    if plain is None or real is None or plain - real < WAITS_MATTER:
+        return None
+    return 0 if rank.a.wait_ns >= rank.b.wait_ns else 1
+
+
+def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[DeviceKey]:
+    """For which (rank, device) how long, ns, the ops waited whose waiting looks like overlap."""
+    late = np.zeros(len(trace.ops), dtype=bool)
+    for rank in ranks:
+        which = waiting_side(rank)
+        if which is not None:
+            here = (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
+            late |= sides[which].picked & here
+    last = last_arrivals(trace)
+    rows = np.flatnonzero(late & last.known)
+    waits = ints(trace.ops, "wait_ns")[rows]
+    return Counter({(one[0], one[1]): int(waits[mine].sum()) for one, mine in rows_by_key(*last.at(rows)).items()})
+
+
+def about_waits(
+    names: tuple[str, str], places: DeviceLabels, ranks: Sequence[RankOverlap], waited: Mapping[DeviceKey, int]
+) -> list[TraceWarning]:
+    """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
+    said = []
+    for rank in ranks:
+        which = waiting_side(rank)
+        if which is not None:
+            side = (rank.a, rank.b)[which]
+            said.append(
+                f"{places.name(rank.rank, rank.device)} ({rank.overlap_ratio:.0%} looks hidden, "
+                f"{rank.real_overlap_ratio:.0%} is: {side.wait_ns / side.busy_ns:.0%} of its "
+                f"'{names[which]}' is waiting)"
+            )
+    if not said:
+        return []
+    whom = _mostly_for(waited, places)
+    text = f"On {', '.join(said)}{whom}. A collective that only waits for a late rank hides nothing."
+    return [TraceWarning("waiting-is-not-overlap", text)]
+
+
+def _mostly_for(waited: Mapping[DeviceKey, int], places: DeviceLabels) -> str:
+    total = sum(waited.values())
+    if not total:
+        return ""
+    rank, device = min(waited, key=lambda one: (-waited[one], one))
+    return f", {waited[rank, device] / total:.0%} of it for {places.name(rank, device)}"
+
+
+def outside_steps(
+    trace: Trace, sides: tuple[Selection, Selection], steps: Steps
+) -> dict[DeviceKey, tuple[tuple[int, int], tuple[int, int]]]:
+    """By (rank, device), for each side: busy time, and busy time of what was launched in no step, ns."""
+    if not steps.rows.size:
+        return {}
+    outside = step_of_ops(trace, steps) < 0
+    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+
+    def busy(rows: Ints) -> int:
+        return measure(union(starts[rows], ends[rows]))
+
+    found = {}
+    for (rank, device), rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items():
+        mine = [rows[side.picked[rows]] for side in sides]
+        both = [(busy(part), busy(part[outside[part]])) for part in mine]
+        found[rank, device] = both[0], both[1]
+    return found
+
+
+def about_outside(
+    names: tuple[str, str], outside: tuple[tuple[int, int], tuple[int, int]], where: str, steps: Sequence[int]
+) -> list[TraceWarning]:
+    """Work outside the step marks counts in busy times; where it is much, say how to leave it out."""
+    for name, (whole, part) in zip(names, outside, strict=True):
+        if whole and part / whole > OUTSIDE_MATTERS:
+            text = (
+                f"{part / whole:.0%} of the busy time of '{name}' on {where} lies "
+                f"outside the step marks; --steps {steps[0]}:{steps[-1] + 1} leaves it out."
+            )
+            return [TraceWarning("outside-steps", text)]
+    return []

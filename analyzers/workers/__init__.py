@@ -1,0 +1,1 @@
+"""Functions run in processes side by side. Knows no trace."""

@@ -1,0 +1,83 @@
+"""Rows by keys, against what a dictionary and Python's own sort say, at sizes for which each quick way is taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count, pairwise
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.arrays.groups import grouped, index_of, label, occurrence, ordered, rows_by_key
+
+Rows = list[tuple[int, int]]
+NARROW = {np.int8: 1 << 7, np.int32: 1 << 31, np.int64: 1 << 63}
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Two keys of up to 40 rows: few values or all that a type holds, and types as narrow as codes have."""
+    size = draw(st.integers(0, 40))
+    drawn = []
+    for _ in range(2):
+        kind = draw(st.sampled_from(list(NARROW)))
+        end = draw(st.sampled_from([2, 20, NARROW[kind]]))
+        drawn.append(np.array(draw(st.lists(st.integers(-end, end - 1), min_size=size, max_size=size)), kind))
+    return drawn[0], drawn[1]
+
+
+def rows_of(keys: tuple[npt.NDArray[np.int64], ...]) -> Rows:
+    return list(zip(*(key.tolist() for key in keys), strict=True))
+
+
+@given(columns())
+def test_lanes_are_the_rows_of_every_combination_in_order(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
+    rows = rows_of(keys)
+    found = {key: mine.tolist() for key, mine in rows_by_key(*keys).items()}
+    assert list(found) == sorted(set(rows))
+    assert found == {key: [k for k, row in enumerate(rows) if row == key] for key in found}
+
+
+@given(columns())
+def test_rows_are_ordered_as_sorted_does_it(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
+    rows = rows_of(keys)
+    order, heads = grouped(*keys)
+    assert ordered(*keys).tolist() == order.tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+    new = [place for place, (one, two) in enumerate(pairwise(order.tolist()), 1) if rows[one] != rows[two]]
+    assert heads.tolist() == [0, *new][: len(rows)]
+
+
+@given(st.permutations(range(12)), st.integers(1, 40))
+def test_rows_that_have_a_place_each_are_put_there(rows: list[int], gap: int) -> None:
+    first, second = np.array(rows) // 3 * gap, np.array(rows) % 3
+    assert np.array(rows)[ordered(first, second)].tolist() == list(range(12))
+
+
+@given(columns())
+def test_combinations_are_numbered_as_they_first_occur(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
+    numbers = count()
+    known: dict[tuple[int, ...], int] = {}
+    for row in rows_of(keys):
+        if row not in known:
+            known[row] = next(numbers)
+    assert label(*keys).tolist() == [known[row] for row in rows_of(keys)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
+def test_occurrences_count_the_earlier_rows_of_a_member_and_key(rows: Rows) -> None:
+    member, key = (np.array([row[at] for row in rows], np.int64) for at in range(2))
+    seen: Counter[tuple[int, int]] = Counter()
+    earlier = []
+    for row in rows:
+        earlier.append(seen[row])
+        seen[row] += 1
+    assert occurrence(member, key).tolist() == earlier
+
+
+@given(st.lists(st.integers(-9, 9), unique=True), st.lists(st.integers(-12, 12)))
+def test_places_say_where_each_wanted_key_is(keys: list[int], wanted: list[int]) -> None:
+    for known in (keys, sorted(keys)):
+        found = index_of(np.array(known, np.int64), np.array(wanted, np.int64))
+        assert found.tolist() == [known.index(one) if one in known else -1 for one in wanted]

@@ -1,0 +1,330 @@
+"""The cache of captures: the same Trace, believed only when whole, kept small, and never needed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analyzers import load
+from analyzers.cache import folder as cache
+from analyzers.cache import keys
+from analyzers.cache.tables import Unusable, read_trace, write_trace
+from analyzers.common.errors import TracevizError
+from analyzers.readers import captures
+from analyzers.readers.captures import Reading, read_one, through_cache
+from analyzers.readers.inputs import Input, kind_of
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Trace
+from tests.support.caching import folder as folder
+from tests.support.command_lines import run_json
+from tests.support.kills import killed_everywhere
+
+DATA = Path(__file__).parents[2] / "data"
+TORCH = DATA / "torch" / "ddp.rank0.json.gz"
+NSYS = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
+STATS = next((DATA / "nsys-stats").glob("*.txt"))
+PLAIN = Reading(cache=False)
+
+
+def assert_same(one: Trace, other: Trace) -> None:
+    assert (one.captures, one.processes, one.warnings, one.origin_utc_ns) == (
+        other.captures,
+        other.processes,
+        other.warnings,
+        other.origin_utc_ns,
+    )
+    for name in TABLES:
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), check_exact=True)
+
+
+def plain(path: Path) -> Trace:
+    return read_one(Input(path, kind_of(path)), PLAIN)
+
+
+def looked_at(path: Path) -> Trace:
+    return read_one(Input(path, kind_of(path)), Reading())
+
+
+def kinds() -> dict[str, int]:
+    return dict(Counter(entry.kind for entry in cache.entries()))
+
+
+def forget_answers() -> None:
+    for entry in cache.entries():
+        if entry.kind == "answers":
+            cache.remove(entry.path)
+
+
+@pytest.mark.parametrize("path", [TORCH, NSYS, STATS], ids=lambda path: path.name)
+def test_what_is_written_is_what_is_read(path: Path, tmp_path: Path) -> None:
+    trace = plain(path)
+    write_trace(trace, tmp_path)
+    assert_same(read_trace(tmp_path), trace)
+
+
+@pytest.mark.parametrize("path", [TORCH, NSYS], ids=lambda path: path.name)
+def test_the_second_look_is_from_the_cache_and_equal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = looked_at(path)
+
+    def nothing(path: Path) -> Trace:
+        raise AssertionError("the capture was read again")
+
+    assert_same(through_cache(path, kind_of(path), nothing), first)
+    assert_same(first, plain(path))
+
+
+def test_columns_stay_on_the_disk_until_they_are_used(tmp_path: Path) -> None:
+    write_trace(plain(TORCH), tmp_path)
+    starts = read_trace(tmp_path).ops["start_ns"].to_numpy()
+    assert not starts.flags.owndata
+    assert not starts.flags.writeable
+
+
+@pytest.mark.parametrize("command", ["check-overlap", "collectives", "syncs", "streams", "info"])
+def test_answers_do_not_depend_on_the_cache(command: str, folder: Path) -> None:
+    for paths in (["torch/ddp.rank0.json.gz", "torch/ddp.rank1.json.gz"], ["nsys/dpmp_hidden_sync.2gpu.sqlite"]):
+        arguments = [command, *(str(DATA / path) for path in paths)]
+        without = run_json(*arguments, "--no-cache")
+        assert not folder.exists() or not cache.entries()
+        assert run_json(*arguments) == without  # fills it
+        assert kinds() == {"traces": len(paths), "answers": 1}
+        forget_answers()
+        assert run_json(*arguments) == without  # uses the tables
+        assert run_json(*arguments) == without  # and the answer
+        cache.clear()
+
+
+def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.json"
+    event = {"ph": "X", "cat": "kernel", "name": "first", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {"stream": 7}}
+    for name in ("first", "other"):
+        path.write_text(json.dumps({"traceEvents": [{**event, "name": name}]}))
+        assert looked_at(path).ops["name"].tolist() == [name]
+
+
+def test_a_large_file_that_was_touched_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "WHOLE", 1 << 10)  # of a larger one only pieces are hashed
+    monkeypatch.setattr(cache, "PIECE", 16)
+    path = tmp_path / "rank0.json.gz"
+    path.write_bytes(TORCH.read_bytes())
+    looked_at(path)
+    os.utime(path, ns=(0, 10**9))
+    looked_at(path)
+    assert len(cache.entries()) == 2
+
+
+def test_one_content_under_two_names_keeps_both_names(tmp_path: Path) -> None:
+    paths = [tmp_path / "a" / "rank3.json.gz", tmp_path / "b" / "rank5.json.gz"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes(TORCH.read_bytes())
+        looked_at(path)
+    for path in paths:
+        assert looked_at(path).captures[0].path == str(path)
+        assert looked_at(path).processes == plain(path).processes
+
+
+UNLINKED = [
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 2, "args": {"stream": 7}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1, "dur": 1},
+]  # a warning says by its path which capture has ops without a launch call
+
+
+@pytest.mark.parametrize("kind", ["unlinked", "nsys"])
+def test_one_file_under_many_paths_is_kept_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "runs")
+    path = tmp_path / "runs" / "rank3.json"
+    path.write_bytes(json.dumps({"traceEvents": UNLINKED}).encode() if kind == "unlinked" else NSYS.read_bytes())
+    monkeypatch.chdir(tmp_path / "runs")
+    for spelling in ("rank3.json", "../runs/rank3.json", "../linked/rank3.json", str(path)):
+        found = looked_at(Path(spelling))
+        assert_same(found, plain(Path(spelling)))
+        assert found.captures[0].path == spelling
+        assert kind == "nsys" or f"in {spelling}:" in found.warnings[-1].message
+        assert len(cache.entries()) == 1
+
+
+def test_an_error_names_the_path_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rank3.json").write_text('{"traceEvents": [')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TracevizError) as caught:
+        looked_at(Path("rank3.json"))
+    assert (caught.value.path, str(tmp_path) in str(caught.value)) == ("rank3.json", False)
+
+
+@pytest.mark.parametrize("name", ["ops.arrow", "ranges.arrow", cache.ABOUT])
+def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
+    looked_at(TORCH)
+    (entry,) = cache.entries()
+    file = entry.path / name
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(Unusable):
+        read_trace(entry.path)
+    assert_same(looked_at(TORCH), plain(TORCH))
+    assert_same(read_trace(entry.path), plain(TORCH))  # and made anew
+
+
+KEEPING = """
+import pathlib
+from analyzers import cache, cache_keys
+from analyzers.readers.captures import read_one
+from analyzers.readers.inputs import Input
+from analyzers.readers.captures import Reading
+cache_keys.WORTH_BYTES_PACKED = 0
+"""
+
+
+@pytest.mark.once
+def test_killed_at_any_step_it_leaves_nothing_half_written_that_is_believed(folder: Path) -> None:
+    expected = plain(TORCH)
+    work = f'cache.clear(), read_one(Input(pathlib.Path({str(TORCH)!r}), "kineto"), Reading())'
+    whole, unfinished = 0, 0
+    for _ in killed_everywhere(KEEPING, work, folder):
+        for entry in cache.entries():
+            assert_same(read_trace(entry.path), expected)
+            whole += 1
+        left = list((folder / "traces").glob("new-*"))
+        unfinished += len(left)
+        assert_same(looked_at(TORCH), expected)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert whole and unfinished > len(TABLES), "hardly a kill hit a half-written entry, so this proved nothing"
+
+
+def test_without_a_folder_to_write_to_all_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
+    assert_same(looked_at(TORCH), plain(TORCH))
+    assert cache.why_unusable().startswith(f"{tmp_path / 'file'} can't be written")
+
+
+def test_without_a_cache_exports_go_where_they_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cache.folder_for_exports() as kept:
+        assert kept == cache.root() / "nsys"
+    monkeypatch.setenv(cache.VARIABLE, "off")
+    with cache.folder_for_exports() as passing:
+        assert passing.is_dir()
+    assert not passing.exists()
+
+
+def test_a_full_disk_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(trace: Trace, made: Path) -> None:
+        write_trace(trace, made)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(captures, "write_trace", full)
+    assert_same(looked_at(TORCH), plain(TORCH))
+    assert list((folder / "traces").iterdir()) == []
+
+
+def test_all_of_it_is_on_the_disk_before_it_has_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    looked_at(TORCH)
+    [entry] = cache.entries()
+    files = [path.name for path in flushed if path.parent.name.startswith("new-")]
+    assert sorted(files) == sorted(path.name for path in entry.path.iterdir())
+    assert [path.name.startswith("new-") for path in flushed].count(True) == 1  # the folder itself
+
+
+@pytest.mark.parametrize("off", ["off", "0", "no"])
+def test_turned_off_it_is_not_touched(off: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv(cache.VARIABLE, off)
+    assert_same(looked_at(TORCH), plain(TORCH))
+    assert not (tmp_path / "xdg").exists()
+    assert not Path(off).exists()
+
+
+def entry(folder: Path, name: str, size: int, used: float) -> Path:
+    path = folder / "traces" / name
+    path.mkdir(parents=True)
+    (path / "ops.arrow").write_bytes(b"x" * size)
+    (path / cache.ABOUT).write_bytes(b"")
+    os.utime(path / cache.ABOUT, (used, used))
+    return path
+
+
+def test_the_least_recently_used_goes_first_exports_included(folder: Path) -> None:
+    cache.set_limit(250)
+    old, newer = entry(folder, "old", 100, 1000), entry(folder, "newer", 100, 3000)
+    export = folder / "nsys" / "report.sqlite"
+    export.write_bytes(b"x" * 100)
+    os.utime(export, (2000, 5000))  # last used at 2000, whenever it was written
+    assert [one.path for one in cache.prune()] == [old]
+    cache.set_limit(100)
+    assert [one.path for one in cache.prune()] == [export]
+    assert newer.exists()
+
+
+def test_using_an_entry_keeps_it(folder: Path) -> None:
+    cache.set_limit(150)
+    first, second = entry(folder, "first", 100, 1000), entry(folder, "second", 100, 2000)
+    cache.touch(first)
+    assert [one.path for one in cache.prune()] == [second]
+
+
+def test_what_was_just_used_is_left_to_its_readers(folder: Path) -> None:
+    cache.set_limit(0)
+    entry(folder, "first", 100, time.time())
+    assert cache.prune() == []
+    assert len(cache.prune(at_once=True)) == 1
+
+
+def test_what_killed_processes_left_is_swept_in_time(folder: Path) -> None:
+    for name, age in (("new-killed", cache.STALE_SECONDS + 60), ("new-busy", 60)):
+        left = folder / "traces" / name
+        left.mkdir(parents=True)
+        os.utime(left, (time.time() - age,) * 2)
+    cache.prune()
+    assert [path.name for path in (folder / "traces").iterdir()] == ["new-busy"]
+    assert cache.entries() == []
+
+
+def test_other_code_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at(TORCH)
+    monkeypatch.setattr(keys, "code", lambda *packages: "of another version")
+    looked_at(TORCH)
+    assert len(cache.entries()) == 2
+
+
+def test_a_database_that_is_being_written_is_refused_from_the_cache_too(tmp_path: Path) -> None:
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(NSYS.read_bytes())
+    looked_at(path)
+    (tmp_path / "report.sqlite-wal").write_bytes(b"more")
+    with pytest.raises(TracevizError, match="open in another program"):
+        looked_at(path)
+
+
+def test_the_command_shows_limits_and_clears(folder: Path) -> None:
+    load.load([TORCH])
+    said = run_json("cache")
+    assert [Path(one["path"]).name.startswith("ddp.rank0.json.gz-") for one in said["entries"]] == [True]
+    on_disk = sum(file.stat().st_size for file in Path(said["entries"][0]["path"]).iterdir())
+    assert (said["entries"][0]["bytes"], said["folder"], said["unusable"]) == (on_disk, str(folder), "")
+    assert run_json("cache", "--limit", "1kB")["entries"] == []
+    assert run_json("cache")["limit_bytes"] == 1000
+    load.load([TORCH])
+    assert len(run_json("cache", "--clear")["removed"]) == 1
+    assert run_json("cache")["entries"] == []
+
+
+def test_numbers_of_one_value_take_no_room(tmp_path: Path) -> None:
+    trace = plain(TORCH)
+    sizes = []
+    for name, values in (("one", np.full(len(trace.ops), 7)), ("many", np.arange(len(trace.ops)))):
+        (tmp_path / name).mkdir()
+        write_trace(replace(trace, ops=trace.ops.assign(bytes=values)), tmp_path / name)
+        sizes.append((tmp_path / name / "ops.arrow").stat().st_size)
+    assert sizes[1] - sizes[0] > 0.9 * 8 * len(trace.ops)

@@ -1,0 +1,329 @@
+"""Every cause and every tie between causes, on traces built by hand; times in ns, as the comments count them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from analyzers.overlap.measure import Missed
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder, Rank
+from tests.support.causes_of import alone_by_instance, with_one_queue
+
+A, B = "kernel:alpha", "kernel:beta"
+US = 1000
+
+
+def one_rank() -> tuple[Builder, Rank]:
+    run = Builder()
+    return run, run.rank(0)
+
+
+def h200(run: Builder, process: int = 0) -> None:
+    run.add(
+        "devices",
+        process=process,
+        device=0,
+        sms=132,
+        threads_per_sm=2048,
+        blocks_per_sm=32,
+        registers_per_sm=65536,
+        shared_bytes_per_sm=233472,
+    )
+
+
+def causes(trace: Trace) -> Counter[str]:
+    (found,) = alone_by_instance(trace, A, B).values()
+    return found
+
+
+def missed(trace: Trace, a: str = A, b: str = B) -> dict[str, Missed]:
+    return {one.cause: one for rank in check_overlap(trace, a, b).ranks for one in rank.missed}
+
+
+def beta_then_alpha(alpha_launch: tuple[int, int], start: int = 120 * US) -> tuple[Builder, Rank]:
+    """B runs from 10 to 110 µs on stream 7; A starts on stream 8 when said."""
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    rank.kernel("alpha", 8, start, start + 50 * US, launch=alpha_launch)
+    return run, rank
+
+
+def test_a_busy_thread_launches_late() -> None:
+    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
+    rank.call("cudaGetDevice", 20 * US, 30 * US)
+    rank.range("prepare", 40 * US, 70 * US)
+    trace = run.trace()
+    # B alone from 10 to 110; A submitted at 105, on its way for less than 10 µs: all of it late-launch.
+    assert causes(trace) == {"late-launch": 100 * US}
+    (one,) = missed(trace).values()
+    assert (one.ns, one.after_sync_ns, one.op, one.start_ns, one.end_ns) == (50 * US, 0, 1, 10 * US, 112 * US)
+    assert one.evidence == (
+        "'kernel:alpha' (alpha) was submitted 95.00 µs late: its thread 1 was busy, 15.00 µs of it in 2 CUDA calls "
+        "(longest 10.00 µs: cudaGetDevice); halfway it was in host code of 'prepare'"
+    )
+    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 95.00 µs sooner"
+
+
+def test_a_blocked_thread_waits_for_a_host_sync() -> None:
+    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
+    rank.synchronize("stream", 20 * US, 80 * US, stream=9)
+    rank.range("MP Embedding", 15 * US, 90 * US)
+    rank.range("aten::item", 18 * US, 85 * US, kind="op")
+    rank.range("train.py(88): step", 1, 200 * US, kind="python")
+    trace = run.trace()
+    # 60 of the 100 µs alone are blocked.
+    assert causes(trace) == {"host-sync": 60 * US, "late-launch": 40 * US}
+    found = missed(trace)
+    assert {cause: one.ns for cause, one in found.items()} == {"host-sync": 30 * US, "late-launch": 20 * US}
+    assert found["host-sync"].evidence == (
+        "'kernel:alpha' (alpha) was submitted 95.00 µs late: the host was blocked 60.00 µs of it in "
+        "cudaStreamSynchronize, from aten::item in 'MP Embedding' (train.py(88): step)"
+    )
+    assert found["late-launch"].after_sync_ns == 20 * US, "the host never got ahead of the GPU again"
+
+
+def test_a_host_that_got_ahead_again_after_a_sync_is_late_for_other_reasons() -> None:
+    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
+    rank.synchronize("stream", 20 * US, 40 * US, stream=9)
+    rank.kernel("gamma", 7, 110 * US, 111 * US, launch=(50 * US, 55 * US))  # queued 55 µs before it could start
+    found = missed(run.trace())
+    assert found["late-launch"].after_sync_ns == 0
+    assert "host sync" not in found["late-launch"].evidence
+
+
+def test_another_thread_blocked_is_of_no_concern() -> None:
+    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
+    rank.synchronize("stream", 20 * US, 80 * US, stream=9, thread=2)
+    assert causes(run.trace()) == {"late-launch": 100 * US}
+
+
+def test_work_behind_the_other_side_on_its_stream() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, 25 * US))
+    trace = run.trace()
+    # 15 µs until it was submitted at 25; then behind beta until 110.
+    assert causes(trace) == {"late-launch": 15 * US, "same-stream": 85 * US}
+    one = missed(trace)["same-stream"]
+    assert (
+        one.evidence
+        == "'kernel:alpha' (alpha, stream 7) was queued behind beta of 'kernel:beta' on the same stream, 85.00 µs"
+    )
+    assert one.next_behind == "without it, 85.00 µs sooner at most, then late-launch binds"
+
+
+def test_work_behind_an_event_of_the_other_side() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    rank.wait_stream(8, 7, 6 * US)
+    rank.kernel("beta_late", 7, 110 * US, 130 * US, launch=(7 * US, 8 * US))
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(9 * US, 10 * US))
+    trace = run.trace()
+    # From 110 to 112, beta_late alone: on its way from the event.
+    assert causes(trace) == {"event-dependency": 102 * US}
+    (one,) = missed(trace).values()
+    assert one.evidence == (
+        "'kernel:alpha' (alpha, stream 8) waited 102.0 µs for beta of 'kernel:beta' on stream 7, through record on "
+        "stream 7 → wait on stream 8; the wait was issued after 1 of 2 ops of 'kernel:beta' were queued, so even a "
+        "faster host could only meet the rest (beta_late)"
+    )
+    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 100.0 µs sooner"
+
+
+def test_work_behind_work_of_neither_side() -> None:
+    run, _ = beta_then_alpha((6 * US, 7 * US), 112 * US)
+    run.rows["ops"].insert(
+        0, {**run.rows["ops"][0], "name": "gamma", "stream": 8, "start_ns": 2 * US, "end_ns": 90 * US, "launch": -1}
+    )
+    trace = run.trace()
+    # Behind gamma until 90; free from then on, and nothing shows why it starts only at 112.
+    assert causes(trace) == {"stream-busy": 80 * US, "unknown": 20 * US}
+    found = missed(trace)
+    assert found["stream-busy"].evidence == (
+        "'kernel:alpha' (alpha, stream 8) waited 80.00 µs for work of neither side, most of it gamma on stream 8"
+    )
+    assert found["unknown"].evidence == (
+        "'kernel:alpha' (alpha) was launched and free to run, with room on the GPU, and started 22.00 µs later"
+    )
+
+
+def queued_behind(*ops: tuple[str, int, int, int], wait: tuple[int, int] | None = None) -> Trace:
+    """Ops (name, stream, start, end), launched in this order one µs apart; `wait` (of, for) before the last."""
+    run, rank = one_rank()
+    for number, (name, stream, start, end) in enumerate(ops):
+        if wait and number == len(ops) - 1:
+            rank.wait_stream(*wait, number * US)
+        rank.kernel(name, stream, start * US, end * US, launch=(number * US + 100, number * US + 200))
+    return run.trace()
+
+
+def test_of_stream_and_event_the_one_released_last_binds() -> None:
+    longer_event = queued_behind(("beta", 7, 10, 60), ("beta", 9, 10, 100), ("alpha", 7, 101, 140), wait=(7, 9))
+    assert causes(longer_event) == {"event-dependency": 90 * US}
+    longer_stream = queued_behind(("beta", 7, 10, 100), ("beta", 9, 10, 60), ("alpha", 7, 101, 140), wait=(7, 9))
+    assert causes(longer_stream) == {"same-stream": 90 * US}
+
+
+def test_of_stream_and_event_released_together_the_stream_is_named() -> None:
+    both = queued_behind(("beta", 7, 10, 100), ("beta", 9, 10, 100), ("alpha", 7, 101, 140), wait=(7, 9))
+    assert causes(both) == {"same-stream": 90 * US}
+
+
+def test_work_of_neither_side_that_ends_last_binds_where_it_waits_for_nothing() -> None:
+    busy = queued_behind(
+        ("beta", 9, 10, 120), ("beta", 7, 10, 60), ("gamma", 8, 5, 100), ("alpha", 8, 101, 140), wait=(8, 7)
+    )
+    assert causes(busy) == {"stream-busy": 91 * US}
+
+
+def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
+    """A copy between an all-reduce and what waits for it: the all-reduce is what held it."""
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 100 * US, launch=(100, 200))
+    rank.kernel("beta", 9, 10 * US, 130 * US, launch=(300, 400))
+    rank.wait_stream(8, 7, 500)
+    rank.kernel("gamma", 8, 102 * US, 110 * US, launch=(600, 700))
+    rank.kernel("alpha", 8, 111 * US, 140 * US, launch=(800, 900))
+    # Until 100 for beta, from there to 110 for gamma, 1 µs on its way.
+    assert causes(run.trace()) == {"event-dependency": 90 * US, "stream-busy": 11 * US}
+    one = missed(run.trace())["event-dependency"]
+    assert one.next_behind == "without it, 90.00 µs sooner at most, then stream-busy (gamma) binds"
+
+
+def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("beta", 7, 10 * US, 60 * US, launch=(100, 200), grid=1056, **size)
+    rank.wait_stream(8, 7, 300)
+    rank.kernel("beta", 7, 60 * US, 110 * US, launch=(400, 500), grid=1056, **size)
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(20 * US, 30 * US), grid=1, **size)
+    trace = run.trace()
+    # Submitted at 30, released by the event at 60, room at 110.
+    assert causes(trace) == {"late-launch": 20 * US, "event-dependency": 30 * US, "gpu-full": 50 * US}
+    found = missed(trace)
+    assert found["late-launch"].next_behind == "without it, event-dependency would have held it just as long"
+    assert found["event-dependency"].next_behind == "without it, 30.00 µs sooner at most, then gpu-full binds"
+    assert found["gpu-full"].next_behind.startswith("without it, 52.00 µs sooner at most, then event-dependency binds")
+
+
+def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
+    run, rank = one_rank()
+    h200(run)
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, block=256, registers=32, shared_bytes=0)
+    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, block=64, registers=32, shared_bytes=0)
+    trace = run.trace()
+    # 1056 blocks of 256 threads are 8 on each of 132 SMs: 2048 threads each, all there are.
+    assert causes(trace) == {"gpu-full": 100 * US}
+    (one,) = missed(trace).values()
+    assert one.evidence == (
+        "'kernel:alpha' (alpha) was free to run for 103.0 µs, but there was no room beside beta "
+        "(grid 1056 × block 256; 132 SMs hold 1056 such blocks)"
+    )
+
+
+def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there_for_long() -> None:
+    def trace(start: int) -> Trace:
+        run, rank = one_rank()
+        h200(run)
+        size = {"block": 256, "registers": 32, "shared_bytes": 0}
+        rank.kernel("beta", 7, 10 * US, 60 * US, launch=(0, 1 * US), grid=1056, **size)
+        rank.kernel("beta", 7, 60 * US, 110 * US, launch=(0, 1 * US), grid=132, **size)
+        rank.kernel("alpha", 8, start * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+        return run.trace()
+
+    assert causes(trace(70)) == {"gpu-full": 60 * US}, "10 µs on its way, once there was room"
+    assert causes(trace(71)) == {"gpu-full": 50 * US, "unknown": 11 * US}
+
+
+def test_room_that_came_before_the_gap_leaves_what_kept_the_op_unknown() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), grid=1, **size)
+    rank.kernel("beta", 7, 10 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **size)
+    rank.kernel("gamma", 9, 10 * US, 98 * US, launch=(2 * US, 3 * US), grid=1056, **size)
+    rank.kernel("alpha", 10, 105 * US, 150 * US, launch=(3 * US, 4 * US), grid=1, **size)
+    # Beta runs alone from 100 on; there was no room until 98 only.
+    assert causes(run.trace()) == {"unknown": 5 * US}
+
+
+def test_one_hardware_queue_in_use_is_full() -> None:
+    run, _ = beta_then_alpha((1 * US, 2 * US), 112 * US)
+    trace = with_one_queue(run.trace())
+    assert causes(trace) == {"gpu-full": 100 * US}
+    (one,) = missed(trace).values()
+    assert one.evidence.endswith("but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by beta")
+    assert causes(run.trace()) == {"unknown": 100 * US}
+
+
+@pytest.mark.parametrize(("way", "expected"), [(10 * US, "late-launch"), (10 * US + 1, "unknown")])
+def test_up_to_10_us_on_its_way_belong_to_what_released_it(way: int, expected: str) -> None:
+    run, _ = beta_then_alpha((40 * US, 50 * US), 50 * US + way)
+    assert causes(run.trace()) == Counter({"late-launch": 40 * US}) + Counter({expected: way})
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (30, {"late-launch": 20 * US, "same-stream": 85 * US}),
+        (110, {"late-launch": 105 * US}),  # launched just as the stream was free: the launch is named
+    ],
+)
+def test_the_way_from_the_end_of_the_work_before_belongs_to_it(returned: int, expected: dict[str, int]) -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    rank.kernel("beta", 9, 10 * US, 130 * US, launch=(2 * US, 3 * US))
+    rank.kernel("alpha", 7, 115 * US, 150 * US, launch=(20 * US, returned * US))
+    assert causes(run.trace()) == expected
+
+
+def test_a_pageable_copy_waits_for_its_stream_and_not_for_its_own_call() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    rank.copy(
+        "DtoH", 7, 112 * US, 150 * US, launch=(2 * US, 151 * US), target_memory="pageable", source_memory="device"
+    )
+    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
+    assert found == {"same-stream": 100 * US}
+
+
+def test_a_copy_that_its_call_prepares_is_held_by_the_call() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    size = {"source_memory": "pageable", "target_memory": "device", "bytes": 10**8}
+    rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size)
+    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
+    assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
+
+
+def test_an_op_without_a_launch_on_record_is_unknown() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US)
+    rank.kernel("alpha", 8, 112 * US, 150 * US)
+    trace = run.trace()
+    assert causes(trace) == {"unknown": 100 * US}
+    (one,) = missed(trace).values()
+    assert one.evidence == "the capture does not show what launched alpha or what it waited for"
+
+
+def test_a_side_that_has_nothing_left_to_start_misses_nothing_there() -> None:
+    run, rank = one_rank()
+    rank.kernel("alpha", 8, 10 * US, 20 * US, launch=(0, 1 * US))
+    rank.kernel("beta", 7, 30 * US, 130 * US, launch=(22 * US, 25 * US))
+    # A alone from 10 to 20 while B was to come; B alone afterwards is nobody's loss.
+    assert causes(run.trace()) == {"late-launch": 10 * US}
+
+
+def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
+    run, rank = one_rank()
+    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), wait_ns=60 * US)
+    rank.kernel("beta", 7, 50 * US, 75 * US, launch=(2 * US, 3 * US))
+    trace = run.trace()
+    # A spins to 70. 10 to 50: A only waits and B is to come; 50 to 70: B runs and A still waits.
+    assert causes(trace) == {"peer-wait": 60 * US}
+    (one,) = missed(trace).values()
+    assert one.evidence.startswith("alpha only waited for a late rank")

@@ -1,0 +1,77 @@
+"""Where one side ran alone although the other still had work to start, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analyzers.causes.gaps import find_gaps
+from analyzers.overlap.pairing import Pairing
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+
+
+def trace_of(*ops: tuple[str, int, int, int]) -> Trace:
+    """Ops (name, start, end, wait), each on a stream of its own."""
+    run = Builder()
+    rank = run.rank(0)
+    for stream, (name, start, end, wait) in enumerate(ops):
+        rank.kernel(name, stream, start, end, wait_ns=wait)
+    return run.trace()
+
+
+def gaps(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, int, int, int, int]]:
+    """(side, start, end, alone, waited) of each gap; names begin with their side and end with their instance."""
+    trace = trace_of(*((name, start + shift, end + shift, wait) for name, start, end, wait in ops))
+    side = [np.array([int(name[-1]) if name[0] == which else -1 for name, *_ in ops]) for which in "ab"]
+    pairing = Pairing("step", side[0], side[1], np.zeros(3, np.int64), ("0", "1", "2"))
+    found = []
+    for one in find_gaps(trace, np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0), pairing):
+        alone = one.alone(one.start, one.end)
+        columns = (one.side, one.start - shift, one.end - shift, alone, one.peer_ns)
+        found += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return found
+
+
+def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> None:
+    assert gaps(("a0", 0, 30, 0), ("a0", 50, 60, 0), ("b0", 10, 20, 0), ("b0", 40, 80, 0)) == [
+        ("a", 30, 50, 10, 0),  # b runs from 40 to 50
+        ("b", 0, 10, 10, 0),
+        ("b", 20, 40, 10, 0),  # a runs from 20 to 30
+    ]
+
+
+def test_overlapping_ops_of_one_side_leave_no_gap_between_them() -> None:
+    assert gaps(("a0", 0, 30, 0), ("a0", 20, 60, 0), ("b0", 0, 70, 0)) == []
+
+
+def test_an_instance_with_one_side_has_no_gaps_and_instances_stay_apart() -> None:
+    ops = (("a0", 0, 10, 0), ("b0", 20, 30, 0), ("a1", 5, 15, 0), ("a2", 40, 50, 0), ("b2", 45, 60, 0))
+    assert gaps(*ops) == [("b", 0, 20, 10, 0), ("b", 40, 45, 5, 0)]
+
+
+def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:
+    # b spins from 20 to 50, a runs from 0 to 40 and again from 60.
+    assert gaps(("a0", 0, 40, 0), ("a0", 60, 70, 0), ("b0", 20, 55, 30)) == [
+        ("a", 40, 60, 5, 10),  # b waits until 50, then runs until 55
+        ("b", 0, 20, 20, 20),  # a runs alone until 20, and beside the waiting b until 40
+    ]
+
+
+def test_an_op_that_only_waits_or_takes_no_time_is_no_work_to_start() -> None:
+    assert gaps(("a0", 0, 100, 0), ("b0", 10, 10, 0), ("b0", 20, 30, 10), ("b0", 0, 5, 0)) == []
+
+
+def test_times_far_from_zero_and_many_instances_overflow_nothing() -> None:
+    ops = [(f"{side}{k}", 1000 * k + at, 1000 * k + at + 10, 0) for k in range(3) for side, at in (("a", 0), ("b", 20))]
+    here = gaps(*ops)
+    assert here == [("b", 1000 * k, 1000 * k + 20, 10, 0) for k in range(3)]
+    assert gaps(*ops, shift=2**61) == here
+    wide = [
+        ("a0", 0, 2**60, 0),
+        ("b0", 2**60, 2**60 + 1, 0),
+        ("a1", 0, 1, 0),
+        ("b1", 5, 6, 0),
+        ("a2", 3, 4, 0),
+        ("b2", 4, 9, 0),
+    ]
+    assert gaps(*wide) == [("b", 0, 2**60, 2**60, 0), ("b", 0, 5, 1, 0), ("b", 3, 4, 1, 0)]

@@ -1,0 +1,131 @@
+"""Causes of random programs on several streams, against the slow calculation; and what must not change them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.common.errors import TracevizError
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support import oracle, oracle_causes
+from tests.support.causes_of import alone_by_instance, instances, with_one_queue
+from tests.support.programs import Action, execute, programs
+
+A, B = "kernel:alpha,memcpy", "kernel:beta"
+
+
+def shares(trace: Trace) -> list[tuple[str, int, int]]:
+    return sorted(
+        (one.cause, one.ns, one.after_sync_ns) for rank in check_overlap(trace, A, B).ranks for one in rank.missed
+    )
+
+
+@given(programs, st.booleans())
+def test_each_slice_has_the_cause_that_the_slow_calculation_names(program: list[Action], one_queue: bool) -> None:
+    trace, device = execute(program, one_queue=one_queue)
+    trace = with_one_queue(trace) if one_queue else trace
+    expected = {number: oracle_causes.alone(device, ops) for number, ops in instances(trace, A, B).items()}
+    assert alone_by_instance(trace, A, B) == {number: found for number, found in expected.items() if found.total()}
+
+
+@given(programs)
+def test_alone_time_is_split_without_loss_or_repetition(program: list[Action]) -> None:
+    trace, device = execute(program)
+    found = alone_by_instance(trace, A, B)
+    for number, rows in instances(trace, A, B).items():
+        ops = [device.ops[row] for row in rows]
+        sides = {side: [(op.start, op.end) for op in ops if op.side == side] for side in "ab"}
+        if not sides["a"] or not sides["b"]:
+            assert number not in found
+            continue
+        # A side's alone time counts while the other still has something to start.
+        last = {side: max(start for start, _ in sides[side]) for side in "ab"}
+        until = {"a": last["b"], "b": last["a"]}
+        clipped = {side: [(s, min(e, until[side])) for s, e in sides[side] if s < until[side]] for side in "ab"}
+        expected = sum(
+            oracle.busy(clipped[side]) - oracle.overlap(clipped[side], sides[other]) for side, other in ("ab", "ba")
+        )
+        assert found.get(number, {}) == {} if not expected else found[number].total() == expected
+        assert all(ns > 0 for ns in found.get(number, {}).values())
+
+
+@given(programs)
+def test_shares_sum_to_missed_and_are_those_of_alone_time(program: list[Action]) -> None:
+    trace, _ = execute(program)
+    alone = alone_by_instance(trace, A, B)
+    for rank in check_overlap(trace, A, B).ranks:
+        assert sum(one.ns for one in rank.missed) == rank.missed_ns
+        assert all(one.ns > 0 and 0 <= one.after_sync_ns <= one.ns for one in rank.missed)
+        assert [one.ns for one in rank.missed] == sorted((one.ns for one in rank.missed), reverse=True)
+        least, most = {}, {}
+        for instance in rank.instances:
+            if instance.missed_ns:
+                for cause, (low, high) in oracle_causes.fair(instance.missed_ns, alone[instance.index]).items():
+                    least[cause] = least.get(cause, 0) + low
+                    # Late launches after a host sync are rounded apart from the others.
+                    most[cause] = most.get(cause, 0) + high + (cause == "late-launch")
+        assert all(least[one.cause] - (one.cause == "late-launch") <= one.ns <= most[one.cause] for one in rank.missed)
+
+
+@given(programs, st.integers(-(2**40), 2**60))
+def test_moving_all_times_changes_no_cause(program: list[Action], shift: int) -> None:
+    assert shares(execute(program, shift=shift)[0]) == shares(execute(program)[0])
+
+
+@given(programs)
+def test_the_names_of_streams_change_no_cause(program: list[Action]) -> None:
+    assert shares(execute(program, rename=1)[0]) == shares(execute(program)[0])
+
+
+@given(programs, st.randoms(use_true_random=False))
+def test_the_order_of_rows_changes_no_cause(program: list[Action], random: Random) -> None:
+    trace = execute(program)[0]
+    assert shares(shuffled(trace, random)) == shares(trace)
+
+
+@pytest.mark.once
+@given(programs)
+def test_a_part_of_steps_is_explained_as_in_the_whole(program: list[Action]) -> None:
+    """What an op waited for may lie outside the part."""
+    trace = execute(program)[0]
+    whole = {(one.label, one.start_ns): one for rank in check_overlap(trace, A, B).ranks for one in rank.instances}
+    steps = 1 + sum(action.what == "step" for action in program)
+    parts = []
+    for step in range(steps):
+        try:
+            parts.append(check_overlap(trace.steps(step, step + 1), A, B))
+        except TracevizError:  # nothing was launched in this step
+            continue
+    if check_overlap(trace, A, B).paired_by != "training steps":
+        return
+    together: dict[str, int] = {}
+    for part in parts:
+        for rank in part.ranks:
+            assert all((one.label, one.start_ns) in whole for one in rank.instances)
+            for one in rank.missed:
+                together[one.cause] = together.get(one.cause, 0) + one.ns
+    whole_shares: dict[str, int] = {}
+    for cause, ns, _ in shares(trace):
+        whole_shares[cause] = whole_shares.get(cause, 0) + ns
+    assert together == whole_shares
+
+
+def shuffled(trace: Trace, random: Random) -> Trace:
+    """The same trace with the rows of its tables in another order, and links between tables kept."""
+    order = {name: random.sample(range(len(getattr(trace, name))), len(getattr(trace, name))) for name in TABLES}
+    tables = {name: getattr(trace, name).take(order[name]).reset_index(drop=True) for name in TABLES}
+    where = np.empty(len(trace.api), np.int64)
+    where[order["api"]] = np.arange(len(trace.api))
+    launch = ints(tables["ops"], "launch")
+    tables["ops"]["launch"] = np.where(launch >= 0, where[launch] if where.size else launch, -1)
+    return replace(trace, **tables)
+
+
+TABLES = ("ops", "api", "ranges", "syncs", "records")

@@ -1,0 +1,272 @@
+"""The answer each captured scenario supports, from nsys and from torch; nsys also against the slow calculation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analyzers.load import load
+from analyzers.overlap.measure import Missed
+from analyzers.syncs.points import SyncPoint, host_syncs
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import OverlapResult, check_overlap
+from tests.support import oracle_causes
+from tests.support.causes_of import alone_by_instance, instances, paired
+from tests.support.oracle_causes import Device, Op
+
+pytestmark = pytest.mark.once
+
+DATA = Path(__file__).parents[2] / "data"
+DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
+SCENARIOS = {
+    "full_gpu": ("nvtx:branch A", "nvtx:branch B"),
+    "opt_serial": ("nvtx:optimizer", "nvtx:emb_lookup"),
+    "rowpar_s1": ("comm", "compute"),
+    "dpmp_serial": (DP, MP),
+    "dpmp_hidden_sync": (DP, MP),
+    "dpmp_overlap": (DP, MP),
+    "a2a_sync": ("comm", "compute"),
+    "delta_sync": ("memcpy:DtoH", "compute"),
+}
+SOURCES = ["nsys", "torch"]
+
+
+@cache
+def capture(name: str, source: str) -> Trace:
+    files = sorted(DATA.glob(f"nsys/{name}.2gpu.sqlite" if source == "nsys" else f"torch/{name}.rank?.json.gz"))
+    return load(files)
+
+
+@cache
+def answer(name: str, source: str) -> OverlapResult:
+    return check_overlap(capture(name, source), *SCENARIOS[name])
+
+
+def part(name: str, source: str, cause: str) -> float:
+    """Share of all missed time, over all ranks, that a cause accounts for."""
+    ranks = answer(name, source).ranks
+    mine = sum(one.ns for rank in ranks for one in rank.missed if one.cause == cause)
+    return mine / sum(rank.missed_ns for rank in ranks)
+
+
+def told(name: str, source: str, cause: str) -> list[Missed]:
+    return [one for rank in answer(name, source).ranks for one in rank.missed if one.cause == cause]
+
+
+def device_of(trace: Trace, rank: int) -> tuple[Device, list[int]]:
+    """One rank's device from the tables of an nsys report, where events are linked by their ids; rows of its ops."""
+    ops, api = trace.ops, trace.api
+    (process,) = [k for k, each in enumerate(trace.processes) if each.rank == rank]
+    rows = np.flatnonzero(ints(ops, "process") == process).tolist()
+    number = {row: k for k, row in enumerate(rows)}
+    call_name = [codes(api, "name")[1][code] for code in codes(api, "name")[0]]
+    calls = api[["thread", "start_ns", "end_ns"]].to_numpy().tolist()
+    found, tail, done = [], {}, {}
+    blocked: dict[Any, list[tuple[int, int]]] = {}
+    for row, name in enumerate(call_name):
+        if "Synchronize" in name and api["process"].iloc[row] == process:
+            blocked.setdefault(calls[row][0], []).append((calls[row][1], calls[row][2]))
+    actions: list[tuple[int, int, str, Any]] = []
+    for row in rows:
+        op = ops.iloc[row]
+        thread, *call = calls[op["launch"]] if op["launch"] >= 0 else (None, None, None)
+        itself = op["kind"] == "memcpy" and "pageable" in (op["source_memory"], op["target_memory"])
+        if itself:
+            blocked.setdefault(thread, []).append((call[0], call[1]))
+        end, arrived = int(op["end_ns"]), int(op["start_ns"] + op["wait_ns"])
+        size = [int(op[column]) for column in ("grid", "block", "registers", "shared_bytes")]
+        launch = (call[0], call[1]) if op["launch"] >= 0 else None
+        found.append(Op("", int(op["stream"]), int(op["start_ns"]), end, arrived, launch, thread, itself, *size))
+        actions.append((call[0] if launch else int(op["start_ns"]), number[row], "op", int(op["stream"])))
+    when = {(int(p), int(c)): start for p, c, start in api[["process", "correlation", "start_ns"]].to_numpy().tolist()}
+    for frame, what in ((trace.records, "record"), (trace.syncs, "wait")):
+        for each in frame[frame["process"] == process].itertuples():
+            if what == "record" or each.kind == "stream_wait":
+                at = when[process, int(each.correlation)]
+                actions.append((at, -1, what, (int(each.stream), int(each.event_sync))))
+    waits_for: dict[Any, list[Any]] = {}
+    for order, (_, node, what, about) in enumerate(sorted(actions, key=lambda action: action[0])):
+        stream = about if what == "op" else about[0]
+        me = node if what == "op" else (what, order)
+        waits_for[me] = [tail[stream]] if stream in tail else []
+        if what == "wait" and about[1] in done:
+            waits_for[me].append(done[about[1]])
+        if what == "record":
+            done[about[1]] = me
+        tail[stream] = me
+    limits = trace.devices[trace.devices["process"] == process].iloc[0]
+    return Device(found, waits_for, blocked, sms=int(limits["sms"])), rows
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_causes_are_those_of_the_slow_calculation(name: str) -> None:
+    trace, (a, b) = capture(name, "nsys"), SCENARIOS[name]
+    for rank in trace.rank_ids:
+        device, rows = device_of(trace, rank)
+        number = {row: k for k, row in enumerate(rows)}
+        (place,) = {int(each) for each in ints(trace.ops, "device")[rows]}
+        found = alone_by_instance(trace, a, b, rank=rank, device=place)
+        groups = instances(trace, a, b, rank=rank, device=place)
+        sides = side_of_rows(trace, a, b)
+        device.ops = [replace(op, side=sides.get(row, "")) for op, row in zip(device.ops, rows, strict=True)]
+        for instance, members in groups.items():
+            expected = oracle_causes.alone(device, [number[row] for row in members])
+            assert found.get(instance, {}) == {cause: ns for cause, ns in expected.items() if ns}
+
+
+def side_of_rows(trace: Trace, a: str, b: str) -> dict[int, str]:
+    pairing = paired(trace, a, b)
+    return {
+        **dict.fromkeys(np.flatnonzero(pairing.a >= 0).tolist(), "a"),
+        **dict.fromkeys(np.flatnonzero(pairing.b >= 0).tolist(), "b"),
+    }
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_full_gpu_is_almost_all_gpu_full(source: str) -> None:
+    assert part("full_gpu", source, "gpu-full") > 0.9
+    for one in told("full_gpu", source, "gpu-full"):
+        assert "grid 132 × block 384; 132 SMs hold 132 such blocks" in one.evidence
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_optimizer_behind_the_lookup_is_held_by_their_stream(source: str) -> None:
+    assert {one.cause for rank in answer("opt_serial", source).ranks for one in rank.missed} <= {
+        "same-stream",
+        "late-launch",
+    }
+    assert part("opt_serial", source, "same-stream") > 0.5
+    for one in told("opt_serial", source, "same-stream"):
+        assert (
+            "was queued behind CatArrayBatchedCopy_vectorized of 'nvtx:emb_lookup' on the same stream" in one.evidence
+        )
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_one_chunk_waits_for_its_own_matmul_by_an_event(source: str) -> None:
+    assert part("rowpar_s1", source, "event-dependency") > 0.9
+    for one in told("rowpar_s1", source, "event-dependency"):
+        assert "through record on stream" in one.evidence
+        assert ("(links inferred)" in one.evidence) == (source == "torch")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_serial_dp_waits_for_the_all_to_all_and_for_launches(source: str) -> None:
+    assert part("dpmp_serial", source, "host-sync") == 0
+    assert part("dpmp_serial", source, "event-dependency") > 0.3
+    assert part("dpmp_serial", source, "event-dependency") + part("dpmp_serial", source, "late-launch") > 0.8
+    for one in told("dpmp_serial", source, "event-dependency"):
+        assert "for ncclDevKernel_SendRecv of 'nvtx:MP Embedding'" in one.evidence
+        assert "after all 10 ops of 'nvtx:MP Embedding' were queued, so it can't meet any" in one.evidence
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_hidden_sync_is_named_and_the_late_launches_follow_it(source: str) -> None:
+    assert part("dpmp_hidden_sync", source, "host-sync") > 0.3
+    for one in told("dpmp_hidden_sync", source, "host-sync"):
+        origin = (
+            ", from aten::item in 'MP Embedding'"
+            if source == "torch"
+            else ", as .item() or nonzero() does (DtoH, 1 B), in"
+        )
+        assert f"in cudaStreamSynchronize{origin}" in one.evidence
+        assert "'MP Embedding'" in one.evidence
+    late = told("dpmp_hidden_sync", source, "late-launch")
+    assert sum(one.after_sync_ns for one in late) == sum(one.ns for one in late) > 0
+
+
+def test_a_hidden_sync_is_found_with_its_line_where_stacks_are_there() -> None:
+    trace = load([DATA / "torch-stacks" / "dpmp_hidden_sync.rank0.json.gz"])
+    (rank,) = check_overlap(trace, DP, MP).ranks
+    (sync,) = [one for one in rank.missed if one.cause == "host-sync"]
+    assert "from aten::item in 'MP Embedding' (train.py(" in sync.evidence
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_wait_issued_too_late_is_next_behind_a_slow_host(source: str) -> None:
+    assert part("dpmp_overlap", source, "host-sync") == 0
+    for rank in answer("dpmp_overlap", source).ranks:
+        first = rank.missed[0]
+        assert first.cause == "late-launch"
+        assert first.after_sync_ns == 0
+        assert "then event-dependency binds; the wait was issued after 9 of 10 ops" in first.next_behind
+        assert "even a faster host could only meet the rest (ncclDevKernel_SendRecv)" in first.next_behind
+
+
+def syncs(name: str, source: str) -> list[SyncPoint]:
+    return [point for point in host_syncs(capture(name, source)) if point.range]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_blocking_check_costs_gpu_time_before_unrelated_compute(source: str) -> None:
+    points = syncs("a2a_sync", source)
+    assert len(points) == 6, "one a step and rank"
+    assert {(point.kind, point.range, point.copy, point.bytes) for point in points} == {("stream", "assert", "DtoH", 1)}
+    assert sum(point.gpu_idle_ns > 0 and point.delayed == "irrelevant compute" for point in points) >= 4
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_check_by_event_delays_nothing(source: str) -> None:
+    points = syncs("a2a_async", source)
+    assert {(point.kind, point.range, point.delayed) for point in points} == {("event", "assert", "")}
+    for rank in (0, 1):  # behind the last step only the program's own barrier comes
+        *steps, _ = sorted((point for point in points if point.rank == rank), key=lambda point: point.start_ns)
+        assert [point.gpu_idle_ns for point in steps] == [0, 0]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_pageable_copy_blocks_as_long_as_its_call(source: str) -> None:
+    trace = capture("delta_sync", source)
+    points = syncs("delta_sync", source)
+    assert {(point.kind, point.range, point.copy) for point in points} == {("pageable", "track delta", "DtoH")}
+    for point in points:
+        call = trace.api.iloc[point.call]
+        assert call["name"] == "cudaMemcpyAsync"
+        assert point.duration_ns >= call["end_ns"] - call["start_ns"] > 10_000_000
+    assert part("delta_sync", source, "host-sync") > 0.9
+    for one in told("delta_sync", source, "host-sync"):
+        assert "in cudaMemcpyAsync" in one.evidence
+
+
+def test_a_logged_loss_costs_the_gpu_and_has_its_line() -> None:
+    in_nsys = [point for point in syncs("ddp_log", "nsys") if point.range == "log loss"]
+    assert len(in_nsys) == 6
+    assert all(point.hidden and point.pattern.startswith(".item()") and point.bytes == 4 for point in in_nsys)
+    stacks = load([DATA / "torch-stacks" / "ddp_log.rank0.json.gz"])
+    in_torch = [point for point in host_syncs(stacks) if point.range == "log loss"]
+    assert len(in_torch) == 3
+    assert all(point.op == "aten::item" and point.frame.startswith("train.py(") for point in in_torch)
+    for points in (in_nsys, in_torch):
+        assert sum(point.gpu_idle_ns > 100_000 for point in points) >= len(points) / 2, (
+            "the GPU drained before the next step"
+        )
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("source", SOURCES)
+def test_ranks_and_windows_are_explained_as_in_the_whole(name: str, source: str) -> None:
+    trace, whole = capture(name, source), answer(name, source)
+    for rank in whole.ranks:
+        (same,) = check_overlap(trace.ranks(rank.rank), *SCENARIOS[name]).ranks
+        assert same.missed == rank.missed
+        assert same.missed_ns == rank.missed_ns
+    low, high = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
+    for rank, same in zip(whole.ranks, check_overlap(trace.window(low, high), *SCENARIOS[name]).ranks, strict=True):
+        assert same == rank
+
+
+def test_a_window_around_one_instance_explains_it_as_its_step_does() -> None:
+    trace = capture("dpmp_overlap", "nsys")
+    for step in (0, 1, 2):
+        (one, _) = check_overlap(trace.ranks(0, 1).steps(step, step + 1), DP, MP).ranks
+        (instance,) = one.instances
+        (windowed,) = check_overlap(trace.ranks(0).window(instance.start_ns, instance.end_ns), DP, MP).ranks
+        assert [(m.cause, m.ns, m.evidence) for m in windowed.missed] == [
+            (m.cause, m.ns, m.evidence) for m in one.missed
+        ]

@@ -1,0 +1,126 @@
+"""Whose ops, calls and waits explain a gap: by hand, where several ranks, devices, threads or collectives are there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analyzers.causes.causes import Explainer
+from analyzers.overlap.job import Last, last_arrivals
+from tests.analyzers.causes.test_causes import US, A, B, causes, missed, one_rank
+from tests.support.builder import Builder
+from tests.support.causes_of import alone_by_instance, paired
+
+
+def test_each_thread_is_blocked_by_its_own_calls() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 200 * US, launch=(0, 1 * US))
+    rank.kernel("alpha", 8, 112 * US, 120 * US, launch=(100 * US, 105 * US))
+    rank.kernel("alpha", 9, 160 * US, 300 * US, launch=(150 * US, 155 * US), thread=2)
+    rank.synchronize("stream", 125 * US, 150 * US, stream=11, thread=2)
+    # Thread 1 was busy until 105, then 7 µs on the way; thread 2 submits at 155, blocked for 25 of the 35 µs before.
+    assert causes(run.trace()) == {"late-launch": (102 + 10 + 5) * US, "host-sync": 25 * US}
+    late = missed(run.trace())["late-launch"]
+    assert 0 < late.after_sync_ns < late.ns, "only thread 2 had been blocked"
+
+
+def test_the_first_op_of_a_capture_may_be_a_copy_whose_call_waits_for_it() -> None:
+    run, rank = one_rank()
+    where = {"target_memory": "pageable", "source_memory": "device"}
+    assert rank.copy("DtoH", 7, 112 * US, 150 * US, launch=(2 * US, 151 * US), **where) == 0
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
+    assert found == {"same-stream": 100 * US}
+
+
+def test_each_rank_and_device_is_explained_by_its_own_ops() -> None:
+    run = Builder()
+    expected = {}
+    ranks = [run.rank(0), run.rank(1)]
+    for number, device in ((0, 0), (1, 0), (0, 1)):
+        rank = ranks[number]
+        rank.device = device
+        begin, late = 60 * len(expected) * US, (20 + 30 * len(expected)) * US
+        rank.kernel("beta", 7, begin + 10 * US, begin + 110 * US, launch=(begin, begin + 5 * US))
+        rank.kernel("alpha", 7, begin + 112 * US, begin + 150 * US, launch=(begin + 7 * US, begin + 10 * US + late))
+        expected[number, device] = {"late-launch": late, "same-stream": 100 * US - late}
+    trace = run.trace()
+    for (number, device), split in expected.items():
+        (found,) = alone_by_instance(trace, A, B, rank=number, device=device).values()
+        assert found == split
+
+
+def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last() -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 0, 100)
+    rank.kernel("alpha", 8, 10, 140, wait_ns=125)  # waits to 135: 35 of it in the gap that begins at 100
+    rank.kernel("alpha", 9, 130, 190, wait_ns=50)  # 130 to 180, all of it in the gap
+    rank.kernel("gamma", 10, 100, 190, wait_ns=90)  # of neither side
+    rank.kernel("beta", 7, 195, 300)
+    run.rank(1).kernel("alpha", 8, 100, 190, wait_ns=90)  # another process
+    trace = run.trace()
+    pairing = paired(trace, A, B)
+    last = Last(np.arange(6) + 20, np.arange(6) + 30)
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last)
+    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
+    named = {
+        (int(gaps.side[gap]), int(gaps.start[gap]), int(gaps.end[gap])): explainer.waiting_for(gaps, gap)
+        for gap in range(gaps.size)
+    }
+    # A's first op waits from 10 on, its second from 130; B's second op starts at 195.
+    assert named[0, 0, 10] == (1, 21, 31), "alpha's own wait, until it really starts"
+    assert named[1, 100, 195] == (2, 22, 32)
+    assert all(found is None or found[0] in (1, 2) for found in named.values())
+
+
+@pytest.mark.parametrize(("wait", "named"), [(0, None), (1, (2, -1, -1))])
+def test_a_gap_in_which_no_collective_waits_names_none(wait: int, named: tuple[int, int, int] | None) -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 0, 100)
+    rank.kernel("alpha", 8, 100, 140)
+    rank.kernel("beta", 9, 50, 90, wait_ns=wait)  # for nobody at 0
+    rank.kernel("beta", 10, 100, 240, wait_ns=50)  # begins only as the gap ends
+    trace = run.trace()
+    pairing = paired(trace, A, B)
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
+    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
+    assert (int(gaps.side[0]), int(gaps.start[0]), int(gaps.end[0])) == (0, 0, 100)
+    assert explainer.waiting_for(gaps, 0) == named
+
+
+@pytest.mark.parametrize(
+    ("returned", "start", "thread", "follows"),
+    [
+        (55, 66, 1, False),  # queued 11 µs before it could start: the host was ahead again
+        (55, 65, 1, True),  # 10 µs are the way to the GPU
+        (15, 300, 1, True),  # ahead before the sync
+        (104, 300, 1, False),
+        (106, 300, 1, True),  # ahead after alpha was submitted
+        (55, 300, 2, True),  # another thread's lead
+        (55, 300, -1, True),  # another process's
+    ],
+)
+def test_a_late_launch_follows_a_sync_until_its_own_thread_is_ahead_again(
+    returned: int, start: int, thread: int, follows: bool
+) -> None:
+    run, rank = one_rank()
+    whose = run.rank(1) if thread < 0 else rank
+    whose.kernel("gamma", 11, start * US, 310 * US, launch=(returned * US - 10, returned * US), thread=abs(thread))
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(100 * US, 105 * US))
+    rank.synchronize("stream", 20 * US, 40 * US, stream=9)
+    assert (missed(run.trace())["late-launch"].after_sync_ns > 0) is follows
+
+
+def test_an_op_that_was_queued_as_its_gap_began_is_not_late_whatever_its_thread_did() -> None:
+    run, rank = one_rank()
+    rank.kernel("alpha", 7, 60 * US, 70 * US, launch=(0, 5 * US))
+    rank.synchronize("stream", 20 * US, 40 * US, stream=9)
+    rank.kernel("beta", 8, 60 * US, 120 * US, launch=(6 * US, 7 * US), thread=2)
+    rank.kernel("alpha", 7, 100 * US, 130 * US, launch=(50 * US, 55 * US))
+    trace = run.trace()
+    pairing = paired(trace, A, B)
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
+    (explained,) = explainer.explain(0, 0)
+    at = explained.gaps.start.tolist().index(70 * US)
+    assert not explained.after_sync[at]

@@ -1,0 +1,234 @@
+"""What is reported of collectives, against numbers by hand and pasted tables with known answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.clocks.align import align
+from analyzers.collectives.report import Collectives, bus_factor, collectives
+from analyzers.readers.nsys import read as nsys
+from analyzers.readers.nsys import stats
+from analyzers.trace.columns import ints
+from analyzers.trace.merge import merge
+from analyzers.trace.ranks import assign_ranks
+from tests.support.builder import Builder
+from tests.support.collective_runs import Call, run
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def pasted(name: str) -> Collectives:
+    return collectives(align(assign_ranks(stats.read(DATA / "nsys-stats" / name))))
+
+
+def codes(result: Collectives) -> set[str]:
+    return {warning.code for warning in result.warnings}
+
+
+@pytest.mark.parametrize(
+    ("name", "answers", "ranks"),
+    [
+        ("config1_one_report_8gpu.txt", [266689, 261377], 8),
+        ("config2_report_per_rank_8gpu.txt", [264926, 261631], 8),
+        ("config3_rank0_only.txt", [441441, 270945], 1),
+    ],
+)
+def test_pasted_tables_have_their_known_answers(name: str, answers: list[int], ranks: int) -> None:
+    result = pasted(name)
+    assert [one.fastest_ns for one in result] == answers
+    assert [len(one.ranks) for one in result] == [ranks, ranks]
+    assert ("one-rank" in codes(result)) == (ranks == 1)
+    assert ("few-collectives" in codes(result)) == (ranks > 1)
+    assert all(one.bytes is None and one.bus_gb_s is None for one in result)
+
+
+def test_ends_of_the_first_pasted_table_coincide_within_the_residual_claimed() -> None:
+    result = pasted("config1_one_report_8gpu.txt")
+    claimed = result.clocks.residual_ns
+    assert claimed is not None
+    assert claimed < 10_000
+    for one in result:
+        assert one.end_skew_ns <= claimed
+        assert (one.last_arrival_rank, one.fastest_rank) == (5, 5)
+        assert one.matched_by == "order"
+        assert one.sure
+
+
+def test_a_report_per_rank_without_a_common_clock_is_aligned() -> None:
+    """In the second table rank 1 comes last by 790 µs in the second collective, whatever the clocks read."""
+    result = pasted("config2_report_per_rank_8gpu.txt")
+    first, second = result
+    assert (first.last_arrival_rank, second.last_arrival_rank) == (1, 1)
+    durations = {call.rank: call.duration_ns for call in second.ranks}
+    for call in second.ranks:
+        assert abs(call.wait_ns - (durations[call.rank] - 261631)) <= 2_000
+    assert second.end_skew_ns <= 2_000
+
+
+def three_ranks() -> Collectives:
+    """Two all-reduces of 8 MB and one all-gather over three ranks on one clock.
+
+    Ends coincide. Starts: 0, 30, 60 µs → end 160; 250, 200, 210 → 300; 400, 400, 420 → 430.
+    """
+    builder = Builder()
+    spans = [([0, 30, 60], 160), ([250, 200, 210], 300), ([400, 400, 420], 430)]
+    ranks = [builder.rank(rank) for rank in range(3)]
+    for number, (starts, end) in enumerate(spans):
+        for rank, start in enumerate(starts):
+            gather = number == 2
+            name = "AllGather" if gather else "AllReduce_Sum"
+            ranks[rank].kernel(f"ncclDevKernel_{name}(x)", 20, start * 1000, end * 1000, launch=(0, 1))
+            builder.add(
+                "comms", process=rank, correlation=builder.correlation, group="0", group_ranks="[0, 1, 2]",
+                group_size=3, sequence=number, dtype="Float", in_elements=1_000_000 if gather else 2_000_000,
+                out_elements=3_000_000 if gather else 2_000_000, operation="_allgather_base" if gather else "allreduce",
+            )  # fmt: skip
+    return collectives(align(builder.trace()))
+
+
+def test_every_figure_of_a_collective_by_hand() -> None:
+    first, second, third = three_ranks()
+    assert (first.index, first.operation, first.bytes, first.dtype) == (0, "all_reduce", 8_000_000, "Float")
+    assert (first.group, first.group_ranks, first.group_size) == ("0", "[0, 1, 2]", 3)
+    assert (first.fastest_ns, first.fastest_rank) == (100_000, 2)
+    assert (first.last_arrival_rank, first.last_arrival_lead_ns, first.end_skew_ns) == (2, 30_000, 0)
+    assert [call.wait_ns for call in first.ranks] == [60_000, 30_000, 0]
+    assert [call.transfer_ns for call in first.ranks] == [100_000, 100_000, 100_000]
+    assert first.algorithm_gb_s == pytest.approx(80.0)  # 8 MB in 100 µs
+    assert first.bus_gb_s == pytest.approx(80.0 * 4 / 3)  # 2 (n − 1) / n of three ranks
+    assert (first.matched_by, first.sure, first.confidence) == ("sequence", True, 1.0)
+    assert (second.last_arrival_rank, second.last_arrival_lead_ns) == (0, 40_000)
+    assert [call.wait_ns for call in second.ranks] == [0, 50_000, 40_000]
+    assert third.bytes == 12_000_000  # what all-gather gathers
+    assert third.algorithm_gb_s == pytest.approx(1200.0)
+    assert third.bus_gb_s == pytest.approx(1200.0 * 2 / 3)
+
+
+def test_the_summary_by_hand() -> None:
+    kinds = {kind.operation: kind for kind in three_ranks().summary}
+    both = kinds["all_reduce"]
+    assert (both.count, both.median_ns, both.p90_ns) == (2, 75_000, 100_000)
+    assert (both.worst_straggler_rank, both.worst_straggler_index, both.worst_straggler_ns) == (0, 1, 40_000)
+    # waits 60 + 30 + 0 + 0 + 50 + 40 of durations 160 + 130 + 100 + 50 + 100 + 90
+    assert both.wait_share == pytest.approx(180 / 630)
+    assert both.last_by_rank == {0: 1, 2: 1}
+    assert both.median_bus_gb_s == pytest.approx((80 + 160) / 2 * 4 / 3)
+    assert (kinds["all_gather"].count, kinds["all_gather"].unsure) == (1, 0)
+
+
+def test_frames_have_a_row_for_each_rank_and_each_kind() -> None:
+    result = three_ranks()
+    frame = result.to_frame()
+    assert len(frame) == 9
+    assert ints(frame, "wait_ns").sum() == 60_000 + 30_000 + 50_000 + 40_000 + 2 * 20_000
+    assert frame.index.names == ["collective", "rank"]
+    assert {"operation", "bytes", "start_ns", "transfer_ns", "bus_gb_s"} <= set(frame)
+    summary = result.summary.to_frame()
+    assert len(summary) == 2
+    assert summary["count"].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 64])
+def test_bus_factors_are_those_of_nccl_tests(ranks: int) -> None:
+    """From the fractions of a message each link carries, spelled out in nccl-tests' doc/PERFORMANCE.md."""
+    assert bus_factor("all_reduce", ranks) == pytest.approx(2 * (ranks - 1) / ranks)
+    for operation in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"):
+        assert bus_factor(operation, ranks) == pytest.approx((ranks - 1) / ranks)
+    for operation in ("broadcast", "reduce", "send_recv"):
+        assert bus_factor(operation, ranks) == 1.0
+
+
+def test_ranks_nobody_profiled_are_counted() -> None:
+    builder = Builder()
+    for rank in (0, 2):
+        process = builder.rank(rank)
+        process.kernel("ncclDevKernel_AllReduce(x)", 20, 100, 200, launch=(0, 1))
+        builder.add("comms", process=len(builder.processes) - 1, correlation=builder.correlation, group="0",
+                    group_size=4, sequence=1)  # fmt: skip
+    result = collectives(align(builder.trace()))
+    assert "2 of 4 ranks" in next(one.message for one in result.warnings if one.code == "ranks-missing")
+
+
+def test_ranks_cut_off_at_different_points_are_named() -> None:
+    complete = run(4, 20, keyed="group")
+    rows = np.ones(complete.rank.size, dtype=bool)
+    rows[(complete.rank == 2) & (complete.collective < 3)] = False
+    rows[(complete.rank == 1) & (complete.collective >= 18)] = False
+    result = collectives(align(complete.keep(np.flatnonzero(rows)).trace()))
+    message = next(one.message for one in result.warnings if one.code == "cut-off")
+    assert "rank 2 lacks the first 3" in message
+    assert "rank 1 lacks the last 2" in message
+    assert "rank 0" not in message
+    whole = collectives(align(complete.trace()))
+    assert "cut-off" not in codes(whole)
+
+
+def test_groups_running_side_by_side_are_not_cut_off() -> None:
+    groups = (Call(groups=((0, 1), (2, 3)), name="a"), Call(groups=((0, 2), (1, 3)), name="b", stream=24))
+    for keyed in ("sequence", "group", "communicator"):
+        assert "cut-off" not in codes(collectives(align(run(4, 30, groups, keyed=keyed).trace())))
+
+
+def test_unsure_matches_are_counted_in_a_warning() -> None:
+    builder = Builder()
+    for rank in range(2):
+        process = builder.rank(rank)
+        for number in range(10 - rank):
+            start = number * 1_000_000 + rank * 40_000_000
+            process.kernel("ncclDevKernel_AllReduce(x)", 20, start, start + 100_000)
+    result = collectives(align(builder.trace()))
+    assert "unsure-matches" in codes(result)
+    assert all(kind.unsure for kind in result.summary)
+
+
+def test_a_trace_without_communication_has_no_collectives() -> None:
+    builder = Builder()
+    builder.rank(0).kernel("gemm", 7, 0, 10)
+    result = collectives(align(builder.trace()))
+    assert (len(result), list(result), len(result.summary), len(result.to_frame())) == (0, [], 0, 0)
+    assert len(result.summary.to_frame()) == 0
+
+
+def test_one_rank_of_a_real_run_is_warned_of() -> None:
+    trace = assign_ranks(nsys.read_sqlite(DATA / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite"))
+    result = collectives(align(trace))
+    assert "one-rank" in codes(result)
+    assert all(one.last_arrival_rank is None and one.matched_by == "alone" for one in result)
+    assert {call.wait_ns for one in result for call in one.ranks} == {0}
+
+
+def test_reports_of_four_ranks_match_on_session_times() -> None:
+    """The same five calls on each rank, in order: zip them by hand."""
+    paths = [DATA / "nsys" / f"rowpar_s1.rank{rank}.nsys2025.sqlite" for rank in range(4)]
+    traces = [nsys.read_sqlite(path) for path in paths]
+    durations = []
+    for trace in traces:
+        ops = trace.ops[trace.ops["name"].astype(str).str.contains("nccl")].sort_values("start_ns")
+        durations.append((ops["end_ns"] - ops["start_ns"]).tolist())
+    result = collectives(align(assign_ranks(merge(traces))))
+    assert len(result) == 5
+    for one, by_hand in zip(result, zip(*durations, strict=True), strict=True):
+        assert [call.duration_ns for call in one.ranks] == list(by_hand)
+        assert one.fastest_ns == min(by_hand)
+        assert one.sure
+
+
+def test_nccl_annotations_give_size_and_communicator() -> None:
+    """Eight calls a step, two steps and a last barrier, of 8 MiB but for the 16 KiB ones of a second communicator."""
+    result = collectives(align(assign_ranks(nsys.read_sqlite(DATA / "nsys" / "collectives.2gpu.pinned.sqlite"))))
+    assert {one.matched_by for one in result} == {"communicator"}
+    sizes = {}
+    for one in result:
+        sizes.setdefault(one.operation, []).append(one.bytes)
+    eight = 8 << 20
+    assert sizes == {
+        "all_reduce": [eight, 16 << 10, eight, 16 << 10, 4],
+        "all_to_all": [eight, eight],
+        "send_recv": [eight, eight],
+        "all_gather": [eight, eight],
+        "reduce_scatter": [eight, eight],
+        "broadcast": [eight, eight],
+    }

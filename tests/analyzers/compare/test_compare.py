@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.compare.compare import compare
+from analyzers.compare.results import Comparison
+from analyzers.load import load
+from analyzers.trace.tables import Trace
+from tests.support import oracle, raw_captures
+from tests.support.builder import Builder
+
+TORCH = Path(__file__).parents[2] / "data" / "torch"
+PAIRS = {
+    "dpmp": ("DP Embedding", "MP Embedding"),
+    "opt": ("optimizer", "emb_lookup"),
+}
+
+
+def files(scenario: str) -> list[Path]:
+    return sorted(TORCH.glob(f"{scenario}.rank?.json.gz"))
+
+
+@cache
+def loaded(scenario: str, ranks: int = 2) -> Trace:
+    return load(files(scenario)[:ranks])
+
+
+@pytest.mark.parametrize("scenario", ["dpmp_serial", "opt_overlap", "rowpar_s4", "delta_sync"])
+def test_a_capture_does_not_differ_from_itself(scenario: str) -> None:
+    result = compare([loaded(scenario), load(files(scenario))])
+    (_, after) = result.runs
+    assert (after.verdict, after.regions_that_differ, result.exit_code) == ("no-difference", [], 0)
+    assert {one.call for one in after.changes.values()} == {"equal"}
+    assert after.speedup == 1
+    if after.gain:
+        assert (after.gain.effective_gain, after.gain.speedup) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "region"),
+    [
+        ("dpmp_serial", "DP Embedding"),
+        ("dpmp_serial", "MP Embedding"),
+        ("dpmp_serial", "merge"),
+        ("opt_overlap", "optimizer"),
+        ("opt_overlap", "dense forward"),
+    ],
+)
+def test_a_region_with_longer_ops_is_the_only_one_that_differs(tmp_path: Path, scenario: str, region: str) -> None:
+    longer = [lengthened(path, region, tmp_path / path.name) for path in files(scenario)]
+    result = compare([loaded(scenario), load(longer)])
+    differing = result.runs[1].regions_that_differ
+    assert {(one.name, one.rank) for one in differing} == {(region, 0), (region, 1)}
+    assert all(one.delta_ns > 0 for one in differing)
+    assert {one.change.call for one in differing if one.change} == {"too-few"}, "there are but three steps"
+    assert result.warnings[0].code == "too-few-steps"
+
+
+def lengthened(path: Path, region: str, target: Path) -> Path:
+    """A copy of a trace in which the kernels launched in a range run half as long again."""
+    with gzip.open(path) as file:
+        trace: dict[str, Any] = json.load(file)
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    inside = [e for e in events if e["cat"] == "user_annotation" and e["name"] == region]
+    launched = {
+        call["args"]["correlation"]
+        for call in events
+        if call["cat"] in ("cuda_runtime", "cuda_driver")
+        and any(e["tid"] == call["tid"] and e["ts"] <= call["ts"] <= e["ts"] + e["dur"] for e in inside)
+    }
+    for event in events:
+        if event["cat"] == "kernel" and event["args"]["correlation"] in launched and "nccl" not in event["name"]:
+            event["dur"] = round(event["dur"] * 1.5, 3)
+    with gzip.open(target, "wt") as file:
+        json.dump(trace, file)
+    return target
+
+
+@pytest.mark.parametrize(("kind", "ranks"), [("dpmp", 1), ("opt", 2)])
+def test_gain_bound_and_contention_are_those_counted_from_the_files(kind: str, ranks: int) -> None:
+    """Rank 0 alone knows of no waits, and the optimizer's sides have none: counted without them."""
+    a, b = PAIRS[kind]
+    result = compare(
+        [loaded(f"{kind}_serial", ranks), loaded(f"{kind}_overlap", ranks)], f"nvtx:{a}", f"nvtx:{b}", claimed=14.7
+    )
+    before, after = (counted(f"{kind}_{run}", a, b) for run in ("serial", "overlap"))
+    gain, claim = result.runs[1].gain, result.claim
+    assert gain is not None
+    assert claim is not None
+    a_alone, b_alone = (statistics.median(one[side] for one in before) for side in (0, 1))
+    apart, together = (statistics.median(x + y - both for x, y, both in run) for run in (before, after))
+    assert (gain.a.before_ns, gain.b.before_ns) == (a_alone, b_alone)
+    assert (gain.a.after_ns, gain.b.after_ns) == tuple(statistics.median(one[side] for one in after) for side in (0, 1))
+    assert (gain.together.before_ns, gain.together.after_ns) == (apart, together)
+    assert gain.effective_gain == pytest.approx((apart - together) / min(a_alone, b_alone))
+    assert gain.speedup == pytest.approx(apart / together)
+    assert gain.speedup_bound == claim.bound == pytest.approx((a_alone + b_alone) / max(a_alone, b_alone))
+    assert (claim.possible, result.exit_code) == (False, 1)
+    assert gain.speedup < claim.bound
+
+
+def counted(scenario: str, a: str, b: str) -> list[tuple[int, int, int]]:
+    """(busy A, busy B, overlap) on rank 0 of every k-th occurrence of A with the k-th of B."""
+    raw = raw_captures.read_kineto(files(scenario)[:1])
+    sides = []
+    for name in (a, b):
+        found = raw_captures.picked(raw, name)
+        ranges = sorted({one for one in found.values() if one is not None}, key=lambda one: one.start)
+        sides.append([[(raw.ops[k].start, raw.ops[k].end) for k, own in found.items() if own == one] for one in ranges])
+    return [oracle.sweep(*both) for both in zip(*sides, strict=True)]
+
+
+@pytest.mark.parametrize("scenario", ["dpmp_overlap", "opt_serial", "opt_overlap", "rowpar_s1", "rowpar_s4", "ddp"])
+def test_step_times_are_near_those_measured_without_a_profiler(scenario: str) -> None:
+    truth = json.loads((TORCH / "step_time_ms.json").read_text())[scenario] * 1e6
+    found = compare([loaded(scenario), loaded(scenario)]).runs[0].figures["step_ns"].median_ns
+    assert found == pytest.approx(truth, rel=0.06)
+
+
+def steps_of(*lengths: dict[int, int], marks: bool = True, name: str = "gemm") -> Trace:
+    """Ranks whose steps (number -> length of their one kernel) start 1 µs apart."""
+    run = Builder()
+    for number, steps in enumerate(lengths):
+        rank = run.rank(number)
+        for step, length in steps.items():
+            at = 1000 * step
+            if marks:
+                rank.range(f"step {step}", at, at + 999)
+            rank.range("region", at + 10, at + 20)
+            rank.kernel(name, 7, at + 100, at + 100 + length, launch=(at + 15, at + 16))
+    return run.trace()
+
+
+def test_only_steps_and_ranks_that_all_have_are_compared() -> None:
+    before, after = (
+        steps_of({1: 10, 2: 20, 3: 30}, {2: 5, 3: 5}),
+        steps_of({2: 20, 3: 30, 9: 500}, {2: 5, 3: 5}, {2: 1}),
+    )
+    result = compare([before, after])
+    assert (result.steps, result.ranks) == ((2, 3), (0, 1))
+    assert {one.call for name, one in result.runs[1].changes.items() if name != "step_ns"} == {"equal"}
+    assert [one.message for one in result.warnings if one.code.startswith("other")] == [
+        "run 1: step 1 is left out: not every run has it, whole.",
+        "run 2: step 9 is left out: not every run has it, whole.",
+        "run 2: rank 2 is left out: not every run has it, whole.",
+    ]
+
+
+def test_more_steps_tell_a_change_from_noise() -> None:
+    before = steps_of({k: 100 + k % 3 for k in range(20)})
+    after = steps_of({k: 120 + k % 4 for k in range(20)})
+    result = compare([before, after])
+    assert result.runs[1].changes["busy_ns"].call == "more"
+    assert [one.name for one in result.runs[1].regions_that_differ] == ["region"]
+    assert not result.warnings
+
+
+def test_a_change_on_one_rank_is_told_of_that_rank() -> None:
+    steps = {k: 100 + k % 3 for k in range(20)}
+    result = compare([steps_of(steps, steps), steps_of(steps, {k: n + 50 for k, n in steps.items()})])
+    calls = {lane.rank: lane.changes["busy_ns"].call for lane in result.runs[1].lanes}
+    assert calls == {0: "equal", 1: "more"}
+    assert [(one.name, one.rank) for one in result.runs[1].regions_that_differ] == [("region", 1)]
+
+
+def test_a_region_that_only_one_run_has_is_said() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 1", 0, 99)
+    rank.range("new", 10, 20)
+    rank.kernel("gemm", 7, 100, 110, launch=(15, 16))
+    found = compare([steps_of({1: 10}), run.trace()]).runs[1].regions_that_differ
+    assert {(one.name, one.before is None, one.after is None) for one in found} == {
+        ("new", True, False),
+        ("region", False, True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (
+            steps_of({5: 10, 6: 10}),
+            "no step is in every run, whole on every common rank (run 1 has 1, 2; run 2 has 5, 6)",
+        ),
+        (steps_of({1: 10}, marks=False), "run 2 has no step marks and the others have"),
+    ],
+)
+def test_where_nothing_is_in_both_it_says_so_and_ends_with_3(after: Trace, reason: str) -> None:
+    result = compare([steps_of({1: 10, 2: 10}), after])
+    assert reason in result.reason
+    assert result.exit_code == 3
+
+
+def test_other_ranks_of_one_run_are_no_second_run() -> None:
+    result = compare([load(files("opt_serial")[:1]), load(files("opt_serial")[1:])])
+    assert (result.exit_code, "no rank is in every run (run 1 has 0; run 2 has 1)" in result.reason) == (3, True)
+
+
+def test_captures_without_marks_are_one_step_each() -> None:
+    result = compare([steps_of({1: 10}, marks=False), steps_of({1: 40}, marks=False)])
+    assert (result.steps, result.runs[1].verdict) == ((), "too-few-steps")
+    assert "1 step is too few" in result.warnings[0].message
+
+
+def test_a_pair_asked_for_that_is_not_there_can_not_be_told() -> None:
+    traces = [steps_of({1: 10}), steps_of({1: 10})]
+    assert compare(traces).exit_code == 0, "the default pair need not be there"
+    asked = compare(traces, "nvtx:Region")
+    assert asked.exit_code == 3
+    assert "did you mean 'region'" in asked.reason
+    assert compare(traces, claimed=1.2).exit_code == 3
+
+
+def test_a_run_that_overlaps_already_is_no_measure_of_tasks_alone() -> None:
+    result = compare([loaded("opt_overlap"), loaded("opt_serial")], "nvtx:optimizer", "nvtx:emb_lookup")
+    (warning,) = [one for one in result.warnings if one.code == "not-alone"]
+    assert warning.message.startswith("In run 1 the pair already overlaps by 87%")
+
+
+def test_several_pipelines_stand_in_one_frame() -> None:
+    labels = ("serial", "overlap", "again")
+    result = compare(
+        [loaded("opt_serial"), loaded("opt_overlap"), loaded("opt_serial")],
+        *(f"nvtx:{side}" for side in PAIRS["opt"]),
+        labels=labels,
+    )
+    frame = result.to_frame()
+    assert tuple(frame.index) == labels
+    assert frame.loc["overlap", "step_ns"] < frame.loc["serial", "step_ns"] == frame.loc["again", "step_ns"]
+    assert frame.loc["again", "effective_gain"] == 0
+    assert repr(result) == "<comparison against serial: overlap too-few-steps, again no-difference>"
+
+
+@pytest.mark.parametrize("labels", [("a",), ("a", "a"), ("a", "b", "c")])
+def test_labels_must_fit(labels: tuple[str, ...]) -> None:
+    with pytest.raises(TracevizError, match="can't have the labels"):
+        compare([steps_of({1: 1}), steps_of({1: 1})], labels=labels)
+
+
+def test_one_run_can_not_be_compared() -> None:
+    with pytest.raises(TracevizError, match="One run can't be compared"):
+        compare([steps_of({1: 1})])
+
+
+def test_memory_is_said_not_to_be_recorded() -> None:
+    result: Comparison = compare([loaded("opt_serial"), loaded("opt_overlap")])
+    assert [run.memory_peaks for run in result.runs] == [(), ()]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import numpy as np
+import pytest
+
+from analyzers.arrays.types import Ints
+from analyzers.compare.noise import LEAST_STEPS, change, fewest, sign_test, spread
+
+
+def ns(*values: int) -> Ints:
+    return np.array(values, np.int64)
+
+
+def test_a_spread_by_hand() -> None:
+    one = spread(ns(10, 20, 30, 40, 1000))
+    assert (one.median_ns, one.steps) == (30, 5)
+    assert one.p90_ns == 616, "between the 4th and the 5th: 40 + 0.6 * 960"
+    assert spread(ns(7)) == type(one)(7, 7, 7, 7, 1)
+
+
+def test_the_interval_is_that_of_all_possible_draws() -> None:
+    samples = ns(3, 10, 11, 19, 40)
+    every = sorted(statistics.median(draw) for draw in itertools.product(samples.tolist(), repeat=5))
+    one = spread(samples)
+    assert one.low_ns == every[int(len(every) * 0.025)]
+    assert one.high_ns == every[int(len(every) * 0.975)]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 6, 50])
+def test_the_same_in_every_step_is_equal_however_few(steps: int) -> None:
+    samples = np.arange(steps) * 1000
+    assert change(samples, samples).call == "equal"
+
+
+def test_every_step_longer_is_called_only_where_there_are_enough() -> None:
+    few, enough = np.arange(LEAST_STEPS - 1) * 100 + 1000, np.arange(LEAST_STEPS) * 100 + 1000
+    assert change(few, few + 10).call == "too-few"
+    assert change(enough, enough + 10).call == "more"
+    assert change(enough + 10, enough).call == "less"
+    assert change(enough, enough + 10, tests=2).call == "too-few", "asked twice, it takes more"
+
+
+def test_steps_that_go_both_ways_are_noise() -> None:
+    before = ns(100, 200, 300, 400, 500, 600, 700)
+    assert change(before, before[::-1].copy()).call == "noise"
+    assert change(before[:3], before[:3] + ns(50, -50, 50)).call == "noise"
+
+
+def test_the_change_is_of_medians() -> None:
+    one = change(ns(100, 110, 120), ns(90, 150, 91))
+    assert (one.before_ns, one.after_ns, one.delta_ns) == (110, 91, -19)
+    assert one.ratio == pytest.approx(-19 / 110)
+    assert change(ns(0, 0), ns(5, 5)).ratio is None
+
+
+def test_unequally_many_are_compared_unpaired() -> None:
+    before, after = np.arange(8) + 100, np.arange(9) + 200
+    assert change(before, after).call == "more"
+    assert change(before[:3], after).call == "too-few"
+    assert change(before, np.arange(9) + 99).call == "noise"
+
+
+def test_the_fewest_steps_are_those_that_can_pass_the_sign_test() -> None:
+    for tests in (1, 2, 8, 40, 1000):
+        least = fewest(tests)
+        assert 2 / 2**least <= 0.05 / tests < 2 / 2 ** (least - 1)
+    assert sign_test(3, 6) == 1.0
+    assert sign_test(480, 1000) == pytest.approx(sign_test(480, 1001), rel=0.2), "the normal law takes over smoothly"
+
+
+@pytest.mark.parametrize("tests", [1, 8])
+@pytest.mark.parametrize("steps", [6, 10, 20])
+def test_runs_that_do_not_differ_are_seldom_told_apart(steps: int, tests: int) -> None:
+    draw, calls = np.random.default_rng(steps), []
+    for _ in range(100):
+        before, after = (np.rint(1e6 * np.exp(draw.normal(0, 0.3, steps))).astype(np.int64) for _ in range(2))
+        calls.append(change(before, after, tests=tests).call)
+    assert sum(call in ("more", "less") for call in calls) <= 8, "5 expected at most, 8 in nearly all series of 100"
+
+
+def test_a_real_change_is_found_beyond_noise() -> None:
+    draw = np.random.default_rng(0)
+    before, after = (np.rint(draw.normal(mean, 20_000, 20)).astype(np.int64) for mean in (1_000_000, 1_060_000))
+    one = change(before, after)
+    assert one.call == "more"
+    assert 30_000 < one.low_ns < 60_000 < one.high_ns < 90_000
+
+
+def test_the_same_samples_always_give_the_same_answer() -> None:
+    samples = np.random.default_rng(5).integers(0, 10**6, 30)
+    assert change(samples, samples[::-1].copy()) == change(samples, samples[::-1].copy())
+    assert spread(np.arange(3000)) == spread(np.arange(3000))

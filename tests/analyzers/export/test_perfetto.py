@@ -1,0 +1,285 @@
+"""An exported Chrome trace loads back to the same numbers, keeps to the trace-event format, and shows findings."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import traceviz as tv
+from analyzers.export.perfetto_lines import nesting
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Trace
+from tests.support import traces
+from tests.support.builder import Builder
+from tests.support.exports import answers, same_tables
+from tests.support.oracle import Interval
+from traceviz import contract
+
+DATA = Path(__file__).parents[2] / "data"
+CAPTURES = {
+    "one-report": ["nsys/dpmp_overlap.4gpu.sqlite"],
+    "kineto": ["torch/dpmp_overlap.rank0.json.gz", "torch/dpmp_overlap.rank1.json.gz"],
+    "collector": ["workloads/a2a.garbage.2gpu.torch"],
+    "autograd": ["nsys/ddp_log.2gpu.sqlite"],
+    "graph": ["nsys/graph_overlap.4gpu.sqlite"],
+    "stacks": ["torch-stacks/dpmp_hidden_sync.rank0.json.gz"],
+    "stats": ["nsys-stats/small.csv"],
+}
+BY_CAPTURE = pytest.mark.parametrize("name", CAPTURES)
+
+
+def load(name: str) -> Trace:
+    return tv.load(*(DATA / path for path in CAPTURES[name]))
+
+
+@BY_CAPTURE
+@pytest.mark.parametrize("ending", ["json", "json.gz"])
+def test_loads_back_to_the_same_tables_and_answers(name: str, ending: str, tmp_path: Path) -> None:
+    trace = load(name)
+    again = tv.load(trace.to_perfetto(tmp_path / f"x.{ending}"))
+    same_tables(trace, again)
+    assert answers(again) == answers(trace)
+
+
+@BY_CAPTURE
+def test_is_valid_by_the_trace_event_format(name: str, tmp_path: Path) -> None:
+    path = load(name).to_perfetto(tmp_path / "x.json")
+    check_format(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_what_is_gzipped_holds_the_same_text(tmp_path: Path) -> None:
+    trace = load("kineto")
+    plain, zipped = trace.to_perfetto(tmp_path / "x.json"), trace.to_perfetto(tmp_path / "x.json.gz")
+    assert gzip.decompress(zipped.read_bytes()) == plain.read_bytes()
+
+
+def test_a_file_that_another_program_laid_out_anew_loads_the_same(tmp_path: Path) -> None:
+    trace = load("kineto")
+    path = trace.to_perfetto(tmp_path / "x.json")
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2), encoding="utf-8")
+    assert answers(tv.load(path)) == answers(trace)
+
+
+def check_format(content: dict[str, Any]) -> None:
+    """Google's "Trace Event Format", the parts that are used: phases, their fields, and what must nest or pair."""
+    assert content["displayTimeUnit"] in ("ms", "ns")
+    needed = {
+        "X": {"name", "cat", "pid", "tid", "ts", "dur"},
+        "i": {"name", "cat", "pid", "tid", "ts", "s"},
+        "s": {"name", "cat", "pid", "tid", "ts", "id"},
+        "f": {"name", "cat", "pid", "tid", "ts", "id", "bp"},
+        "M": {"name", "pid", "tid", "ts", "args"},
+    }
+    slices: dict[tuple[int, int], list[Interval]] = defaultdict(list)
+    flows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    process_of, named = {}, set()
+    for event in content["traceEvents"]:
+        phase = event["ph"]
+        assert needed[phase] <= set(event) - {"ph"} <= needed[phase] | {"args"}
+        assert type(event["pid"]) is int
+        assert type(event["tid"]) is int
+        assert event["pid"] > 0 < event["tid"], "Perfetto takes 0 for the idle task"
+        assert event["ts"] >= 0
+        assert isinstance(event["name"], str)
+        assert isinstance(event.get("args", {}), dict)
+        if phase == "M":
+            assert set(event["args"]) in ({"name"}, {"sort_index"})
+            named.add((event["name"].partition("_")[0], event["pid" if "process" in event["name"] else "tid"]))
+            continue
+        assert process_of.setdefault(event["tid"], event["pid"]) == event["pid"], "a thread is of one process"
+        if phase == "X":
+            assert event["dur"] >= 0
+            start = round(event["ts"] * 1000)
+            slices[event["pid"], event["tid"]].append((start, start + round(event["dur"] * 1000)))
+        elif phase == "i":
+            assert event["s"] in "gpt"
+        else:
+            flows[event["cat"], event["name"], event["id"]].append(event)
+    assert {("process", pid) for pid in process_of.values()} | {("thread", tid) for tid in process_of} <= named
+    for found in slices.values():
+        assert not crossing(found)
+    for start, finish in flows.values():
+        assert (start["ph"], finish["ph"], finish["bp"]) == ("s", "f", "e")
+        for end in (start, finish):
+            at = round(end["ts"] * 1000)
+            on_track = slices[end["pid"], end["tid"]]
+            assert any(low <= at <= high for low, high in on_track), "a flow ends at a slice"
+
+
+def crossing(intervals: list[Interval]) -> bool:
+    """Whether a slice begins inside another and ends after it, by keeping a stack as a viewer does."""
+    stack: list[int] = []
+    for start, end in sorted(intervals, key=lambda one: (one[0], -one[1])):
+        while stack and stack[-1] <= start:
+            stack.pop()
+        if stack and end > stack[-1]:
+            return True
+        stack.append(end)
+    return False
+
+
+names = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9), min_size=1, max_size=4)
+times = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=30)
+
+
+@given(times)
+def test_slices_kept_on_a_track_never_cross_and_one_that_crosses_nothing_stays(pairs: list[tuple[int, int]]) -> None:
+    intervals = [(start, start + length) for start, length in pairs]
+    starts, ends = (np.array([one[place] for one in intervals], np.int64) for place in (0, 1))
+    kept = nesting(starts, ends)
+    assert not crossing([one for one, stays in zip(intervals, kept, strict=True) if stays])
+    for place, one in enumerate(intervals):
+        if not any(crossing([one, other]) for k, other in enumerate(intervals) if k != place):
+            assert kept[place]
+    assert kept.any() or not intervals
+
+
+@given(traces.ops.map(traces.build), names, st.booleans())
+@settings(max_examples=10)
+def test_any_trace_loads_back(trace: Trace, texts: list[str], parquet: bool) -> None:
+    """Names of any characters; ids beyond what a float holds."""
+    assume(len(trace.ops))
+    name = pd.Categorical([texts[k % len(texts)] for k in range(len(trace.ops))])
+    odd = replace(trace, ops=trace.ops.assign(name=name, correlation=2**62 + np.arange(len(trace.ops))))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.json"
+        same_tables(odd, tv.load(odd.to_parquet(path) if parquet else odd.to_perfetto(path, "stream:5", "stream:6")))
+
+
+def crossed() -> Trace:
+    """Two ops of one stream that truly run together, ranges that cross, and a name that needs quoting."""
+    run = Builder()
+    rank = run.rank(3)
+    rank.range('a "quoted" \\ näme\n', 0, 50)
+    rank.range("crosses it", 40, 90)
+    rank.kernel("sgemm", stream=7, start=100, end=200, launch=(10, 12))
+    rank.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", stream=7, start=150, end=260, launch=(60, 62))
+    rank.wait_stream(9, 7, 70)
+    rank.synchronize("stream", 80, 270, stream=7)
+    return run.trace()
+
+
+def test_what_crosses_goes_to_a_further_track(tmp_path: Path) -> None:
+    trace = crossed()
+    content = json.loads(trace.to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
+    check_format(content)
+    same_tables(trace, tv.load(tmp_path / "x.json"))
+    names = [event["args"]["name"] for event in content["traceEvents"] if event["name"] == "thread_name"]
+    assert {"stream 7", "stream 7 (2)", "thread 1", "thread 1 (2)"} <= set(names)
+
+
+def test_findings_are_tracks(tmp_path: Path) -> None:
+    """By hand: the two ops overlap from 150 to 200."""
+    content = json.loads(crossed().to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
+    found = {
+        (event["cat"], event["name"]): (event["ts"], event["dur"])
+        for event in content["traceEvents"]
+        if event["ph"] == "X" and event["cat"].startswith("traceviz.")
+    }
+    assert found["traceviz.overlap", "A"] == (0.15, 0.11)
+    assert found["traceviz.overlap", "B"] == (0.1, 0.1)
+    assert found["traceviz.overlap", "overlap"] == (0.15, 0.05)
+    assert found["traceviz.sync", "cudaStreamSynchronize"] == (0.08, 0.19)
+
+
+def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidence(tmp_path: Path) -> None:
+    trace = load("kineto")
+    a, b = "nvtx:DP Embedding", "nvtx:MP Embedding"
+    content = json.loads(trace.to_perfetto(tmp_path / "x.json", a, b).read_text(encoding="utf-8"))
+    missed = [event for event in content["traceEvents"] if event.get("cat") == "traceviz.missed"]
+    result = tv.check_overlap(trace, a, b)
+    gaps = sum(rank.gaps.side.size for rank in result.ranks if rank.gaps is not None)
+    assert len(missed) == gaps > 0
+    assert {"late-launch", "event-dependency", "gpu-full"} <= {event["name"] for event in missed}
+    said = [event["args"]["evidence"] for event in missed if "evidence" in event["args"]]
+    assert any("was submitted" in text for text in said)
+    waits = sum(round(e["dur"] * 1000) for e in content["traceEvents"] if e.get("cat") == "traceviz.wait")
+    assert waits == int(trace.ops["wait_ns"].sum())
+
+
+def test_a_part_is_written_without_the_rest_and_keeps_its_overlap(tmp_path: Path) -> None:
+    trace = load("kineto")
+    part = trace.ranks(1)
+    again = tv.load(part.to_perfetto(tmp_path / "x.json.gz"))
+    assert again.rank_ids == [1]
+    assert len(again.ops) == len(part.ops)
+    assert len(again.api) < len(trace.api)
+    before, after = (contract.overlap(tv.check_overlap(one))["ranks"][0] for one in (part, again))
+    for figure in ("a", "b", "overlap_ns", "real_overlap_ns", "achievable_ns"):
+        assert before[figure] == after[figure]
+
+
+def test_nothing_is_written_over_unless_asked(tmp_path: Path) -> None:
+    trace = crossed()
+    path = tmp_path / "x.json"
+    path.write_text("mine", encoding="utf-8")
+    with pytest.raises(tv.TracevizError, match="there already"):
+        trace.to_perfetto(path)
+    assert path.read_text(encoding="utf-8") == "mine"
+    trace.to_perfetto(path, overwrite=True)
+    assert tv.load(path).rank_ids == [3]
+    assert [each.name for each in tmp_path.iterdir()] == ["x.json"]
+
+
+@pytest.mark.parametrize("place", ["no/such/folder/x.json", "."])
+def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
+    with pytest.raises(tv.TracevizError, match=r"there already|Could not"):
+        crossed().to_perfetto(tmp_path / place)
+
+
+@pytest.mark.parametrize("damage", ["half", "no-op", "header", "args"])
+def test_a_damaged_file_is_refused_in_one_line(damage: str, tmp_path: Path) -> None:
+    path = load("kineto").to_perfetto(tmp_path / "x.json")
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    ops = [number for number, line in enumerate(lines) if '"cat":"kernel"' in line]
+    damaged = {
+        "half": text[: len(text) // 2],
+        "no-op": "\n".join(lines[: ops[3]] + lines[ops[3] + 1 :]),
+        "header": text.replace('"zero_ns"', '"other"', 1),
+        "args": text.replace('"process":0', '"process":99'),
+    }
+    path.write_text(damaged[damage], encoding="utf-8")
+    with pytest.raises(tv.TracevizError) as raised:
+        tv.load(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_export_is_given_alone(tmp_path: Path) -> None:
+    trace = load("kineto")
+    path = trace.to_perfetto(tmp_path / "x.json")
+    with pytest.raises(tv.TracevizError, match="alone"):
+        tv.load(path, DATA / CAPTURES["kineto"][0])
+    unaligned = tv.load(path, align=False)
+    assert "clocks-stay-aligned" in {warning.code for warning in unaligned.warnings}
+
+
+def test_every_column_of_every_table_is_written(tmp_path: Path) -> None:
+    """A column added to a schema later must not get lost."""
+    run = Builder()
+    run.rank(0).kernel("k", stream=7, start=1, end=2)
+    for name, schema in TABLES.items():
+        row = {column: _odd(kind) for column, (kind, _) in schema.items()}
+        run.add(name, **{**row, "process": 0, **({"rank": 0, "launch": 0, "end_ns": 90} if name == "ops" else {})})
+    trace = run.trace()
+    same_tables(trace, tv.load(trace.to_perfetto(tmp_path / "x.json")))
+    same_tables(trace, tv.load(trace.to_parquet(tmp_path / "x")))
+
+
+def _odd(kind: str | tuple[str, ...]) -> Any:
+    """A value that is no default."""
+    if isinstance(kind, tuple):
+        return kind[-1]
+    return "text" if kind == "text" else 1 if kind == "int8" else 77

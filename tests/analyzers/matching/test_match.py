@@ -1,0 +1,275 @@
+"""Matching is right where the truth is known, whatever a capture lacks, and says when it is not sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.matching.match import match
+from analyzers.matching.sequences import Sequence, align
+from analyzers.readers.kineto import read as kineto
+from analyzers.readers.nsys import read as nsys
+from analyzers.trace.alignment import Matches
+from analyzers.trace.columns import ints, table
+from analyzers.trace.merge import merge
+from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+from tests.support.collective_runs import MS, Call, Loss, Run, lose, right_pairs, run
+
+DATA = Path(__file__).parents[2] / "data"
+TP = ((0, 1), (2, 3), (4, 5), (6, 7))
+DP = ((0, 2, 4, 6), (1, 3, 5, 7))
+MIXED = (Call(), Call("ReduceScatter", 1 << 16, 40_000), Call("AllGather", 1 << 16, 40_000), Call(transfer=8_000))
+PARALLEL = (
+    Call(groups=TP, name="tensor"),
+    Call("AllGather", groups=TP, name="tensor"),
+    Call(groups=DP, name="data", stream=24),
+)
+
+
+def judged(recorded: Run, matches: Matches) -> tuple[float, int]:
+    """(share of calls matched right, wrong ones that are not marked unsure)."""
+    truth = recorded.keep(np.lexsort((recorded.start, recorded.rank))).collective[ints(matches.calls, "op")]
+    found = ints(matches.calls, "collective")
+    return right_pairs(truth, found, matches.collectives["sure"].to_numpy(bool)[found])
+
+
+@pytest.mark.parametrize("keyed", ["sequence", "group", "communicator", ""])
+@pytest.mark.parametrize(
+    ("calls", "loss"),
+    [(MIXED, Loss(8, 8, 0.05)), ((Call(),), Loss(20, 20, 0.1)), (PARALLEL, Loss(6, 6, 0.03))],
+    ids=["mixed", "one kind", "parallel groups"],
+)
+def test_calls_lost_anywhere_leave_the_rest_matched(keyed: str, calls: tuple[Call, ...], loss: Loss) -> None:
+    """≥ 99 % of what is left is matched right, and what is wrong is marked, over seeds, offsets and drifts."""
+    right, total = 0.0, 0
+    for seed in range(15):
+        recorded = lose(run(8, 60, calls, seed=seed, offset=50 * MS, drift=20e-6, keyed=keyed), loss, seed)
+        share, unmarked = judged(recorded, match(recorded.trace()))
+        assert unmarked == 0, seed
+        right, total = right + share * recorded.rank.size, total + recorded.rank.size
+    assert right >= 0.99 * total
+
+
+def test_clocks_that_say_nothing_of_each_other_match_too() -> None:
+    for seed in range(6):
+        recorded = lose(run(6, 60, MIXED, seed=seed, offset=10**12, drift=20e-6), Loss(5, 5, 0.03), seed)
+        share, wrong = judged(recorded, match(recorded.trace(epoch=False)))
+        assert (share >= 0.99, wrong) == (True, 0)
+
+
+def test_a_rank_that_was_not_captured_is_missed_by_nobody() -> None:
+    recorded = lose(run(8, 60, PARALLEL, offset=50 * MS), Loss(5, 5, 0.02, whole=(3,)), 1)
+    share, wrong = judged(recorded, match(recorded.trace()))
+    assert (share >= 0.99, wrong) == (True, 0)
+
+
+def test_jitter_as_wide_as_the_gaps_keeps_the_order_of_calls() -> None:
+    recorded = run(4, 200, (Call(transfer=5_000),), gap=20_000, step_noise=30_000, rank_noise=2_000, jitter=4_000)
+    share, wrong = judged(recorded, match(recorded.trace()))
+    assert (share >= 0.99, wrong) == (True, 0)
+
+
+def test_groups_of_ranks_are_told_apart_without_names() -> None:
+    recorded = run(8, 60, PARALLEL, offset=50 * MS, drift=20e-6)
+    matches = match(recorded.trace())
+    sizes = np.bincount(ints(matches.calls, "collective"))
+    assert sorted(set(sizes.tolist())) == [2, 4]
+    assert judged(recorded, matches) == (1.0, 0)
+
+
+def test_a_perfectly_periodic_run_is_marked_unsure() -> None:
+    """Nothing but the count tells which of equal steps is which: a rank that lacks one could be off by any."""
+    step, ranks = 1_000_000, []
+    builder = Builder()
+    for rank in range(2):
+        ranks.append(builder.rank(rank))
+        for number in range(20):
+            if (rank, number) != (1, 0):
+                start = number * step + rank * 40 * MS
+                ranks[rank].kernel("ncclDevKernel_AllReduce_Sum(x)", 20, start, start + 100_000)
+    matches = match(builder.trace())
+    assert not matches.collectives["sure"].any()
+
+
+def test_one_sequence_number_of_two_operations_is_marked_unsure() -> None:
+    builder = Builder()
+    for rank, operation in ((0, "AllReduce"), (1, "AllGather")):
+        process = builder.rank(rank)
+        process.kernel(f"ncclDevKernel_{operation}(x)", 20, 100, 200, launch=(1, 2))
+        builder.add("comms", process=rank, correlation=rank + 1, operation=operation, group="0", sequence=7)
+    matches = match(builder.trace())
+    assert len(matches.collectives) == 1
+    assert not matches.collectives["sure"].any()
+
+
+def pipeline(stages: int, batches: int, *, named: bool) -> tuple[Trace, np.ndarray]:
+    """Each micro-batch is sent from stage to stage; returns the true transfer of each op, in order of ops."""
+    random = np.random.default_rng(3)
+    builder = Builder()
+    ranks = [builder.rank(stage) for stage in range(stages)]
+    truth: list[tuple[int, int]] = []
+    clock = np.zeros(stages, np.int64)
+    for batch in range(batches):
+        for stage in range(stages - 1):
+            pair = clock[[stage, stage + 1]] + random.integers(200_000, 900_000, 2)
+            end = int(pair.max()) + 50_000
+            for side, (rank, name) in enumerate(((stage, "send"), (stage + 1, "recv"))):
+                row = ranks[rank].kernel(
+                    "ncclDevKernel_SendRecv(x)", 20 + 4 * stage, int(pair[side]), end + side * 700, launch=(0, 1)
+                )
+                truth.append((row, batch * stages + stage))
+                if named:
+                    builder.add(
+                        "comms", process=rank, correlation=len(truth), operation=name, group="pipe",
+                        group_ranks=str(list(range(stages))), peer=2 * stage + 1 - rank, bytes=1 << 20,
+                    )  # fmt: skip
+            clock[[stage, stage + 1]] = end
+    return builder.trace(), np.array([transfer for _, transfer in sorted(truth)])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_sends_match_receives_between_each_two_stages(named: bool) -> None:
+    trace, truth = pipeline(4, 30, named=named)
+    matches = match(trace)
+    found = ints(matches.calls, "collective")
+    share, wrong = right_pairs(
+        truth[ints(matches.calls, "op")], found, matches.collectives["sure"].to_numpy(bool)[found]
+    )
+    assert (share >= 0.99, wrong) == (True, 0)
+    assert set(matches.collectives["operation"]) == {"send_recv"}
+    assert set(matches.collectives["matched_by"]) == ({"pair"} if named else {"order"})
+
+
+def test_a_peer_printed_as_a_place_in_its_group_is_found() -> None:
+    builder = Builder()
+    for rank, operation, peer in ((0, "send", 1), (2, "recv", 0)):
+        process = builder.rank(rank)
+        process.kernel("ncclDevKernel_SendRecv(x)", 20, 100, 200, launch=(1, 2))
+        builder.add(
+            "comms", process=len(builder.processes) - 1, correlation=builder.correlation, operation=operation,
+            group="1", group_ranks="[0, 2]", peer=peer,
+        )  # fmt: skip
+    matches = match(builder.trace())
+    assert len(matches.collectives) == 1
+    assert list(matches.collectives["matched_by"]) == ["pair"]
+
+
+def test_calls_coalesced_into_one_kernel_add_up() -> None:
+    builder = Builder()
+    for rank in range(2):
+        process = builder.rank(rank)
+        process.kernel("ncclDevKernel_AllReduce_Sum(x)", 20, 100, 200, launch=(1, 2))
+        for size in (1000, 24):
+            builder.add(
+                "comms", process=rank, correlation=builder.correlation, operation="allreduce", group="0", bytes=size
+            )
+    matches = match(builder.trace())
+    assert ints(matches.collectives, "bytes").tolist() == [1024]
+
+
+def test_a_send_and_a_receive_at_once_count_once() -> None:
+    builder = Builder()
+    for rank in range(2):
+        process = builder.rank(rank)
+        process.kernel("ncclDevKernel_SendRecv(x)", 20, 100, 200, launch=(1, 2))
+        for operation in ("ncclSend", "ncclRecv"):
+            builder.add(
+                "comms", process=rank, correlation=builder.correlation, operation=operation, communicator=-5, bytes=512
+            )
+    matches = match(builder.trace())
+    assert ints(matches.collectives, "bytes").tolist() == [512]
+    assert list(matches.collectives["matched_by"]) == ["communicator"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "ranks", "bytes_"),
+    [
+        ("ncclAllGather", {"bytes": 1000, "communicator": 1}, 4, 4000),
+        ("ncclReduceScatter", {"bytes": 1000, "communicator": 1}, 4, 4000),
+        ("ncclAllReduce", {"bytes": 1000, "communicator": 1}, 4, 1000),
+        ("_allgather_base", {"in_elements": 10, "out_elements": 40, "dtype": "BFloat16", "group": "0"}, 4, 80),
+        ("_reduce_scatter_base", {"in_elements": 40, "out_elements": 10, "dtype": "Float", "group": "0"}, 4, 160),
+        ("all_to_allv", {"in_elements": 40, "out_elements": 38, "dtype": "Float", "group": "0"}, 2, 160),
+    ],
+)
+def test_size_is_what_nccl_tests_calls_size(operation: str, said: dict[str, object], ranks: int, bytes_: int) -> None:
+    builder = Builder()
+    for rank in range(ranks):
+        process = builder.rank(rank)
+        process.kernel("ncclDevKernel_x(x)", 20, 100 + rank, 200, launch=(1, 2))
+        builder.add("comms", process=rank, correlation=builder.correlation, operation=operation, **said)
+    matches = match(builder.trace())
+    assert ints(matches.collectives, "bytes").tolist() == [bytes_]
+
+
+def test_a_trace_without_communication_matches_nothing() -> None:
+    builder = Builder()
+    builder.rank(0).kernel("gemm", 7, 0, 10)
+    matches = match(builder.trace())
+    assert (len(matches.calls), len(matches.collectives), len(matches.members)) == (0, 0, 0)
+
+
+def test_a_call_is_nearest_to_itself_when_both_sequences_are_equal() -> None:
+    random = np.random.default_rng(0)
+    ends = np.cumsum(random.integers(1_000, 1_000_000, 500))
+    one = Sequence(random.integers(0, 3, 500), ends - 500, ends)
+    found = align(one, one, None)
+    assert np.array_equal(found.index, np.arange(500))
+    assert found.scatter_ns == 0
+
+
+def real(name: str) -> Trace:
+    if name.endswith(".sqlite"):
+        return assign_ranks(nsys.read_sqlite(DATA / "nsys" / name))
+    return assign_ranks(merge([kineto.read(DATA / "torch" / f"{name}.rank{rank}.json.gz") for rank in (0, 1)]))
+
+
+@pytest.mark.parametrize("name", ["ddp", "rowpar_s4", "rowpar_s4.4gpu.sqlite", "collectives.2gpu.pinned.sqlite"])
+def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None:
+    """The truth: what the complete capture matches. Each rank loses calls at its head, tail and middle."""
+    trace = real(name)
+    complete = match(trace)
+    truth = np.full(len(trace.ops), -1)
+    truth[ints(complete.calls, "op")] = ints(complete.calls, "collective")
+    wrong, total = 0, 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        drop = np.zeros(len(trace.ops), dtype=bool)
+        for rank in trace.rank_ids:
+            mine = ints(complete.calls, "op")[ints(complete.calls, "rank") == rank]
+            if not mine.size:
+                continue
+            mine = mine[np.argsort(ints(trace.ops, "end_ns")[mine])]
+            drop[mine[: random.integers(0, 3)]] = True
+            drop[mine[mine.size - random.integers(0, 3) :]] = True
+            drop[random.choice(mine)] = True
+        kept = np.flatnonzero(~drop)
+        columns = {column: trace.ops[column].take(kept).array for column in trace.ops}
+        matches = match(assign_ranks(_with_ops(trace, columns)))
+        found = ints(matches.calls, "collective")
+        sure = matches.collectives["sure"].to_numpy(bool)[found]
+        share, unmarked = right_pairs(truth[kept][ints(matches.calls, "op")], found, sure)
+        wrong += round((1 - share) * found.size)
+        total += found.size
+        assert unmarked == 0, seed
+    assert wrong <= 0.01 * total
+
+
+@pytest.mark.parametrize("name", ["a2a_async", "ddp", "dpmp_overlap", "dpmp_serial", "full_gpu", "rowpar_s4"])
+def test_a_trace_that_says_nothing_of_its_calls_matches_as_one_that_does(name: str) -> None:
+    trace = real(name)
+    named, unnamed = match(trace), match(replace(trace, comms=table("comms")))
+    for column in ("op", "collective"):
+        assert ints(named.calls, column).tolist() == ints(unnamed.calls, column).tolist()
+    assert set(named.collectives["matched_by"]) == {"group"}
+    assert set(unnamed.collectives["matched_by"]) == {"order"}
+    assert unnamed.collectives["sure"].all()
+
+
+def _with_ops(trace: Trace, columns: dict[str, object]) -> Trace:
+    return replace(trace, ops=table("ops", columns))

@@ -1,0 +1,268 @@
+"""Which host calls order work, with the stream, thread and event of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.ordering.calls import call_kind, calls_of_kind, communication_around, host_calls, match_calls
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder, Rank
+from tests.support.order_of import array, lanes_of, named, names_of
+
+KINDS = {
+    "record": ["cudaEventRecord", "cuEventRecord", "hipEventRecord", "cudaEventRecordWithFlags"],
+    "wait": ["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"],
+    "stream": ["cudaStreamSynchronize", "cuStreamSynchronize", "hipStreamSynchronize"],
+    "event": ["cudaEventSynchronize", "cuEventSynchronize", "hipEventSynchronize"],
+    "device": ["cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"],
+    "query": ["cudaEventQuery", "cuStreamQuery", "hipEventQuery"],
+    "capture": ["cudaStreamBeginCapture", "cuStreamBeginCapture"],
+    "captured": ["cudaStreamEndCapture", "hipStreamEndCapture"],
+    "": ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaEventCreate", "cuStreamGetCaptureInfo", "notcudaEventRecord", ""],
+}
+
+
+def one_rank() -> tuple[Builder, Rank]:
+    run = Builder()
+    return run, run.rank(0)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in names])
+def test_a_call_is_of_the_kind_that_its_name_says(kind: str, name: str) -> None:
+    assert call_kind(name) == kind
+
+
+def test_calls_of_a_kind_come_in_order_of_time_and_as_given_where_they_began_at_once() -> None:
+    run, rank = one_rank()
+    for name, at in [
+        ("cudaEventRecord", 9),
+        ("cudaStreamWaitEvent", 5),
+        ("cudaLaunchKernel", 1),
+        ("cudaEventRecord", 5),
+        ("cuEventRecord", 2),
+        ("cudaEventRecord", 5),
+    ]:
+        rank.call(name, at, at + 1)
+    trace = run.trace()
+    assert calls_of_kind(trace, "record").tolist() == [4, 3, 5, 0]
+    assert calls_of_kind(trace, "record", "wait").tolist() == [4, 1, 3, 5, 0]
+    assert calls_of_kind(trace, "device").tolist() == []
+    for number in range(60):
+        rank.call("cudaStreamWaitEvent", 20 + number % 3, 30)
+    waits = [1, *range(6, 66, 3), *range(7, 66, 3), *range(8, 66, 3)]
+    assert calls_of_kind(run.trace(), "wait").tolist() == waits
+    assert host_calls(run.trace()).waits.call.tolist() == waits
+    names = pd.Categorical([None, *trace.api["name"][1:]])
+    assert calls_of_kind(replace(trace, api=trace.api.assign(name=names)), "record").tolist() == [4, 3, 5]
+
+
+ids = st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=8)
+
+
+@given(calls=ids, asked=ids, chosen=st.lists(st.integers(0, 7), max_size=8, unique=True))
+def test_rows_are_matched_to_calls_by_process_and_correlation(
+    calls: list[tuple[int, int]], asked: list[tuple[int, int]], chosen: list[int]
+) -> None:
+    run = Builder()
+    ranks = [run.rank(number) for number in range(3)]
+    for process, correlation in calls:
+        ranks[process].call("cudaEventRecord", 0, 1, correlation=correlation)
+    for process, correlation in asked:
+        run.add("records", process=process, correlation=correlation)
+    trace = run.trace()
+    chosen = [row for row in chosen if row < len(calls)]
+    among = [calls[row] for row in chosen]
+    expected = [among.index(each) if each in among and each[1] >= 0 else -1 for each in asked]
+    assert match_calls(trace, array(*chosen), trace.records).tolist() == expected
+
+
+def test_each_call_is_told_with_its_thread_its_stream_and_its_event() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 100, 110, launch=(0, 2), thread=2)
+    device = rank.synchronize("device", 60, 90, thread=5)
+    wanted = rank.record(7, 20, thread=3)
+    early = rank.record(8, 10, thread=2)
+    wait = rank.wait(8, wanted, 30, thread=3)
+    stream = rank.synchronize("stream", 40, 45, stream=8)
+    event = rank.synchronize("event", 50, 55, record=early)
+    calls = host_calls(run.trace())
+
+    def told(which: str, column: str) -> list[int]:
+        values: list[int] = getattr(getattr(calls, which), column).tolist()
+        return values
+
+    assert (calls.records.size, calls.waits.size, calls.syncs.size) == (2, 1, 3)
+    assert calls.kind == ("stream", "event", "device")
+    assert told("records", "call") == [3, 2]
+    assert told("waits", "call") == [4]
+    assert told("syncs", "call") == [5, 6, 1]
+    # Rows of the tables that say more: a wait and three synchronizations of Trace.syncs, and two of Trace.records.
+    assert (told("records", "sync"), told("waits", "sync"), told("syncs", "sync")) == ([1, 0], [1], [2, 3, 0])
+    assert (told("records", "start"), told("records", "end")) == ([10, 20], [11, 21])
+    assert (told("waits", "start"), told("waits", "end")) == ([30], [31])
+    assert (told("syncs", "start"), told("syncs", "end")) == ([40, 50, 60], [45, 55, 90])
+    assert names_of(calls.lanes, calls.records.host) == ["t2", "t3"]
+    assert names_of(calls.lanes, calls.waits.host) == ["t3"]
+    assert names_of(calls.lanes, calls.syncs.host) == ["t1", "t1", "t5"]
+    assert names_of(calls.lanes, calls.records.lane) == ["s8", "s7"]
+    assert names_of(calls.lanes, calls.waits.lane) == ["s8"]
+    assert names_of(calls.lanes, calls.syncs.lane) == ["s8", "", ""]
+    assert (told("records", "event"), told("records", "event_sync")) == ([early, wanted], [early, wanted])
+    assert (told("waits", "event"), told("waits", "event_sync")) == ([wanted], [wanted])
+    assert (told("syncs", "event"), told("syncs", "event_sync")) == ([-1, early, -1], [-1, early, -1])
+    assert (told("records", "correlation"), told("waits", "correlation")) == ([early, wanted], [wait])
+    assert told("syncs", "correlation") == [stream, event, device]
+    for which, size in (("records", 2), ("waits", 1), ("syncs", 3)):
+        assert told(which, "process") == [0] * size
+        assert told(which, "context") == [1] * size
+
+
+def test_an_event_is_not_a_number_of_its_event_synchronization() -> None:
+    run, rank = one_rank()
+    record = rank.record(7, 0)
+    rank.wait(8, record, 5)
+    trace = run.trace()
+    trace = replace(trace, records=trace.records.assign(event=40), syncs=trace.syncs.assign(event=41, event_sync=42))
+    calls = host_calls(trace)
+    assert (calls.records.event.tolist(), calls.records.event_sync.tolist()) == ([40], [record])
+    assert (calls.waits.event.tolist(), calls.waits.event_sync.tolist()) == ([41], [42])
+
+
+def test_a_call_of_which_no_table_says_more_has_a_thread_and_a_time() -> None:
+    run, rank = one_rank()
+    correlation = rank.call("cudaStreamWaitEvent", 5, 6, thread=3)
+    waits = host_calls(run.trace()).waits
+    assert (waits.call.tolist(), waits.start.tolist(), waits.end.tolist()) == ([0], [5], [6])
+    assert (waits.process.tolist(), waits.correlation.tolist()) == ([0], [correlation])
+    assert waits.host.tolist() == [named(host_calls(run.trace()).lanes, "t3")]
+    assert [getattr(waits, each).tolist() for each in ("sync", "context", "lane", "event", "event_sync")] == [[-1]] * 5
+
+
+def test_a_wait_whose_call_is_not_in_the_capture_is_told_by_what_ran_on_the_stream() -> None:
+    run = Builder()
+    other, rank = run.rank(0), run.rank(1)
+    record = rank.record(7, 5)
+    known = rank.wait(8, record, 30)
+    where = {"process": rank.process, "context": 1, "stream": 9, "event": record, "event_sync": record}
+    run.add("syncs", **where, kind="stream_wait", start_ns=20, end_ns=24, correlation=known + 9)
+    run.add("syncs", **where, kind="stream", start_ns=21, end_ns=24, correlation=known + 10)
+    other.synchronize("device", 40, 44)
+    calls = host_calls(run.trace())
+    waits = calls.waits
+    assert (waits.call.tolist(), waits.sync.tolist()) == ([-1, 1], [1, 0])
+    assert (waits.start.tolist(), waits.end.tolist()) == ([20, 30], [24, 31])
+    assert (waits.process.tolist(), waits.correlation.tolist()) == ([1, 1], [known + 9, known])
+    assert waits.host.tolist() == [-1, named(calls.lanes, "1:t1")]
+    assert names_of(calls.lanes, waits.lane) == ["1:s9", "1:s8"]
+    assert waits.event.tolist() == [record, record]
+    # Only waits of streams are taken so: the synchronization without a call is not told.
+    assert calls.syncs.call.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize", "cudaEventQuery", "cudaStreamWaitEvent"],
+)
+def test_what_is_told_of_another_synchronizing_call_is_no_wait_of_its_own(name: str) -> None:
+    run, rank = one_rank()
+    correlation = rank.call(name, 5, 6)
+    run.add("syncs", process=0, context=1, stream=8, kind="stream_wait", start_ns=5, end_ns=6, correlation=correlation)
+    assert host_calls(run.trace()).waits.size == (name == "cudaStreamWaitEvent")
+
+
+def captures(*calls: tuple[str, int, int, int]) -> Trace:
+    """Calls of (name, process, thread, start)."""
+    run = Builder()
+    ranks = [run.rank(0), run.rank(1)]
+    names = {"begin": "cudaStreamBeginCapture", "end": "cudaStreamEndCapture", "record": "cudaEventRecord"}
+    for name, process, thread, at in calls:
+        ranks[process].call(names[name], at, at + 1, thread=thread)
+    return run.trace()
+
+
+def test_records_are_left_out_while_their_thread_captures_a_graph() -> None:
+    trace = captures(
+        ("begin", 0, 1, 10),
+        ("end", 0, 1, 20),
+        ("begin", 0, 1, 40),
+        ("end", 0, 1, 50),
+        *(("record", 0, 1, at) for at in (5, 11, 15, 19, 25, 45, 55)),
+        *(("record", 0, 2, at) for at in (12, 46)),
+        ("record", 1, 1, 13),
+    )
+    assert host_calls(trace).records.start.tolist() == [5, 12, 13, 25, 46, 55]
+
+
+def test_a_capture_that_began_before_the_trace_ends_and_leaves_what_follows() -> None:
+    trace = captures(("end", 0, 1, 20), ("begin", 0, 2, 0), *(("record", 0, 1, at) for at in (10, 30)))
+    assert host_calls(trace).records.start.tolist() == [10, 30]
+
+
+def test_a_capture_that_never_ends_leaves_out_all_that_follows() -> None:
+    trace = captures(("begin", 0, 1, 20), ("begin", 0, 1, 40), ("end", 0, 1, 50), ("record", 0, 1, 60))
+    assert host_calls(trace).records.size == 0
+
+
+def groups(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Closed spans that share an instant joined, until none do."""
+    found = list(spans)
+    for _ in spans:
+        for one in found:
+            touching = [each for each in found if each[0] <= one[1] and one[0] <= each[1]]
+            if len(touching) > 1:
+                found = [each for each in found if each not in touching]
+                found.append((min(low for low, _ in touching), max(high for _, high in touching)))
+                break
+    return found
+
+
+spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 6), st.booleans()), max_size=8)
+
+
+@given(calls=spans)
+def test_an_instant_lies_inside_a_communication_call_of_its_own_thread(calls: list[tuple[int, int, int, bool]]) -> None:
+    run = Builder()
+    hosts = [(0, 1), (0, 2), (1, 1)]  # process and thread
+    for _ in range(2):
+        run.rank(len(run.processes))
+    for host, start, length, by_range in calls:
+        where = dict(zip(("process", "thread"), hosts[host], strict=True))
+        if by_range:
+            run.add("ranges", **where, name="ncclAllReduce", domain="NCCL", start_ns=start, end_ns=start + length)
+        else:
+            run.add("comms", **where, start_ns=start, end_ns=start + length)
+        run.add("ranges", **where, name="forward", domain="", start_ns=0, end_ns=50)
+    trace = run.trace()
+    lanes = lanes_of(trace, *hosts)
+    number = {host: named(lanes, name) for host, name in zip(hosts, ("t1", "t2", "1:t1"), strict=True)}
+    asked = [(host, instant) for instant in range(-1, 39) for host in range(3)]
+    lane = array(*(number[hosts[host]] for host, _ in asked))
+    around = communication_around(trace, lanes, lane, array(*(instant for _, instant in asked))).tolist()
+    for each in range(3):
+        own = groups([(start, start + length) for host, start, length, _ in calls if host == each])
+        inside = {
+            instant: next((span for span in own if span[0] <= instant <= span[1]), None) for instant in range(-1, 39)
+        }
+        found = {instant: mark for (host, instant), mark in zip(asked, around, strict=True) if host == each}
+        assert {instant: mark != -1 for instant, mark in found.items()} == {k: v is not None for k, v in inside.items()}
+        assert len({(found[k], span) for k, span in inside.items() if span}) == len(own)
+        assert len({found[k] for k, span in inside.items() if span}) == len(own)
+
+
+def test_an_unknown_thread_is_inside_no_communication_call() -> None:
+    run, rank = one_rank()
+    run.add("comms", process=0, thread=-1, start_ns=0, end_ns=9)
+    rank.call("cudaEventRecord", 5, 6)
+    trace = run.trace()
+    lanes = lanes_of(trace, (0, 1))
+    assert communication_around(trace, lanes, array(-1, 1), array(5, 5)).tolist() == [-1, -1]
+
+
+def test_the_calls_of_an_empty_trace_are_none() -> None:
+    calls = host_calls(one_rank()[0].trace())
+    assert (calls.records.size, calls.waits.size, calls.syncs.size, calls.kind) == (0, 0, 0, ())

@@ -1,0 +1,254 @@
+"""Streams and host threads of a trace as lanes, and what the streams ran as units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from analyzers.ordering.lanes import UNSEEN, group_numbers, run_heads, take_or
+from tests.support.builder import Builder, Rank
+from tests.support.order_of import array, lanes_of, named, names_of
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+rows = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.integers(0, 9), st.integers(-1, 2)), max_size=12)
+
+
+def one_rank() -> tuple[Builder, Rank]:
+    run = Builder()
+    return run, run.rank(0)
+
+
+def test_pick_takes_what_stands_at_a_position_and_the_missing_value_where_that_is_negative() -> None:
+    assert take_or(array(5, 6, 7), array(2, -1, 0, -2)).tolist() == [7, -1, 5, -1]
+    assert take_or(array(5, 6, 7), array(1, -1), 9).tolist() == [6, 9]
+    flags = take_or(np.array([False, True]), array(-1, 0, 1), True)
+    assert (flags.tolist(), flags.dtype) == ([True, False, True], np.bool_)
+
+
+def test_a_run_ends_where_any_of_its_keys_changes() -> None:
+    assert run_heads(array(7, 7, 8, 8, 8), array(1, 1, 1, 2, 2)).tolist() == [True, False, True, True, False]
+    assert run_heads(array(4)).tolist() == [True]
+    assert run_heads(array()).tolist() == []
+
+
+@given(keys=st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), max_size=12))
+def test_groups_are_numbered_in_the_order_of_their_keys(keys: list[tuple[int, int]]) -> None:
+    first, second = array(*(a for a, _ in keys)), array(*(b for _, b in keys))
+    assert group_numbers(first, second).tolist() == [sorted(set(keys)).index(key) for key in keys]
+
+
+@given(table=rows)
+@example(table=[(*where, 0, -1) for where in product(range(3), repeat=4)])
+@example(table=[(process, device, 0, 0, 0, -1) for process, device in product(range(3), range(2))])
+@example(table=[(0, 0, 0, 0, start, 1) for start in (0, 3, 2, 1, 3)])
+def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
+    table: list[tuple[int, ...]],
+) -> None:
+    run = Builder()
+    ranks = [run.rank(number) for number in range(3)]
+    for process, device, context, stream, start, thread in table:
+        of = replace(ranks[process], device=device, context=context)
+        launch = None if thread < 0 else (start, start)
+        of.kernel("k", stream, start * 2, start * 2 + 1, launch=launch, thread=thread)
+    lanes = lanes_of(run.trace())
+    lane = lanes.lane_of_unit()[lanes.unit_of_op]
+    where = zip(lanes.process[lane], lanes.device[lane], lanes.context[lane], lanes.stream[lane], strict=True)
+    assert [tuple(map(int, each)) for each in where] == [row[:4] for row in table]
+    # A lane for each of those, one for each launching thread, and one for the streams which that makes wait unseen.
+    threads = {(row[0], row[5]) for row in table if row[5] >= 0}
+    assert lanes.size == len({row[:4] for row in table}) + 2 * len(threads)
+    hosts = {(int(lanes.process[host]), int(lanes.thread[host])) for host in np.flatnonzero(lanes.is_host())}
+    assert hosts == threads
+    assert np.all(np.diff(lanes.process) >= 0), "lanes of a process are neighbours"
+    # A stream's units are numbered as they started, ties as they came.
+    place = lanes.unit_of_op - lanes.first[lane]
+    for one, row in enumerate(table):
+        ahead = [k for k, other in enumerate(table) if other[:4] == row[:4] and (other[4], k) < (row[4], one)]
+        assert place[one] == len(ahead)
+        launcher = int(lanes.launcher[lanes.unit_of_op[one]])
+        assert (launcher < 0) if row[5] < 0 else (lanes.thread[launcher], lanes.process[launcher]) == (row[5], row[0])
+    assert np.diff(lanes.first).tolist() == [int(np.count_nonzero(lane == each)) for each in range(lanes.size)]
+    assert lanes.start.tolist() == [row[4] * 2 for row in (table[op] for op in lanes.op)]
+    assert lanes.end.tolist() == [row[4] * 2 + 1 for row in (table[op] for op in lanes.op)]
+
+
+def test_more_streams_than_two_bytes_number_keep_their_work_in_order() -> None:
+    run, rank = one_rank()
+    count = 2**15 + 2
+    for stream in range(count):
+        rank.kernel("k", stream, stream, stream + 1)
+    lanes = lanes_of(run.trace())
+    assert lanes.stream.tolist() == list(range(count))
+    assert lanes.op.tolist() == list(range(count))
+    assert lanes.first.tolist() == list(range(count + 1))
+
+
+def test_streams_that_take_turns_keep_the_order_of_their_work() -> None:
+    run, rank = one_rank()
+    for at in range(60):
+        rank.kernel("k", at % 3, at, at + 1)
+    assert lanes_of(run.trace()).op.tolist() == [*range(0, 60, 3), *range(1, 60, 3), *range(2, 60, 3)]
+
+
+def test_a_thread_that_only_calls_has_a_lane_and_one_that_is_not_known_has_none() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 10, 20, launch=(0, 1), thread=-1)
+    rank.kernel("k", 7, 20, 30, launch=(2, 3), thread=4)
+    lanes = lanes_of(run.trace(), (0, 6), (0, -1), (1, 4), (0, 6))
+    names = names_of(lanes, np.arange(lanes.size))
+    assert names == ["s7", "unseen by t4", "unseen by t6", "t4", "t6", "1:unseen by t4", "1:t4"]
+    assert lanes.launcher.tolist() == [-1, 3]
+    assert lanes.is_host().tolist() == [name in ("t4", "t6", "1:t4") for name in names]
+    for host in np.flatnonzero(lanes.is_host()):
+        assert (lanes.context[host], lanes.device[host], lanes.stream[host]) == (-1, -1, -1)
+    hidden = lanes.unseen(np.arange(lanes.size))
+    assert names_of(lanes, hidden[[3, 4, 6]]) == ["unseen by t4", "unseen by t6", "1:unseen by t4"]
+    assert hidden[0] == -1
+    assert (lanes.stream[hidden[3]], lanes.context[hidden[3]], lanes.device[hidden[3]]) == (UNSEEN, -1, -1)
+    assert lanes.of_threads(array(0, 1, 0, 1), array(6, 4, 5, 6)).tolist() == [4, 6, -1, -1]
+
+
+def test_streams_that_only_record_or_wait_are_lanes_without_a_device_or_units() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 10, 20, launch=(0, 1))
+    rank.wait(8, rank.record(9, 2), 4)
+    rank.record(0, 6)
+    rank.record(7, 8)
+    lanes = lanes_of(run.trace())
+    assert names_of(lanes, np.flatnonzero(lanes.thread == -1)) == ["s0", "s7", "s8", "s9"]
+    for stream in ("s0", "s8", "s9"):
+        lane = named(lanes, stream)
+        assert (lanes.device[lane], lanes.context[lane]) == (-1, 1)
+        assert lanes.first[lane] == lanes.first[lane + 1]
+    assert lanes.device[named(lanes, "s7")] == 0
+
+
+def test_a_stream_whose_context_is_not_told_is_the_one_of_its_number() -> None:
+    run = Builder()
+    first, second = run.rank(0), run.rank(1)
+    first.kernel("k", 7, 10, 20, launch=(0, 1))
+    unknown = [replace(rank, context=-1) for rank in (first, second)]
+    unknown[0].record(7, 3)  # stream 7 again, not another one
+    unknown[0].record(9, 5)
+    unknown[1].record(7, 7)  # another process's
+    lanes = lanes_of(run.trace())
+    assert names_of(lanes, np.flatnonzero(lanes.thread == -1)) == ["s9", "s7", "1:s7"]
+    assert [lanes.context[named(lanes, name)] for name in ("s9", "s7", "1:s7")] == [-1, 1, -1]
+
+
+def test_streams_are_found_by_process_context_and_number() -> None:
+    run = Builder()
+    first, second = run.rank(0), run.rank(1)
+    first.kernel("k", 7, 10, 20)
+    replace(first, context=2).kernel("k", 7, 10, 20)
+    first.kernel("k", 8, 10, 20)
+    second.kernel("k", 7, 10, 20)
+    first.kernel("k", -1, 10, 20)
+    lanes = lanes_of(run.trace(), (0, 1))
+    assert names_of(lanes, np.flatnonzero(lanes.is_host())) == ["t1"]
+    asked = [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 2, 8), (0, -1, 8), (1, -1, 7), (0, -1, 7), (0, 1, -1)]
+    found = lanes.of_streams(*(array(*column) for column in zip(*asked, strict=True)))
+    told = [(lanes.process[lane], lanes.context[lane], lanes.stream[lane]) for lane in found if lane >= 0]
+    assert told == [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 1, 8), (1, 1, 7)]
+    # No such stream in that context; then the two that nothing tells apart; then one whose number nobody knows.
+    assert found[[4, 7, 8]].tolist() == [-1, -1, -1]
+
+
+def test_what_runs_earlier_on_a_stream_was_queued_no_later() -> None:
+    run, rank = one_rank()
+    rank.kernel("first", 7, 10, 20, launch=(6, 7))
+    rank.kernel("second", 7, 20, 30, launch=(4, 5))  # launched by another thread, say, while the first call lasted
+    rank.kernel("without a call", 7, 30, 40)
+    rank.kernel("last", 7, 40, 50, launch=(35, 36))
+    rank.kernel("other stream", 8, 12, 14, launch=(1, 2))
+    lanes = lanes_of(run.trace())
+    assert lanes.enqueue.tolist() == [4, 4, 30, 35, 1]
+
+
+def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
+    run, rank = one_rank()
+    for launch in (0, 10, 20):
+        rank.kernel("k", 7, 100 + launch, 101 + launch, launch=(launch, launch + 5))
+    rank.kernel("k", 8, 100, 101, launch=(5, 6))
+    lanes = lanes_of(run.trace())
+    seven, eight = named(lanes, "s7"), named(lanes, "s8")
+    lane, instant = array(seven, seven, seven, seven, eight, eight, -1), array(0, 1, 10, 99, 5, 6, 99)
+    assert lanes.queued_before(lane, instant).tolist() == [0, 1, 1, 3, 0, 1, 0]
+    place = [(seven, -1), (seven, 0), (seven, 2), (seven, 3), (eight, 0), (eight, 1), (-1, 0)]
+    units = lanes.unit(array(*(lane for lane, _ in place)), array(*(position for _, position in place)))
+    assert lanes.start[units[[1, 2, 4]]].tolist() == [100, 120, 100]
+    assert units[[0, 3, 5, 6]].tolist() == [-1] * 4
+
+
+def test_a_graph_launch_is_a_unit_from_its_first_start_to_its_last_end() -> None:
+    run, rank = one_rank()
+    calls = [rank.call("cudaGraphLaunch", at, at + 1) for at in (0, 1, 50)]
+    assert [run.rows["api"][row]["correlation"] for row in range(3)] == calls
+    launched = [  # stream, start, end, launch, graph
+        (8, 12, 45, 0, 0),
+        (7, 10, 20, 0, 0),  # the first graph's first op
+        (9, 10, 70, 1, 3),
+        (9, 60, 65, 2, 3),  # the second graph once more
+        (7, 11, 30, 0, 0),
+        (9, 80, 85, -1, 3),  # of a launch that is not known, as is the next
+        (9, 90, 95, -1, 3),
+        (7, 100, 110, 2, -1),  # of no graph
+        (7, 110, 120, 2, -1),
+    ]
+    for stream, start, end, launch, graph in launched:
+        run.rows["ops"][rank.op("k", stream, start, end, graph=graph)]["launch"] = launch
+    lanes = lanes_of(run.trace())
+    units = list(zip(lanes.op, lanes.start, lanes.end, lanes.enqueue, strict=True))
+    assert units == [
+        (1, 10, 45, 0),
+        (7, 100, 110, 50),
+        (8, 110, 120, 50),
+        (2, 10, 70, 1),
+        (3, 60, 65, 50),
+        (5, 80, 85, 80),
+        (6, 90, 95, 90),
+    ]
+    assert lanes.op[lanes.unit_of_op].tolist() == [1, 1, 2, 3, 1, 5, 6, 7, 8]
+    # Stream 8 ran nothing of its own.
+    assert [lanes.stream[lane] for lane in lanes.lane_of_unit()] == [7] * 3 + [9] * 4
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [
+        ([(NCCL, "kernel")], True),
+        ([(NCCL, "kernel"), (NCCL, "kernel"), ("Memcpy DtoD", "memcpy")], True),
+        ([(NCCL, "kernel"), ("gemm", "kernel")], False),
+        ([("gemm", "kernel")], False),
+        ([("Memcpy PtoP", "memcpy")], False),
+        ([(NCCL, "memset")], False),
+        ([(NCCL, "kernel"), (None, "kernel")], False),
+    ],
+)
+def test_a_stream_is_for_communication_if_all_its_kernels_are(
+    ops: list[tuple[str | None, str]], expected: bool
+) -> None:
+    run, rank = one_rank()
+    rank.kernel("gemm", 6, 0, 1)
+    for number, (_, kind) in enumerate(ops):
+        rank.op("", 7, number, number + 1, kind=kind)
+    rank.kernel("gemm", 8, 0, 1)
+    rank.kernel(NCCL, 9, 0, 1)
+    names = pd.Categorical(["gemm", *(name for name, _ in ops), "gemm", NCCL])
+    trace = run.trace()
+    lanes = lanes_of(replace(trace, ops=trace.ops.assign(name=names)), (0, 1))
+    assert lanes.communication.tolist() == [False, expected, False, True, False, False]
+
+
+def test_a_trace_without_work_has_the_lanes_of_its_callers() -> None:
+    run, _ = one_rank()
+    lanes = lanes_of(run.trace(), (0, 5))
+    assert names_of(lanes, np.arange(lanes.size)) == ["unseen by t5", "t5"]
+    assert (lanes.first.tolist(), lanes.op.size, lanes.unit_of_op.size) == ([0, 0, 0], 0, 0)
+    assert lanes_of(run.trace()).size == 0

@@ -1,0 +1,215 @@
+"""What each host thread launched, and the stream that it comes back to."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from analyzers.ordering.calls import Launches, communication_around, homes, host_calls
+from analyzers.ordering.lanes import MIN_NS
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder, Rank
+from tests.support.order_of import array, lanes_of, linked, name_of, named
+
+NCCL = "ncclDevKernel_AllGather_RING_LL"
+
+
+def one_rank() -> tuple[Builder, Rank]:
+    run = Builder()
+    return run, run.rank(0)
+
+
+def launching(seed: int) -> tuple[Trace, list[tuple[int, int, int, int]]]:
+    """A run of three threads of two processes, and its launches: process, thread, start and stream."""
+    dice, run = random.Random(seed), Builder()
+    ranks = [run.rank(0), run.rank(1)]
+    launches = []
+    for at in range(0, dice.randint(0, 24) * 2, 2):
+        process, thread, stream = dice.choice([(0, 1), (0, 2), (1, 1)]), dice.randint(0, 9), dice.randint(5, 8)
+        start = at if dice.random() < 0.8 else max(at - 2, 0)  # some at one instant
+        kernel = NCCL if stream == 8 else f"k{thread}"
+        ranks[process[0]].kernel(kernel, stream, 100 + at, 101 + at, launch=(start, at + 1), thread=process[1])
+        launches.append((*process, start, stream))
+    ranks[0].kernel("without a call", 6, 300, 301)
+    return run.trace(), launches
+
+
+RUNS = [launching(seed) for seed in range(30)]
+
+
+def test_launches_of_a_thread_come_in_order_of_time() -> None:
+    for trace, launched in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        for host in np.flatnonzero(lanes.is_host()).tolist():
+            key = (int(lanes.process[host]), int(lanes.thread[host]))
+            own = [(start, stream) for *each, start, stream in launched if tuple(each) == key]
+            lane, start = launches.of(host)
+            # A stream's enqueue is put right where it was given work in another order, so instants come from its units.
+            assert sorted(lanes.stream[lane].tolist()) == sorted(stream for _, stream in own)
+            assert all(early <= late for early, late in pairwise(start.tolist()))
+            units = launches.units(host)
+            assert lanes.lane_of_unit()[units].tolist() == lane.tolist()
+            assert lanes.enqueue[units].tolist() == start.tolist()
+            assert set(lanes.launcher[units].tolist()) <= {host}
+            instants = np.arange(-1, 60)
+            before = [[at for at in start.tolist() if at < instant] for instant in instants]
+            assert launches.last_start(host, instants).tolist() == [max(each, default=MIN_NS) for each in before]
+
+
+def test_the_last_lane_is_that_of_the_last_launch_on_a_wanted_one() -> None:
+    for trace, _ in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        wanted = np.isin(lanes.stream, [5, 8])
+        hosts = [-1, *np.flatnonzero(lanes.is_host()).tolist()]
+        asked = [(host, instant) for instant in range(-1, 60, 1) for host in hosts]
+        host, instant = (array(*column) for column in zip(*asked, strict=True))
+        expected = []
+        for each, when in asked:
+            lane, start = launches.of(each) if each >= 0 else (array(), array())
+            earlier = [int(at) for at, began in zip(lane, start, strict=True) if wanted[at] and began < when]
+            expected.append(earlier[-1] if earlier else -1)
+        assert launches.last_lane(host, instant, wanted).tolist() == expected
+
+
+def test_visits_are_the_computing_streams_a_thread_goes_to_one_after_another() -> None:
+    for trace, _ in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        home, back = named(lanes, "s6"), [15, 31]
+        for host in np.flatnonzero(lanes.is_host()).tolist():
+            lane, start = (column.tolist() for column in launches.of(host))
+            stops = [(at, 0, each) for each, at in zip(lane, start, strict=True) if lanes.stream[each] != 8]
+            stops = sorted([*stops, *((at, 1, home) for at in back)], key=lambda stop: stop[:2])
+            visits = [stop for number, stop in enumerate(stops) if not number or stop[2] != stops[number - 1][2]]
+            found = launches.visits(host, lanes.communication, home, array(*back))
+            assert [column.tolist() for column in found] == [
+                [where for _, _, where in visits],
+                [at for at, _, _ in visits],
+            ]
+
+
+def test_at_one_instant_a_thread_launches_and_then_is_back_home() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 100, 101, launch=(10, 11))
+    rank.kernel("k", 8, 100, 101, launch=(20, 21))
+    lanes = lanes_of(run.trace())
+    home = named(lanes, "s7")
+    lane, start = Launches(lanes).visits(named(lanes, "t1"), lanes.communication, home, array(20))
+    assert [name_of(lanes, each) for each in lane] == ["s7", "s8", "s7"]
+    assert start.tolist() == [10, 20, 20]
+
+
+def home_of(trace: Trace, thread: str = "t1") -> str:
+    calls, lanes = linked(trace), host_calls(trace).lanes
+    outside = communication_around(trace, lanes, calls.calls.waits.host, calls.calls.waits.start) < 0
+    found = homes(trace, calls.calls, calls.wait_lane, outside, Launches(lanes))
+    assert all(found[~lanes.is_host()] == -1), "only threads have a home"
+    return name_of(lanes, int(found[named(lanes, thread)]))
+
+
+def test_home_is_the_computing_stream_with_the_lowest_number() -> None:
+    run, rank = one_rank()
+    for at, stream in ((0, 9), (10, 8), (20, 13), (30, 100)):
+        rank.kernel("k", stream, 100 + at, 101 + at, launch=(at, at + 1))
+    rank.kernel(NCCL, 5, 100, 101, launch=(40, 41))
+    rank.kernel("k", 6, 100, 101, launch=(50, 51), thread=2)
+    assert home_of(run.trace()) == "s8"
+    assert home_of(run.trace(), "t2") == "s6"
+
+
+def test_home_has_the_lowest_number_whatever_context_it_is_of() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 9, 100, 101, launch=(0, 1))
+    replace(rank, context=2).kernel("k", 8, 100, 101, launch=(10, 11))
+    assert home_of(run.trace()) == "s8"
+
+
+def test_a_default_stream_that_a_thread_uses_is_its_home() -> None:
+    run, rank = one_rank()
+    run.stream(rank, 9, default=1)
+    run.stream(rank, 8, default=0)
+    for at, stream in ((0, 8), (10, 9)):
+        rank.kernel("k", stream, 100 + at, 101 + at, launch=(at, at + 1))
+    rank.kernel("k", 8, 120, 121, launch=(20, 21), thread=2)
+    assert home_of(run.trace()) == "s9"
+    assert home_of(run.trace(), "t2") == "s8"
+
+
+@pytest.mark.parametrize("default", [9, 5])
+def test_a_default_stream_that_a_thread_makes_wait_is_its_home(default: int) -> None:
+    run, rank = one_rank()
+    run.stream(rank, default, default=1)
+    for at, stream in ((0, 8), (2, 7)):
+        rank.kernel("k", stream, 100, 101, launch=(at, at + 1))
+    rank.kernel("k", default, 100, 101, launch=(0, 1), thread=2)
+    rank.wait_stream(default, 8, 10)
+    assert home_of(run.trace()) == f"s{default}"
+
+
+def test_a_default_stream_that_only_a_library_makes_wait_is_not_home() -> None:
+    run, rank = one_rank()
+    run.stream(rank, 9, default=1)
+    rank.kernel("k", 8, 100, 101, launch=(0, 1))
+    rank.kernel("k", 9, 100, 101, launch=(0, 1), thread=2)
+    run.add("comms", process=0, thread=1, start_ns=5, end_ns=20)
+    rank.wait_stream(9, 8, 10)
+    assert home_of(run.trace()) == "s8"
+
+
+def test_a_stream_that_runs_nothing_but_is_made_to_wait_is_home() -> None:
+    run, rank = one_rank()
+    run.stream(rank, 8, default=1)
+    rank.kernel("k", 8, 100, 101, launch=(0, 1))
+    rank.record(8, 10, stated=False)
+    rank.call("cudaStreamWaitEvent", 12, 13)  # for which the capture has no stream
+    rank.call("cudaStreamWaitEvent", 12, 13, thread=2)
+    assert home_of(run.trace()) == "unseen by t1"
+    assert home_of(run.trace(), "t2") == "unseen by t2"
+
+
+def test_of_another_thread_the_waits_say_nothing() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 8, 100, 101, launch=(0, 1))
+    rank.call("cudaStreamWaitEvent", 12, 13, thread=2)
+    assert home_of(run.trace()) == "s8"
+
+
+def test_a_thread_that_launches_nothing_has_the_home_of_its_process() -> None:
+    run = Builder()
+    first, second, third = (run.rank(number) for number in range(3))
+    first.kernel("k", 9, 100, 101, launch=(0, 1), thread=3)
+    first.kernel("k", 8, 100, 101, launch=(2, 3), thread=4)
+    second.kernel("k", 7, 100, 101, launch=(0, 1))
+    first.synchronize("device", 10, 20, thread=1)
+    second.synchronize("device", 10, 20, thread=5)
+    third.synchronize("device", 10, 20)
+    trace = run.trace()
+    assert home_of(trace) == "s9", "of the process's first thread that has one"
+    assert home_of(trace, "1:t5") == "1:s7"
+    assert home_of(trace, "2:t1") == ""
+
+
+def test_a_thread_that_launches_nothing_is_at_home_where_its_process_s_only_stream_is() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 100, 101, launch=(0, 1), thread=2)
+    rank.synchronize("device", 10, 20)
+    assert home_of(run.trace()) == home_of(run.trace(), "t2") == "s7"
+
+
+def test_default_streams_are_told_by_process_and_context() -> None:
+    run = Builder()
+    rank, neighbour = run.rank(0), run.rank(1)
+    run.stream(neighbour, 9, default=1)
+    run.stream(replace(rank, context=2), 9, default=1)
+    run.stream(rank, 10, default=1)  # of which nothing else is known
+    for at, stream in ((0, 8), (10, 9)):
+        rank.kernel("k", stream, 100 + at, 101 + at, launch=(at, at + 1))
+        neighbour.kernel("k", stream, 100 + at, 101 + at, launch=(at, at + 1))
+    assert home_of(run.trace()) == "s8"
+    assert home_of(run.trace(), "1:t1") == "1:s9"

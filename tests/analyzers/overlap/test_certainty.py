@@ -1,0 +1,97 @@
+"""A bar within the error bar is neither met nor missed; all by hand, on both sides of the edge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import nextafter
+
+import pandas as pd
+import pytest
+
+from analyzers.trace.alignment import Clock, Clocks, Matches
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import OverlapResult, check_overlap
+from tests.analyzers.overlap.test_job import job_run
+from tests.support.builder import Builder
+
+
+def with_clocks(trace: Trace, *residuals: int | None) -> Trace:
+    clocks = tuple(Clock(rank, 0, rank, residual_ns=residual) for rank, residual in enumerate(residuals))
+    return replace(trace, clocks=Clocks("collectives", clocks))
+
+
+def close_arrivals(*residuals: int | None) -> Trace:
+    """Rank 0 arrives at 36, rank 1 at 40, both end at 100; on both, compute runs until 76."""
+    return with_clocks(job_run([{0: (36, 100), 1: (40, 100)}], {0: [(0, 76)], 1: [(0, 76)]}), *residuals)
+
+
+def answered(trace: Trace, bar: float, a: str = "comm") -> OverlapResult:
+    return check_overlap(trace, a, "kernel:gemm", min_overlap=bar)
+
+
+def test_with_sure_clocks_the_bar_is_met_exactly_at_it() -> None:
+    trace = close_arrivals(0, 0)
+    result = answered(trace, 0.6)
+    assert (result.job.real_overlap_ratio, result.passed) == (36 / 60, True)
+    assert (result.job.ratio_low, result.job.ratio_high) == (0.6, 0.6)
+    assert answered(trace, nextafter(0.6, 1)).passed is False
+
+
+def test_a_clock_that_cannot_change_who_came_last_leaves_the_last_ranks_figure_sure() -> None:
+    trace = close_arrivals(0, 4)  # they arrive 4 apart
+    assert (answered(trace, 0.6).job.ratio_low, answered(trace, 0.6).passed) == (0.6, True)
+
+
+def test_a_clock_that_may_change_who_came_last_leaves_the_bar_undecided_between_two_bounds() -> None:
+    trace = close_arrivals(0, 10)
+    # Rank 0 may have come up to 10 - 4 = 6 after rank 1, which then waited so long: 36 - 6 of overlap at least. If it
+    # was rank 0, it ran beside compute from 36 to 76: 40 at most. It then lasted 64 instead of 60.
+    low, high = 30 / 64, 40 / 56
+    result = answered(trace, 0.6)
+    assert (result.verdict, result.passed, result.exit_code) == ("inconclusive", None, 3)
+    assert (result.job.ratio_low, result.job.ratio_high) == (low, high)
+    assert result.job.real_overlap_ratio == 0.6, "the figure itself stays"
+    assert "60.0% lies within the error bar: 46.9% to 71.4%" in result.reason
+    assert answered(trace, low).verdict == "overlapped"
+    assert answered(trace, nextafter(low, 1)).verdict == "inconclusive"
+    assert answered(trace, high).verdict == "inconclusive"
+    assert answered(trace, nextafter(high, 1)).verdict == "partial"
+
+
+def test_sides_may_be_swapped() -> None:
+    swapped = check_overlap(close_arrivals(0, 10), "kernel:gemm", "comm").job
+    assert (swapped.ratio_low, swapped.ratio_high) == (30 / 64, 40 / 56)
+
+
+def test_of_unknown_clocks_a_whole_collective_is_unsure() -> None:
+    result = answered(close_arrivals(0, None), 0.6)
+    assert (result.verdict, result.job.ratio_low, result.job.ratio_high) == ("inconclusive", 0.0, 40 / 56)
+    assert result.ranks[0].real_overlap_error_ns is None
+
+
+def lowest_rank(residual: int) -> Trace:
+    """Rank 0: a collective 0-100 that waits 40, another kernel of its side 200-240, compute 0-76."""
+    run = Builder()
+    first, second = run.rank(0), run.rank(1)
+    calls = []
+    for rank, start, wait in ((first, 0, 40), (second, 40, 0)):
+        row = rank.kernel("ncclDevKernel_AllReduce", 9, start, 100, wait_ns=wait)
+        calls.append({"collective": 0, "op": row, "rank": rank.process, "start_ns": start, "end_ns": 100})
+    first.kernel("lookup", 9, 200, 240)
+    first.kernel("gemm", 7, 0, 76)
+    second.kernel("gemm", 7, 0, 76)
+    matches = Matches(pd.DataFrame(), pd.DataFrame(calls), pd.DataFrame({"sure": [True]}))
+    return with_clocks(replace(run.trace(), matches=matches), 0, residual)
+
+
+@pytest.mark.parametrize(("residual", "low", "high"), [(0, 36, 36), (5, 31, 41), (30, 6, 66), (36, 0, 72), (90, 0, 76)])
+def test_of_a_pair_that_is_not_all_communication_each_wait_is_as_sure_as_two_clocks(
+    residual: int, low: int, high: int
+) -> None:
+    trace = lowest_rank(residual)
+    result = answered(trace, 36 / 76, a="comm,kernel:lookup")
+    assert (result.job.rule, result.job.critical_rank) == ("lowest-rank", 0)
+    assert result.job.real_overlap_ratio == 36 / 76, "40-76 beside compute; the sides last 60 + 40 and 76"
+    assert (result.job.ratio_low, result.job.ratio_high) == (low / 76, high / 76)
+    assert result.passed is (None if residual else True)
+    assert result.ranks[0].real_overlap_error_ns == residual

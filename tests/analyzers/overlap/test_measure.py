@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.overlap.measure import RankOverlap, Side
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import OverlapResult, check_overlap
+from tests.support import oracle, traces
+from tests.support.builder import Builder
+from tests.support.traces import Op
+
+
+def only(trace: Trace, a: str = "comm", b: str = "compute") -> RankOverlap:
+    (rank,) = check_overlap(trace, a, b).ranks
+    return rank
+
+
+def two(a: list[tuple[int, int]], b: list[tuple[int, int]], *, b_stream: int = 7) -> Trace:
+    run = Builder()
+    rank = run.rank(0)
+    for start, end in a:
+        rank.kernel("ncclDevKernel_AllReduce", 9, start, end)
+    for start, end in b:
+        rank.kernel("gemm", b_stream, start, end)
+    return run.trace()
+
+
+def figures(result: OverlapResult) -> dict[tuple[int, int], tuple[int, int, int, int, int]]:
+    return {
+        (rank.rank, rank.device): (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns, rank.a.ops, rank.b.ops)
+        for rank in result.ranks
+    }
+
+
+def test_busy_is_the_union_and_overlap_what_is_in_both() -> None:
+    #  A: 0....10  20..30(twice)      B: 5.......25
+    rank = only(two([(0, 10), (20, 30), (22, 28)], [(5, 25)]))
+    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == (20, 20, 10)
+    assert (rank.a.ops, rank.b.ops, rank.a.streams, rank.b.streams) == (3, 1, (9,), (7,))
+    assert rank.overlap_ratio == rank.real_overlap_ratio == 0.5
+
+
+def test_a_ratio_is_of_the_shorter_side() -> None:
+    rank = only(two([(0, 10)], [(0, 1000)]))
+    assert rank.overlap_ratio == 1.0
+    assert only(two([(0, 1000)], [(0, 10)])).overlap_ratio == 1.0
+
+
+def test_an_end_and_a_start_at_one_instant_do_not_overlap() -> None:
+    assert only(two([(0, 10)], [(10, 20)])).overlap_ns == 0
+    assert only(two([(10, 20)], [(0, 10)])).overlap_ns == 0
+
+
+def test_same_stream_overlap_is_counted() -> None:
+    rank = only(two([(0, 10)], [(6, 20)], b_stream=9))
+    assert rank.overlap_ns == 4
+
+
+def test_two_ranks_that_both_claim_device_0_and_the_same_streams_never_overlap_each_other() -> None:
+    run = Builder()
+    first, second = run.rank(0), run.rank(1)
+    first.kernel("ncclKernel", 9, 0, 100)
+    first.kernel("gemm", 7, 100, 200)
+    second.kernel("gemm", 7, 0, 100)
+    second.kernel("ncclKernel", 9, 100, 200)
+    result = check_overlap(run.trace())
+    assert figures(result) == {(0, 0): (100, 100, 0, 1, 1), (1, 0): (100, 100, 0, 1, 1)}
+    assert result.verdict == "serialized"
+
+
+def test_two_devices_of_one_process_never_overlap_each_other() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("ncclKernel", 9, 0, 100)
+    rank.kernel("gemm", 7, 90, 190)
+    rank.device = 1
+    rank.kernel("gemm", 7, 0, 100)
+    rank.kernel("ncclKernel", 9, 60, 160)
+    assert figures(check_overlap(run.trace())) == {(0, 0): (100, 100, 10, 1, 1), (0, 1): (100, 100, 40, 1, 1)}
+
+
+def test_two_contexts_of_one_device_do_overlap() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("ncclKernel", 7, 0, 100)
+    rank.context = 2
+    rank.kernel("gemm", 7, 50, 150)
+    assert only(run.trace()).overlap_ns == 50
+
+
+def test_waiting_for_a_late_rank_hides_nothing() -> None:
+    trace = two([(0, 100)], [(0, 60), (90, 120)])
+    waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([80, 0, 0], np.int64)))
+    rank = only(waiting)
+    assert (rank.overlap_ns, rank.real_overlap_ns) == (70, 10)
+    assert (rank.a.busy_ns, rank.a.real_busy_ns, rank.a.wait_ns) == (100, 20, 80)
+    assert rank.real_overlap_ratio == 10 / 20
+    (instance,) = rank.instances
+    assert (instance.a_busy_ns, instance.b_busy_ns, instance.real_overlap_ns) == (20, 90, 10)
+    assert (instance.achievable_ns, instance.missed_ns) == (20, 10)
+
+
+def test_achievable_and_missed_are_of_paired_instances() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    #     step 0: A 30, B 10, overlap 5; step 1: A 10, B 50, overlap 10; step 2: A alone
+    for step, (a, b) in enumerate([((0, 30), (25, 35)), ((100, 110), (90, 140)), ((200, 210), None)]):
+        rank.range(f"step {step}", 1000 * step, 1000 * step + 900)
+        rank.kernel("ncclKernel", 9, *a, launch=(1000 * step, 1000 * step + 1))
+        if b:
+            rank.kernel("gemm", 7, *b, launch=(1000 * step, 1000 * step + 1))
+    found = only(run.trace())
+    assert [(one.label, one.achievable_ns, one.missed_ns) for one in found.instances] == [
+        ("step 0", 10, 5),
+        ("step 1", 10, 0),
+    ]
+    assert (found.achievable_ns, found.missed_ns) == (20, 5)
+    assert [(one.start_ns, one.end_ns) for one in found.instances] == [(0, 35), (90, 140)]
+
+
+@given(traces.ops)
+def test_every_rank_and_device_agrees_with_the_oracle(rows: list[Op]) -> None:
+    found = figures(check_overlap(traces.build(rows)))
+    expected = {}
+    for key in sorted({(row.rank, row.device) for row in rows if row.side != "neither"}):
+        a, b = (traces.intervals(rows, *key, side) for side in ("comm", "compute"))
+        expected[key] = (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b), len(a), len(b))
+    assert found == expected
+
+
+@given(traces.ops, st.integers(-(2**40), 2**60))
+def test_moving_all_times_changes_no_length(rows: list[Op], shift: int) -> None:
+    assert figures(check_overlap(traces.build(rows, shift=shift))) == figures(check_overlap(traces.build(rows)))
+
+
+@given(traces.ops, st.randoms(use_true_random=False))
+def test_the_order_of_rows_changes_nothing(rows: list[Op], random: Random) -> None:
+    shuffled = random.sample(rows, len(rows))
+    assert figures(check_overlap(traces.build(shuffled))) == figures(check_overlap(traces.build(rows)))
+
+
+@given(traces.ops)
+def test_the_names_of_streams_change_nothing(rows: list[Op]) -> None:
+    renamed = [row._replace(stream=1000 - 13 * row.stream) for row in rows]
+    on_one = [row._replace(stream=7) for row in rows]
+    assert figures(check_overlap(traces.build(renamed))) == figures(check_overlap(traces.build(rows)))
+    assert figures(check_overlap(traces.build(on_one))) == figures(check_overlap(traces.build(rows)))
+
+
+@given(traces.ops, traces.ops)
+def test_work_of_neither_side_changes_nothing(rows: list[Op], more: list[Op]) -> None:
+    unrelated = [row._replace(side="neither", stream=99, rank=0) for row in more]
+    sides = [*rows, Op(0, 0, 5, "comm", 0, 1)]  # rank 0 is there with or without the unrelated work
+    assert figures(check_overlap(traces.build(sides + unrelated))) == figures(check_overlap(traces.build(sides)))
+
+
+@given(traces.ops)
+def test_twice_the_times_are_twice_the_lengths_at_the_same_ratios(rows: list[Op]) -> None:
+    once, twice = check_overlap(traces.build(rows)), check_overlap(traces.build(rows, scale=2))
+    for one, two_ in zip(once.ranks, twice.ranks, strict=True):
+        assert (two_.a.busy_ns, two_.overlap_ns) == (2 * one.a.busy_ns, 2 * one.overlap_ns)
+        assert two_.overlap_ratio == one.overlap_ratio
+    assert once.verdict == twice.verdict
+
+
+@given(traces.ops)
+def test_the_sides_may_be_swapped(rows: list[Op]) -> None:
+    found = figures(check_overlap(traces.build(rows)))
+    swapped = figures(check_overlap(traces.build(rows), "compute", "comm"))
+    assert swapped == {key: (b, a, both, of_b, of_a) for key, (a, b, both, of_a, of_b) in found.items()}
+
+
+@given(traces.ops, st.integers(-5, 40), st.integers(1, 30))
+def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, length: int) -> None:
+    inside = [row for row in rows if row.start < low + length and row.start + row.length > low and row.length]
+    if not inside:
+        return
+    found = figures(check_overlap(traces.build([row for row in rows if row.length]).window(low, low + length)))
+    for key, (a_busy, b_busy, overlap, _, _) in found.items():
+        a, b = (
+            [(max(s, low), min(e, low + length)) for s, e in traces.intervals(inside, *key, side)]
+            for side in ("comm", "compute")
+        )
+        assert (a_busy, b_busy, overlap) == (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b))
+    assert set(found) == {(row.rank, row.device) for row in inside if row.side != "neither"}
+
+
+@pytest.mark.parametrize(
+    ("real", "error", "bounds"),
+    [
+        (60, 10, (50, 70)),  # as far as the error goes
+        (60, 90, (0, 100)),  # no less than nothing, no more than all that overlaps, waits included
+        (60, 50, (10, 100)),
+        (60, 0, (60, 60)),
+        (60, None, (0, 100)),  # nothing is known of the clocks
+    ],
+)
+def test_real_overlap_lies_between_nothing_and_the_plain_overlap(
+    real: int, error: int | None, bounds: tuple[int, int]
+) -> None:
+    side = Side(100, 100, 1, (7,))
+    rank = RankOverlap(0, 0, side, side, 100, real, (), real_overlap_error_ns=error)
+    assert rank.real_overlap_bounds_ns == bounds
+
+
+def test_a_gain_that_rests_on_too_few_instances_is_said() -> None:
+    def codes(steps: int) -> list[str]:
+        apart, beside = Builder(), Builder()
+        for run, begin in ((apart, 100), (beside, 0)):
+            rank = run.rank(0)
+            for k in range(steps):
+                rank.range(f"step {k}", 1000 * k, 1000 * k + 900)
+                at = 1000 * k + 10
+                rank.kernel("ncclDevKernel_AllReduce", 9, at, at + 100, launch=(at - 5, at - 4))
+                rank.kernel("gemm", 7, at + begin, at + begin + 100, launch=(at - 3, at - 2))
+        result = check_overlap(beside.trace(), "comm", "compute", baseline=apart.trace())
+        return [warning.code for warning in result.warnings]
+
+    assert "few-instances" in codes(2)
+    assert "few-instances" not in codes(3)

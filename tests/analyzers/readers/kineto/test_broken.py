@@ -1,0 +1,205 @@
+"""Bad input: one clear error each, never half a trace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.load import load
+from analyzers.readers.kineto.read import read
+
+REAL = Path(__file__).parents[3] / "data" / "torch" / "full_gpu.rank0.json.gz"
+EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
+
+
+def refused(path: Path, content: bytes | str) -> str:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(TracevizError) as refusal:
+        read(path)
+    assert refusal.value.path == str(path)
+    assert refusal.value.exit_code == 2
+    assert "\n" not in str(refusal.value)
+    assert [each.name for each in path.parent.iterdir()] == [path.name], "something was left behind"
+    return refusal.value.message
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+@pytest.mark.parametrize("content", ["", " \n\t", "\ufeff", gzip.compress(b"")])
+def test_empty(path: Path, content: bytes | str) -> None:
+    assert refused(path, content) == "is empty."
+
+
+@pytest.mark.parametrize("content", ["hello", "<html>", b"\x00\x01\x02", "SQLite format 3\x00", "3"])
+def test_not_json(path: Path, content: bytes | str) -> None:
+    assert refused(path, content) == "is not JSON."
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"nodes": [], "schema": "1.0"}', "{}", '{"traceEvents": 3}', '{"a": {"traceEvents": []}}', "[1, 2]", "[]"],
+)
+def test_json_but_no_trace(path: Path, content: str) -> None:
+    assert refused(path, content).startswith("is JSON, but not a trace")
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.9, 0.999])
+def test_truncated_json_says_how_much_was_readable(path: Path, share: float) -> None:
+    text = gzip.decompress(REAL.read_bytes())
+    kept = text[: int(len(text) * share)]
+    _, _, events = kept.partition(b'"traceEvents": [')
+    readable = events.count(b"\n  },") + events.count(b"\n  }\n")
+    message = refused(path, kept)
+    assert message.startswith(f"is truncated: {readable:,} events before that are readable")
+
+
+@pytest.mark.parametrize("missing", [1, 8, 500, 5000])
+def test_truncated_gzip(path: Path, missing: int) -> None:
+    assert refused(path, REAL.read_bytes()[:-missing]).startswith("is truncated")
+
+
+@pytest.mark.parametrize("kept", [3, 12])
+def test_gzip_that_ends_in_its_header(path: Path, kept: int) -> None:
+    assert refused(path, REAL.read_bytes()[:kept]).startswith("is empty (the gzip data ends before its first byte)")
+
+
+def test_damaged_gzip(path: Path) -> None:
+    damaged = bytearray(REAL.read_bytes())
+    damaged[3000:3020] = bytes(20)
+    refused(path, bytes(damaged))
+
+
+@pytest.mark.parametrize("end", ["", "]", "]}", "}"])
+def test_every_prefix_of_a_trace_is_refused(path: Path, end: str) -> None:
+    text = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT, EVENT], "traceName": "x"})
+    for length in range(1, len(text)):
+        if text[:length] + end != text:
+            refused(path, text[:length] + end if not is_json(text[:length] + end) else "{}")
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("time", ["NaN", "-Infinity", "null", '"soon"', "{}"])
+@pytest.mark.parametrize("key", ["ts", "dur"])
+def test_a_time_that_is_no_number(path: Path, key: str, time: str) -> None:
+    text = json.dumps({"traceEvents": [EVENT, {**EVENT, key: "here"}]}).replace('"here"', time)
+    assert refused(path, text).startswith("has an event without a readable time")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "inf", "-nan"])
+def test_nan_in_a_field_nothing_reads_is_harmless(path: Path, value: str) -> None:
+    name = f"NaN, inf: {value}"
+    event = {**EVENT, "name": name, "args": {"memory bandwidth (GB/s)": "here", "correlation": 1}}
+    path.write_text(json.dumps({"traceEvents": [event, EVENT], "load": "here"}).replace('"here"', value))
+    trace = read(path)
+    assert trace.ops["name"].tolist() == [name, "k"]
+    assert trace.ops["correlation"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '{"traceEvents": [%s %s]}',
+        '{"traceEvents": [%s,, %s]}',
+        '{"traceEvents": [%s, %s,]}',
+        '{"traceEvents": [%s, %s}}',
+        '{"traceEvents": [%s, %s]]}',
+        '{"traceEvents": [%s, %s], "a" 1}',
+        "[%s, %s] 3",
+        '{"traceEvents": [%s, {"ph": "X", name: 3}, %s]}',
+        '{"traceEvents": [%s, {"ph": "X", "cat": "kernel", "name": "a"b", "ts": 1}, %s]}',
+    ],
+)
+def test_malformed(path: Path, broken: str) -> None:
+    event = json.dumps(EVENT)
+    message = refused(path, broken % (event, event))
+    assert message.startswith(("is not valid JSON", "is truncated"))
+
+
+def test_an_event_with_an_odd_name_is_left_out_and_said(path: Path) -> None:
+    path.write_text(json.dumps([EVENT, {**EVENT, "name": {"a": 1}}, EVENT]))
+    trace = read(path)
+    assert len(trace.ops) == 2
+    assert [warning.code for warning in trace.warnings] == ["unreadable-events"]
+
+
+def test_absurd_times_are_left_out_and_said(path: Path) -> None:
+    good = [{**EVENT, "ts": 1000 * number} for number in range(10)]
+    bad: list[dict[str, Any]] = [{**EVENT, "dur": -3}, {**EVENT, "dur": 1.8e16}, {**EVENT, "ts": 4e12}]
+    path.write_text(json.dumps({"traceEvents": [*good, *bad]}))
+    trace = read(path)
+    assert len(trace.ops) == 10
+    assert trace.ops["start_ns"].max() == 9_000_000
+    assert [warning.code for warning in trace.warnings] == ["absurd-times"]
+
+
+def test_no_gpu_work_is_a_trace_without_ops(path: Path) -> None:
+    path.write_text(json.dumps({"traceEvents": [{**EVENT, "cat": "cpu_op"}]}))
+    trace = read(path)
+    assert (len(trace.ops), len(trace.ranges)) == (0, 1)
+    path.write_text('{"traceEvents": []}')
+    assert len(read(path).ops) == 0
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(TracevizError, match="can't be read: No such file"):
+        read(tmp_path / "trace.json")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(TracevizError, match="can't be read: Is a directory"):
+        read(tmp_path)
+
+
+def test_ops_before_their_launch_and_without_one_are_said(path: Path) -> None:
+    call = {**EVENT, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 5}
+    path.write_text(json.dumps({"traceEvents": [EVENT, {**EVENT, "args": {"correlation": 2}}, call]}))
+    trace = read(path)
+    assert trace.ops["launch"].tolist() == [0, -1]
+    assert [warning.code for warning in trace.warnings] == ["missing-launch", "op-before-launch"]
+
+
+@pytest.mark.parametrize("place", ["args", "header"])
+def test_nesting_without_end_is_refused(path: Path, place: str) -> None:
+    deep = "[" * 200_000 + "]" * 200_000
+    event = json.dumps(EVENT)
+    odd = event[:-1] + f', "args": {{"x": {deep}}}}}' if place == "args" else event
+    header = f', "more": {deep}' if place == "header" else ""
+    assert refused(path, f'{{"traceEvents": [{event}, {odd}]{header}}}').startswith("nests brackets too deeply")
+
+
+@pytest.mark.parametrize("key", ["device", "context"])
+def test_an_id_that_would_become_another_one_is_refused(path: Path, key: str) -> None:
+    odd = {**EVENT, "args": {"correlation": 2, key: 2**32}}
+    path.write_text(json.dumps({"traceEvents": [EVENT, odd]}))
+    with pytest.raises(TracevizError, match=f"holds {2**32}"):
+        load([path])
+
+
+@pytest.mark.parametrize("place", ["name", "key", "args", "header", "suffix"])
+@pytest.mark.parametrize("odd", [b"\xc5", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80"])
+def test_bytes_that_are_no_utf_8_are_replaced_or_refused(path: Path, place: str, odd: bytes) -> None:
+    text = json.dumps({"head": "header", "traceEvents": [EVENT, {**EVENT, "name": "name", "key": 1}], "end": "suffix"})
+    args = text.replace('"correlation"', '"args": "args", "correlation"')
+    path.write_bytes(args.encode().replace(b'"' + place.encode() + b'"', b'"' + odd + b'"'))
+    try:
+        trace = read(path)
+    except TracevizError as error:
+        assert "UTF-8" in str(error) or "JSON" in str(error) or "truncated" in str(error)
+        assert "\n" not in str(error)
+    else:
+        assert len(trace.ops) >= 1

@@ -1,0 +1,55 @@
+"""Digits become nanoseconds exactly."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.readers.kineto.events import digits, nanoseconds
+
+WHOLE = st.integers(0, 2**62 // 1000 - 1)
+DECIMALS = st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=3).map(lambda text: "." + text))
+
+
+def exact(text: str) -> int:
+    return int((Decimal(text) * 1000).to_integral_value(ROUND_HALF_UP))
+
+
+@given(st.lists(st.tuples(WHOLE, DECIMALS), max_size=20))
+def test_up_to_three_decimals_are_exact(times: list[tuple[int, str]]) -> None:
+    texts = [f"{whole}{decimals}" for whole, decimals in times]
+    assert nanoseconds([text.encode() for text in texts]).tolist() == [exact(text) for text in texts]
+
+
+@given(st.lists(st.decimals(-(10**15), 10**15, allow_nan=False, places=7).map(str), min_size=1, max_size=5))
+def test_any_spelling_is_rounded_to_the_nearest_nanosecond(texts: list[str]) -> None:
+    assert nanoseconds([text.encode() for text in texts]).tolist() == [exact(text) for text in texts]
+
+
+def test_epoch_times_that_a_float_gets_wrong_are_exact() -> None:
+    text = "1712190731102345.679"
+    assert round(float(text) * 1000) != exact(text)
+    assert nanoseconds([text.encode()]).tolist() == [1712190731102345679]
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "null", "", "1.2.3", "ten", "[1]"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no number"):
+        nanoseconds([b"1.000", text.encode()])
+
+
+@pytest.mark.parametrize("text", ["18446744073709551.615", "9223372036854775", "1e30", "4611686018427387.905"])
+def test_times_beyond_any_clock_are_cut_off(text: str) -> None:
+    assert nanoseconds([text.encode(), b"-" + text.encode()]).tolist() == [2**62, -(2**62)]
+
+
+@given(st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20))
+def test_runs_of_digits_are_read_in_place(values: list[int]) -> None:
+    text = "x".join(map(str, values))
+    lengths = np.array([len(str(value)) for value in values])
+    starts = np.append(0, np.cumsum(lengths + 1)[:-1])
+    assert digits(np.frombuffer(text.encode(), np.uint8), starts, lengths).tolist() == values

@@ -1,0 +1,157 @@
+"""What can't be read is refused in one line that says why, and nothing is left beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.readers.nsys.read import read_sqlite
+
+DATA = Path(__file__).parents[3] / "data" / "nsys"
+EXPORT = DATA / "rowpar_s1.rank0.nsys2025.sqlite"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    target = tmp_path / "odd name %20 ?#é" / "run'1.sqlite"
+    target.parent.mkdir()
+    shutil.copyfile(EXPORT, target)
+    return target
+
+
+@contextmanager
+def untouched(path: Path) -> Iterator[None]:
+    """The file and its folder are afterwards as they were."""
+    before = {other.name: other.read_bytes() for other in path.parent.iterdir()}
+    yield
+    assert {other.name: other.read_bytes() for other in path.parent.iterdir()} == before
+
+
+def refused(path: Path) -> str:
+    with untouched(path), pytest.raises(TracevizError) as caught:
+        read_sqlite(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return caught.value.message + (caught.value.hint or "")
+
+
+def readable(path: Path) -> None:
+    with untouched(path):
+        assert len(read_sqlite(path).ops) == 13
+
+
+def test_an_odd_path_is_read(copy: Path) -> None:
+    readable(copy)
+
+
+def test_an_empty_file(copy: Path) -> None:
+    copy.write_bytes(b"")
+    assert "empty" in refused(copy)
+
+
+def test_something_else(copy: Path) -> None:
+    copy.write_text('{"traceEvents": []}')
+    assert "not an SQLite file" in refused(copy)
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(TracevizError, match="can't be read"):
+        read_sqlite(tmp_path)
+
+
+@pytest.mark.parametrize("size", [16, 50, 4096, 100_000])
+def test_a_truncated_file(copy: Path, size: int) -> None:
+    copy.write_bytes(copy.read_bytes()[:size])
+    assert "cut short" in refused(copy)
+
+
+@pytest.mark.parametrize("table", ["sqlite_master", "CUPTI_ACTIVITY_KIND_RUNTIME", "StringIds", "NVTX_EVENTS"])
+def test_damaged_pages(copy: Path, table: str) -> None:
+    database = sqlite3.connect(copy)
+    page = (
+        2
+        if table == "sqlite_master"
+        else database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
+    )
+    database.close()
+    data = bytearray(copy.read_bytes())
+    start = 4096 * (page - 1)
+    data[start : start + 4096] = b"\xab" * 4096
+    copy.write_bytes(data)
+    assert "xport the report again" in refused(copy)
+
+
+def test_another_programs_database(copy: Path) -> None:
+    copy.unlink()
+    database = sqlite3.connect(copy)
+    database.execute("CREATE TABLE notes (text TEXT)")
+    database.commit()
+    database.close()
+    assert "not an nsys export" in refused(copy)
+
+
+@pytest.mark.parametrize("edit", ["DROP TABLE META_DATA_EXPORT", "DELETE FROM META_DATA_EXPORT"])
+def test_a_partial_export(copy: Path, edit: str) -> None:
+    database = sqlite3.connect(copy)
+    database.execute(edit)
+    database.commit()
+    database.close()
+    assert "incomplete nsys export" in refused(copy)
+    assert "nsys export --type sqlite" in refused(copy)
+
+
+def test_a_file_another_program_is_writing(copy: Path) -> None:
+    database = sqlite3.connect(copy, isolation_level=None)
+    database.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(TracevizError, match="locked by another program"):
+            read_sqlite(copy)
+    finally:
+        database.execute("ROLLBACK")
+        database.close()
+    readable(copy)
+
+
+def test_a_killed_writers_journal(copy: Path) -> None:
+    copy.with_name(copy.name + "-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(504))
+    assert "its writer was killed" in refused(copy)
+
+
+def test_a_write_ahead_log_that_was_folded_in(copy: Path) -> None:
+    database = sqlite3.connect(copy)
+    database.execute("PRAGMA journal_mode = wal")
+    database.close()
+    assert copy.read_bytes()[18:20] == b"\x02\x02"
+    readable(copy)
+
+
+def test_a_write_ahead_log_that_was_not(copy: Path) -> None:
+    database = sqlite3.connect(copy)
+    database.execute("PRAGMA journal_mode = wal")
+    database.execute("CREATE TABLE more (text TEXT)")
+    database.commit()
+    try:
+        assert "open in another program" in refused(copy)
+    finally:
+        database.close()
+
+
+def test_a_read_only_file_in_a_read_only_folder(copy: Path) -> None:
+    copy.chmod(0o444)
+    copy.parent.chmod(0o555)
+    try:
+        readable(copy)
+    finally:
+        copy.parent.chmod(0o755)
+
+
+def test_a_file_that_changes_while_it_is_read(copy: Path) -> None:
+    with pytest.raises(TracevizError, match="changed while it was being read"):
+        read_sqlite(copy, lambda what, done, total: os.utime(copy, ns=(done, done)))

@@ -1,0 +1,200 @@
+"""The same answers from a Dask cluster: a real scheduler and workers on loopback, one of them killed midway."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.readers.remote import brought, expand
+from tests.support.command_lines import run_text
+from tests.support.waiting import soon
+
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("distributed", "fsspec"))), reason="needs Dask (the extra `cluster`)"
+)
+
+ROOT = Path(__file__).parents[3]
+DATA = ROOT / "tests" / "data"
+TORCH = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
+NSYS = sorted(str(path) for path in (DATA / "nsys").glob("rowpar_s1.rank*.nsys2025.sqlite"))
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment["DASK_DISTRIBUTED__WORKER__DAEMON"] = "True"
+    return subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                            cwd=ROOT, env=environment)  # fmt: skip
+
+
+def announced(file: Path) -> str:
+    """The address in a scheduler's file, "" until that is whole."""
+    try:
+        return str(json.loads(file.read_text())["address"])
+    except (OSError, ValueError):
+        return ""
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    """A scheduler and workers, each a process of its own, listening on 127.0.0.1 alone."""
+    where = folder / "scheduler.json"
+    local = ["--host", "127.0.0.1", "--no-dashboard"]
+    running = [started("-m", "distributed.cli.dask_scheduler", *local, "--port", "0", "--scheduler-file", str(where))]
+    try:
+        assert soon(lambda: bool(announced(where)))
+        address = announced(where)
+        assert re.match(r"tcp://127\.0\.0\.1:\d+$", address)
+        more = [*local, "--nthreads", "1", "--no-nanny", "--local-directory", str(folder)]
+        running += [started("-m", "distributed.cli.dask_worker", address, *more) for _ in range(workers)]
+        wait_for(address, workers)
+        yield address, running[1:]
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            process.kill()
+            process.communicate()
+
+
+def script(text: str, *arguments: str) -> str:
+    """What a Python program of its own prints; Dask's threads and warnings are no business of pytest's."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    found = subprocess.run([sys.executable, "-c", text, *arguments], capture_output=True, text=True, cwd=ROOT,
+                           env=environment, timeout=180, check=False)  # fmt: skip
+    assert found.returncode in (0, 1, 3) and "Traceback" not in found.stderr, found.stderr[-3000:]
+    return found.stdout
+
+
+def wait_for(address: str, workers: int) -> None:
+    script(
+        "import sys; from distributed import Client\n"
+        "with Client(sys.argv[1]) as client: client.wait_for_workers(int(sys.argv[2]), timeout=60)",
+        address,
+        str(workers),
+    )
+
+
+COMMAND = "from traceviz.cli import main; main()"
+ASKING = """
+import json, sys
+from tests.support.command_lines import run_text
+print(json.dumps([run_text(*words) for words in json.loads(sys.argv[1])]))
+"""
+
+
+def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
+    questions = [
+        [command, *paths]
+        for paths in (TORCH, NSYS)
+        for command in ("check-overlap", "collectives", "streams", "syncs", "info")
+    ]
+    urls = ["check-overlap", *(f"file://{path}" for path in TORCH)]
+    with cluster(tmp_path, 2) as (address, _):
+        asked = [[*question, "--dask", address] for question in (*questions, urls)]
+        *said, of_urls = json.loads(script(ASKING, json.dumps(asked)))
+        first = script(COMMAND, *questions[0], "--format", "json", "--dask", address)
+    assert said == [run_text(*question) for question in questions]
+    assert of_urls == first == said[0]
+
+
+KILLING = """
+import json, os, signal, sys
+from distributed import Client
+from analyzers.scale.crew import dask_crew
+from analyzers import parts, parts_answers
+from analyzers.readers.captures import Reading
+from traceviz import contract
+
+address, killed, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+def one_dies(killed):
+    "On a worker: whichever is first to begin a task is killed amid it."
+    from analyzers import crew_dask
+    attempt = crew_dask.attempt
+    def fatal(function, task):
+        try:
+            os.close(os.open(killed, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return attempt(function, task)
+        os.kill(os.getpid(), signal.SIGKILL)
+    crew_dask.attempt = fatal
+
+with Client(address) as client, dask_crew(client) as crew:
+    client.run(one_dies, killed)
+    run = parts.open_run(paths, Reading(cache=False), crew)
+    result = parts_answers.check_overlap(run, "comm", "compute")
+    print(json.dumps(contract.overlap(result), indent=1))
+    assert len(client.scheduler_info()["workers"]) == 1
+    import traceviz as tv
+    assert contract.overlap(tv.check_ranks(*paths, dask=client)) == contract.overlap(result)
+"""
+
+
+def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
+    with cluster(tmp_path, 2) as (address, workers):
+        assert script(KILLING, address, str(tmp_path / "killed"), *NSYS) == run_text("check-overlap", *NSYS)
+        assert sorted(worker.poll() is None for worker in workers) == [False, True]
+
+
+def test_a_scheduler_that_is_not_there_is_an_error_in_one_line() -> None:
+    environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
+    program = "import analyzers.scale.crew as crew; crew.CONNECT_SECONDS = 1; " + COMMAND
+    found = subprocess.run(
+        [sys.executable, "-c", program, "check-overlap", *TORCH, "--dask", "tcp://127.0.0.1:9"],
+        capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120, check=False,
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert "No Dask scheduler answers at tcp://127.0.0.1:9" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_urls_give_the_answers_of_their_files() -> None:
+    url = f"file://{DATA}/torch/dpmp_overlap.rank*.json.gz"
+    assert expand(url) == [f"file://{path}" for path in TORCH]
+    assert run_text("check-overlap", url) == run_text("check-overlap", *TORCH)
+    assert run_text("check-overlap", url, "--no-cache", "--memory", "8GB") == run_text("check-overlap", *TORCH)
+
+
+def test_a_file_is_brought_once_for_each_of_its_versions(tmp_path: Path) -> None:
+    there = tmp_path / "rank0.json"
+    places = set()
+    for text in ("first", "second, longer"):
+        there.write_text(text)
+        for _ in range(2):
+            with brought(f"file://{there}", keep=True) as path:
+                assert (path.name, path.read_text()) == ("rank0.json", text)
+                places.add(path)
+    assert len(places) == 2
+    with brought(f"file://{there}", keep=False) as path:
+        assert path.read_text() == "second, longer"
+    assert not path.exists()
+
+
+def test_a_url_that_names_nothing_is_an_error_that_names_it() -> None:
+    with pytest.raises(TracevizError, match="There is no such file") as caught:
+        run_text_raising("check-overlap", "file:///nowhere/rank0.json")
+    assert caught.value.path == "file:///nowhere/rank0.json"
+    with pytest.raises(TracevizError, match="can't be read"):
+        run_text_raising("check-overlap", "nosuch://bucket/rank0.json")
+
+
+def run_text_raising(*arguments: str) -> None:
+    from typer.testing import CliRunner
+
+    from traceviz.cli import app
+
+    error = CliRunner().invoke(app, list(arguments)).exception
+    if error is not None:
+        raise error

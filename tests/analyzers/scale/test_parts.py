@@ -1,0 +1,227 @@
+"""Looked at capture by capture, a run gets the answers, to the byte, that it gets as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from analyzers import info, load, streams
+from analyzers.collectives import report as collectives
+from analyzers.common.errors import TracevizError
+from analyzers.readers.captures import Reading
+from analyzers.readers.inputs import Input
+from analyzers.scale import answers, crew, parts
+from analyzers.scale.crew import LocalCrew
+from analyzers.scale.parts import PartitionedRun, open_run
+from analyzers.syncs import report as order_report
+from analyzers.trace.merge import merge
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.tables import Trace
+from analyzers.verdict import check
+from analyzers.workers import memory as watch
+from tests.support.builder import Builder
+from tests.support.command_lines import run_text
+from traceviz import contract
+from traceviz.cli import app
+
+pytestmark = pytest.mark.once
+
+DATA = Path(__file__).parents[2] / "data"
+TORCH = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
+DDP = [str(DATA / "torch" / f"ddp.rank{rank}.json.gz") for rank in (0, 1)]
+NSYS = sorted(str(path) for path in (DATA / "nsys").glob("rowpar_s1.rank*.nsys2025.sqlite"))
+PINNED = [str(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite")]
+PAIR = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
+
+
+RUNS = {"dpmp": TORCH, "ddp": DDP, "nsys-per-rank": NSYS, "nsys-one-report": PINNED}
+QUESTIONS = [
+    ["check-overlap"],
+    ["check-overlap", *PAIR],
+    ["check-overlap", "-a", "memcpy", "-b", "compute", "--no-align"],
+    ["check-overlap", "--ranks", "1"],
+    ["streams"],
+    ["collectives"],
+    ["collectives", "--ranks", "1"],
+    ["syncs"],
+    ["syncs", "--ranks", "1"],
+    ["info"],
+]
+# every question of every run; those of workers of their own, which take seconds to start, of one run after the other
+CASES = [(name, question, "1") for question in QUESTIONS for name in RUNS]
+CASES += [(list(RUNS)[place % len(RUNS)], question, "2") for place, question in enumerate(QUESTIONS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "workers"), CASES, ids=lambda one: one if isinstance(one, str) else " ".join(one)
+)
+def test_answers_are_those_of_the_whole(name: str, question: list[str], workers: str) -> None:
+    (command, *more), paths = question, RUNS[name]
+    whole = run_text(command, *paths, *more, "--no-cache", "--workers", "1")
+    assert run_text(command, *paths, *more, "--no-cache", "--workers", workers, "--memory", "8GB") == whole
+
+
+def test_steps_and_windows_may_leave_some_captures_out() -> None:
+    for more in (["--window", "59ms:66ms"], ["--window", "25ms:60ms"]):
+        for command in ("check-overlap", "streams", "collectives", "syncs"):
+            whole = run_text(command, *NSYS, *more)
+            assert run_text(command, *NSYS, *more, "--memory", "8GB", "--workers", "1") == whole
+
+
+def test_a_baseline_is_looked_at_in_the_same_way() -> None:
+    serial = [str(DATA / "torch" / f"dpmp_serial.rank{rank}.json.gz") for rank in (0, 1)]
+    baseline = [word for path in serial for word in ("--baseline", path)]
+    whole = run_text("check-overlap", *TORCH, *PAIR, *baseline)
+    assert json.loads(whole)["gain"] is not None
+    assert run_text("check-overlap", *TORCH, *PAIR, *baseline, "--memory", "8GB", "--workers", "1") == whole
+
+
+def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
+    """One rank with its own counts of ranges and steps, side streams, copies, graphs and collectives."""
+    run = Builder()
+    one = run.rank(rank)
+    at = 100
+    for step in range(steps):
+        first = at
+        for _ in range(ranges):
+            for name, kernel, stream in (("A", "gemm", 1), ("B", "lookup", 2)):
+                length = chance.randint(20, 90)
+                one.range(name, at, at + 30)
+                one.kernel(kernel, stream, at + 10, at + 10 + length, launch=(at + 2, at + 6))
+                at += chance.choice((15, 40))
+        one.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 3, at, at + chance.randint(40, 80), launch=(at, at + 1))
+        if chance.random() < 0.5:
+            one.op("graph", 4, at, at + 20, kind="graph", launch=(at, at + 1))
+        one.copy("DtoH", 5, at, at + 15, launch=(at, at + 1))
+        at += 120
+        if chance.random() < 0.8:
+            one.range(f"step {step}", first - 1, at - 1, thread=9)
+    trace = run.trace()
+    capture = replace(trace.captures[0], path=f"rank{rank}", start_utc_ns=1000 + rank)
+    processes = tuple(replace(process, rank=-1, rule="") for process in trace.processes)
+    ops = trace.ops.assign(rank=-1)
+    return replace(trace, captures=(capture,), processes=processes, ops=ops, origin_utc_ns=1000 + rank)
+
+
+def verdict(run: PartitionedRun | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> str:
+    """Of a run, or of a trace as a whole."""
+    return said(
+        lambda run: contract.overlap(answers.check_overlap(run, a, b, narrowing=narrowing)),
+        lambda trace: contract.overlap(check.check_overlap(narrowing.of(trace), a, b)),
+        run,
+        trace,
+    )
+
+
+def other_answers(run: PartitionedRun | None, trace: Trace | None, narrowing: Narrowing) -> list[str]:
+    """The same."""
+    pairs: list[tuple[Callable[[PartitionedRun], Any], Callable[[Trace], Any]]] = [
+        (
+            lambda run: contract.streams(answers.streams(run, narrowing)),
+            lambda trace: contract.streams(streams.streams(narrowing.of(trace))),
+        ),
+        (
+            lambda run: contract.collectives(answers.collectives(run, narrowing)),
+            lambda trace: contract.collectives(collectives.collectives_of(narrowing.of(trace))),
+        ),
+        (
+            lambda run: contract.syncs(answers.syncs(run, narrowing)),
+            lambda trace: contract.syncs(order_report.order_report(narrowing.of(trace))),
+        ),
+        (lambda run: contract.info(answers.info(run)), lambda trace: contract.info(info.info(trace))),
+    ]
+    return [said(of_run, of_trace, run, trace) for of_run, of_trace in pairs]
+
+
+def said(
+    of_run: Callable[[PartitionedRun], Any],
+    of_trace: Callable[[Trace], Any],
+    run: PartitionedRun | None,
+    trace: Trace | None,
+) -> str:
+    """An answer as JSON, or the error in its place."""
+    try:
+        if run is not None:
+            return json.dumps(of_run(run))
+        assert trace is not None
+        return json.dumps(of_trace(trace))
+    except TracevizError as error:
+        return error.message.partition(";")[0]  # how far GPU work runs is told of one capture
+
+
+PAIRS = (("nvtx:A", "nvtx:B"), ("comm", "compute"), ("nvtx:A", "compute"), ("kernel:gemm", "nvtx:A,nvtx:B"))
+NOTHING = (("nvtx:AB", "kernel:lookups"), ("stream:77", "collective:broadcast"), ("nvtx:step *", "op:aten::mm"))
+NOTHING += (("memcpy:HtoD", "kernel:gemm+memset"), ("nvtx:A+comm", "memset"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    same = chance.random() < 0.5
+    counts = [(2, 3)] * 3 if same else [(chance.randint(0, 2), chance.randint(1, 3)) for _ in range(3)]
+    captures = {f"rank{rank}": made(rank, chance, *counts[rank]) for rank in range(3)}
+    inputs = [Input(Path(name), "made") for name in captures]
+    monkeypatch.setattr(parts, "find_inputs", lambda paths, keep_bad: (inputs, []))
+    monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
+    run = open_run([], Reading(cache=False), LocalCrew(1, tmp_path))
+    trace = load.joined(list(captures.values()), inputs, [], [], align=True)
+    assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.outlines)
+    narrowings = Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))
+    for place in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
+        narrowing, which = narrowings[place], place + seed // 4
+        assert other_answers(run, None, narrowing) == other_answers(None, trace, narrowing)
+        for a, b in (*PAIRS[which % 2 :: 2], NOTHING[which % len(NOTHING)]):
+            assert verdict(run, None, a, b, narrowing) == verdict(None, trace, a, b, narrowing)
+
+
+def test_a_rank_that_is_not_there_is_refused_by_parts_as_well() -> None:
+    messages = []
+    for more in ([], ["--memory", "8GB", "--workers", "1"]):
+        result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--ranks", "0,7", *more])
+        assert isinstance(result.exception, TracevizError)
+        messages.append(str(result.exception))
+    assert messages == ["There is no rank 7; there are 0, 1."] * 2
+
+
+def test_a_budget_too_small_for_one_capture_is_refused() -> None:
+    result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--memory", "1MB"])
+    assert isinstance(result.exception, TracevizError)
+    assert "the budget is 1 MB" in result.exception.message
+
+
+def test_a_budget_for_a_cluster_is_refused_and_explained() -> None:
+    words = ["check-overlap", *TORCH, "--memory", "8GB", "--dask", "tcp://127.0.0.1:9"]
+    result = CliRunner().invoke(app, words)
+    assert isinstance(result.exception, TracevizError)
+    assert "Dask's workers have a limit of their own" in result.exception.message
+    assert "--memory-limit" in (result.exception.hint or "")
+
+
+def test_a_rank_that_holds_more_than_the_budget_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the estimate let it pass."""
+    monkeypatch.setattr(crew, "BASE_BYTES", 0)
+    monkeypatch.setattr(crew, "SLACK", 1 << 60)
+    monkeypatch.setattr(watch, "held", lambda pid: 0 if pid == os.getpid() else 2_000_000_000)
+    result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--no-cache", "--memory", "1GB", "--workers", "1"])
+    assert isinstance(result.exception, TracevizError)
+    assert str(result.exception) == (
+        f"{TORCH[0]}: This alone takes more than 2,000 MB of memory; the budget is 1,000 MB. "
+        "Give a larger --memory, or leave it out."
+    )
+
+
+def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path) -> None:
+    bad = tmp_path / "rank9.json"
+    bad.write_text('{"traceEvents": [')
+    paths = [*TORCH, str(bad), "--skip-bad"]
+    assert run_text("check-overlap", *paths, "--memory", "8GB") == run_text("check-overlap", *paths)

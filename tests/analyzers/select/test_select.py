@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import pytest
+
+from analyzers.select.absence import nearest
+from analyzers.select.select import select
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+
+
+def story() -> Trace:
+    """One process with an op of every kind."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("MP Embedding", 0, 100)
+    for start in (20, 40):
+        rank.range("DP Embedding", start, start + 10)
+    rank.range("aten::embedding_bag", 21, 25, kind="op")
+    rank.range("python: forward", 0, 100, kind="python")
+    rank.range("empty", 60, 61)
+    rank.kernel("void at::native::(anonymous namespace)::embedding_bag<float>(float*)", 7, 100, 110, launch=(22, 23))
+    rank.kernel("sgemm_nn", 7, 110, 120, launch=(41, 42))
+    rank.kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 9, 120, 130, launch=(51, 51))
+    correlation = run.rows["ops"][-1]["correlation"]
+    run.add("comms", process=0, correlation=correlation, operation="all_to_allv")
+    rank.copy("DtoH", 9, 130, 140, launch=(52, 53))
+    rank.copy("PtoP", 11, 140, 150, launch=(54, 55))
+    rank.op("Memset (Device)", 11, 150, 160, kind="memset", launch=(56, 57))
+    rank.op("graph 5", 13, 160, 170, kind="graph", launch=(58, 59))
+    rank.kernel("reduce_kernel", 13, 170, 180, launch=(200, 201))
+    return run.trace()
+
+
+ORDER = ["bag", "gemm", "sendrecv", "DtoH", "PtoP", "memset", "graph", "reduce"]
+
+
+def picked(text: str, trace: Trace | None = None) -> list[str]:
+    return [name for name, is_in in zip(ORDER, select(trace or story(), text).picked, strict=True) if is_in]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nvtx:DP Embedding", ["bag", "gemm"]),
+        ("nvtx:MP Embedding", ORDER[:-1]),
+        ("nvtx:* Embedding", ORDER[:-1]),
+        ("nvtx:~^DP", ["bag", "gemm"]),
+        ("nvtx:MP Embedding+!nvtx:DP Embedding", ORDER[2:-1]),
+        ("op:aten::embedding_bag", ["bag"]),
+        ("kernel:gemm", ["gemm"]),
+        ("kernel:~gemm|bag", ["bag", "gemm"]),
+        ("kernel:(anonymous namespace)::embedding", ["bag"]),
+        ("kernel:at::native::embedding_bag", ["bag"]),  # as suggestions and reports spell it
+        ("kernel:*", ["bag", "gemm", "sendrecv", "reduce"]),
+        ("stream:9", ["sendrecv", "DtoH"]),
+        ("comm", ["sendrecv", "PtoP"]),
+        ("compute", ["bag", "gemm", "reduce"]),
+        ("collective:all_to_all", ["sendrecv"]),
+        ("collective:~reduce", []),
+        ("memcpy", ["DtoH", "PtoP"]),
+        ("memcpy:DtoH", ["DtoH"]),
+        ("memset", ["memset"]),
+        ("graph", ["graph"]),
+        ("!kernel:*", ["DtoH", "PtoP", "memset", "graph"]),
+        ("stream:7,stream:13+compute", ["bag", "gemm", "reduce"]),
+        ("(stream:7,stream:13)+kernel:~gemm", ["gemm"]),
+    ],
+)
+def test_every_kind_of_atom_picks_its_ops(text: str, expected: list[str]) -> None:
+    assert picked(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nvtx:DP embedding", "no range 'DP embedding'; did you mean 'DP Embedding' (2 launches)?"),
+        ("nvtx:nothing like it", "no range 'nothing like it'"),
+        ("nvtx:empty", "range 'empty' is in the trace, but no GPU op was launched inside it"),
+        ("op:aten::embeding_bag", "no operator 'aten::embeding_bag'; did you mean 'aten::embedding_bag' (1 launch)?"),
+        ("kernel:sgem_nn", "no kernel named like 'sgem_nn'; did you mean 'sgemm_nn'?"),
+        ("kernel:memset", "no kernel named like 'memset'"),
+        ("stream:8", "no op ran on stream 8; there are 7, 9, 11, 13"),
+        ("collective:all_reduce", "no collective 'all_reduce'; there are all_to_all"),
+        ("memcpy:HtoD", "no memcpy 'HtoD'; there are DtoH, PtoP"),
+        ("comm+memset", "no op fits all of 'comm+memset'"),
+        ("comm+nvtx:DP embedding", "no range 'DP embedding'; did you mean"),
+        ("!kernel:*+!stream:9+!stream:11+!stream:13", "no op fits all of"),
+    ],
+)
+def test_nothing_picked_says_why_and_what_comes_near(text: str, reason: str) -> None:
+    selection = select(story(), text)
+    assert not selection.picked.any()
+    assert selection.reason.startswith(reason)
+
+
+def test_what_is_suggested_picks_something() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("void at::native::(anonymous namespace)::softmax_warp_forward<float>(float*)", 7, 0, 1)
+    trace = run.trace()
+    reason = select(trace, "kernel:at::native::softmax_warp_forwards").reason
+    assert reason.endswith("did you mean 'at::native::softmax_warp_forward'?")
+    assert select(trace, "kernel:at::native::softmax_warp_forward").picked.all()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("comm", "communication"),
+        ("compute", "compute kernels"),
+        ("memcpy", "memcpy"),
+        ("memset", "memset"),
+        ("graph", "graph"),
+    ],
+)
+def test_a_trace_without_a_kind_of_op_says_so(text: str, what: str) -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.op("x", 7, 0, 1, kind="memset" if text != "memset" else "memcpy", copy="" if text != "memset" else "HtoD")
+    assert select(run.trace(), text).reason == f"there is no {what} in the trace"
+    assert select(Builder().trace(), text).reason == "there is no GPU work in what was selected"
+
+
+def test_a_trace_without_ranges_says_that_there_are_none() -> None:
+    run = Builder()
+    run.rank(0).kernel("k", 7, 0, 1, launch=(0, 1))
+    assert select(run.trace(), "nvtx:x").reason == "no range 'x'; the trace has no ranges"
+    assert select(run.trace(), "collective:x").reason == "no collective 'x'; there is none at all"
+
+
+def test_an_annotation_is_a_range_and_an_operator_is_not() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("A", 0, 10, kind="annotation")
+    rank.range("B", 0, 10, kind="op")
+    rank.kernel("k", 7, 10, 20, launch=(5, 6))
+    assert select(run.trace(), "nvtx:A").picked.tolist() == [True]
+    assert select(run.trace(), "nvtx:B").picked.tolist() == [False]
+    assert select(run.trace(), "op:A").picked.tolist() == [False]
+
+
+def test_where_there_are_no_operators_nvtx_ranges_of_emit_nvtx_stand_in() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("aten::mm, seq = 12, sizes = [[2, 2]]", 0, 10)
+    rank.kernel("k", 7, 10, 20, launch=(5, 6))
+    assert select(run.trace(), "op:aten::mm").picked.tolist() == [True]
+
+
+def test_the_occurrence_is_the_innermost_range_the_selector_names() -> None:
+    trace = story()
+    for text in ("nvtx:MP Embedding,nvtx:DP Embedding", "nvtx:DP Embedding,nvtx:MP Embedding"):
+        assert select(trace, text).occurrence.tolist() == [1, 2, 0, 0, 0, 0, 0, -1]
+    assert select(trace, "nvtx:MP Embedding+!nvtx:DP Embedding").occurrence.tolist() == [-1, -1, 0, 0, 0, 0, 0, -1]
+    assert select(trace, "compute").occurrence.tolist() == [-1] * 8
+
+
+def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_said() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("A", 0, 100)
+    rank.kernel("k", 7, 0, 1, launch=(10, 11))
+    for start in (20, 30):
+        rank.kernel("k", 7, 5, 6, launch=(start, start + 1), thread=77)
+    selection = select(run.trace(), "nvtx:A")
+    assert selection.picked.tolist() == [True, False, False]
+    (warning,) = selection.warnings
+    assert warning.code == "other-thread"
+    assert "thread 77 launched 2 GPU ops" in warning.message
+
+
+def test_threads_of_many_ranks_are_one_warning() -> None:
+    run = Builder()
+    for number in range(6):
+        rank = run.rank(number)
+        rank.range("A", 0, 100)
+        rank.kernel("k", 7, 0, 1, launch=(10, 11), thread=70 + number)
+    (warning,) = select(run.trace(), "nvtx:A").warnings
+    assert "threads 70, 71, 72, 73 and 2 more launched 6 GPU ops" in warning.message
+
+
+def test_a_message_operation_comes_from_the_call_before_the_kernels_name() -> None:
+    assert picked("collective:send_recv") == []
+    run = Builder()
+    run.rank(0).kernel("ncclDevKernel_SendRecv(x)", 7, 0, 1)
+    assert select(run.trace(), "collective:send_recv").picked.tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "expected"),
+    [
+        ("dp embeddin", ["MP Embedding", "DP Embedding", "x"], ["DP Embedding", "MP Embedding"]),
+        ("embed", ["DP Embedding", "y"], ["DP Embedding"]),
+        ("zzz", ["DP Embedding"], []),
+        ("a", [], []),
+        ("dp embedding", ["MP Embedding", "DP Embedding", "DP embedding"], ["DP Embedding", "DP embedding"]),
+    ],
+)
+def test_names_come_near_whatever_their_case(text: str, there: list[str], expected: list[str]) -> None:
+    assert nearest(text, there) == expected

@@ -1,0 +1,87 @@
+"""A copy to pinned memory that nothing waits for is found, and one that anything covers is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analyzers.readers.kineto import read as kineto
+from analyzers.readers.nsys import read as nsys
+from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
+from analyzers.trace.ranks import assign_ranks
+from tests.support.builder import Builder
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def steps(cover: str) -> UnwaitedCopies:
+    """Two steps that copy a value to pinned memory, and wait for it or not before the host reads it."""
+    run = Builder()
+    rank = run.rank(0)
+    for number in range(2):
+        at = number * 1000
+        rank.range(f"step {number}", at, at + 900)
+        rank.kernel("check", 7, at + 10, at + 100, launch=(at, at + 2))
+        rank.copy("DtoH", 7, at + 100, at + 120, launch=(at + 5, at + 8), bytes=1, target_memory="pinned")
+        record = rank.record(7, at + 10)
+        if cover == "event":
+            rank.synchronize("event", at + 20, at + 130, record=record)
+        elif cover in ("stream", "device"):
+            rank.synchronize(cover, at + 20, at + 130, stream=7 if cover == "stream" else -1)
+        elif cover == "another stream":
+            rank.wait(9, record, at + 15)
+            rank.synchronize("stream", at + 20, at + 130, stream=9)
+        elif cover == "older event":
+            rank.synchronize("event", at + 20, at + 105, record=rank.record(9, at + 18))
+        elif cover == "wait of a stream":
+            rank.wait(9, record, at + 15)
+    rank.synchronize("device", 1950, 1960)
+    return unwaited_copies(run.trace())
+
+
+@pytest.mark.parametrize("cover", ["event", "stream", "device", "another stream"])
+def test_a_synchronization_behind_the_copy_covers_it(cover: str) -> None:
+    assert len(steps(cover)) == 0
+
+
+@pytest.mark.parametrize("cover", ["nothing", "older event", "wait of a stream"])
+def test_a_copy_nothing_waits_for_may_be_read_as_garbage(cover: str) -> None:
+    (copy,) = steps(cover).copies()  # the last one is covered by the synchronize at the end
+    assert (copy.range, copy.stream, copy.bytes) == ("step 0", 7, 1)
+    assert (copy.launched_ns, copy.start_ns, copy.end_ns) == (5, 100, 120)
+    assert (copy.reason, copy.until_ns, copy.covered_ns, copy.exact) == ("next copy", 1005, 1960, True)
+
+
+def test_the_end_of_the_capture_is_the_last_chance() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.copy("DtoH", 7, 100, 120, launch=(5, 8), target_memory="pinned")
+    (copy,) = unwaited_copies(run.trace()).copies()
+    assert (copy.reason, copy.covered_ns) == ("end of capture", -1)
+
+
+def test_copies_to_pageable_memory_wait_by_themselves() -> None:
+    run = Builder()
+    run.rank(0).copy("DtoH", 7, 100, 120, launch=(5, 130), target_memory="pageable")
+    assert len(unwaited_copies(run.trace())) == 0
+
+
+@pytest.mark.parametrize("name", ["a2a_async", "a2a_sync", "dpmp_hidden_sync", "delta_sync", "ddp"])
+def test_captures_that_wait_for_their_copies(name: str) -> None:
+    for rank in (0, 1):
+        trace = assign_ranks(kineto.read(DATA / "torch" / f"{name}.rank{rank}.json.gz"))
+        assert len(unwaited_copies(trace)) == 0
+
+
+def test_delta_tracking_never_waits_for_what_it_copies_out_before_copying_again() -> None:
+    trace = assign_ranks(kineto.read(DATA / "torch" / "delta_async.rank0.json.gz"))
+    found = unwaited_copies(trace).copies()
+    assert [(copy.range, copy.bytes, copy.reason) for copy in found] == [("stream out", 102_400_000, "next copy")] * 2
+    assert all(copy.until_ns < copy.covered_ns for copy in found)
+
+
+def test_a_copy_on_a_side_stream_that_only_the_end_covers_is_found_in_nsys() -> None:
+    trace = assign_ranks(nsys.read_sqlite(DATA / "nsys" / "collectives.2gpu.pinned.sqlite"))
+    found = unwaited_copies(trace).copies()
+    assert {(copy.rank, copy.stream, copy.range) for copy in found} == {(0, 24, "step 0"), (1, 24, "step 0")}

@@ -1,0 +1,112 @@
+"""The plan of a stream-parallel loop says where each chunk ran, and which fork or join is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analyzers.readers.kineto import read as kineto
+from analyzers.readers.nsys import read as nsys
+from analyzers.syncs.loops import StreamPlan, stream_plan
+from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def load(name: str) -> Trace:
+    path = DATA / name
+    return assign_ranks(nsys.read_sqlite(path) if path.suffix == ".sqlite" else kineto.read(path))
+
+
+def loop(*, forked: tuple[int, ...] = (0, 1, 2), joined: tuple[int, ...] = (0, 1, 2)) -> StreamPlan:
+    """Two turns of a loop of three chunks, each on a worker of its own."""
+    run = Builder()
+    rank = run.rank(0)
+    for turn in range(2):
+        start = turn * 1000
+        rank.kernel("before", 7, start + 10, start + 200, launch=(start, start + 2))
+        rank.range("linear", start + 5, start + 500)
+        for chunk in range(3):
+            at = start + 10 + chunk * 20
+            if chunk in forked:
+                rank.wait_stream(11 + chunk, 7, at)
+            rank.range(f"chunk {chunk}", at + 5, at + 15)
+            rank.kernel("matmul", 11 + chunk, start + 200, start + 400, launch=(at + 6, at + 8))
+        for chunk in joined:
+            rank.wait_stream(7, 11 + chunk, start + 200 + chunk * 5)
+        rank.kernel("after", 7, start + 500, start + 600, launch=(start + 510, start + 512))
+    return stream_plan(run.trace())
+
+
+def test_a_loop_with_all_its_waits_holds() -> None:
+    plan = loop()
+    assert plan.holds
+    assert [(chunk.turn, chunk.chunk, chunk.stream, chunk.main) for chunk in plan.chunks()] == [
+        (turn, f"chunk {number}", 11 + number, 7) for turn in range(2) for number in range(3)
+    ]
+    assert {(chunk.waits_main, chunk.joined, chunk.communication_joined) for chunk in plan.chunks()} == {
+        ("direct", "direct", "")
+    }
+    assert all(chunk.exact and chunk.loop == "linear" and chunk.ops == 1 for chunk in plan.chunks())
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_join_left_out_shows_at_its_chunk(missing: int) -> None:
+    plan = loop(joined=tuple(each for each in range(3) if each != missing))
+    assert not plan.holds
+    for chunk in plan.chunks():
+        # Nothing else orders the worker before main; in the second turn only its own work counts.
+        assert chunk.joined == ("no" if chunk.chunk == f"chunk {missing}" else "direct")
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_fork_left_out_shows_at_its_chunk(missing: int) -> None:
+    plan = loop(forked=tuple(each for each in range(3) if each != missing))
+    assert not plan.holds
+    for chunk in plan.chunks():
+        assert chunk.waits_main == ("no" if chunk.chunk == f"chunk {missing}" else "direct")
+
+
+def test_a_worker_joined_through_another_is_joined_indirectly() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("before", 7, 10, 20, launch=(0, 2))
+    for number, worker in enumerate((11, 12)):
+        at = 10 + number * 20
+        rank.wait_stream(worker, 7, at)
+        rank.range(f"chunk {number}", at + 5, at + 15)
+        rank.kernel("matmul", worker, 200, 400, launch=(at + 6, at + 8))
+    rank.wait_stream(12, 11, 60)
+    rank.wait_stream(7, 12, 70)
+    rank.kernel("after", 7, 500, 600, launch=(100, 102))
+    assert [chunk.joined for chunk in stream_plan(run.trace()).chunks()] == ["indirect", "direct"]
+
+
+def test_steps_that_use_several_streams_are_no_chunks() -> None:
+    assert len(stream_plan(load("torch/dpmp_overlap.rank0.json.gz"))) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "exact"), [("nsys/rowpar_s4.4gpu.sqlite", 4, True), ("torch/rowpar_s4.rank0.json.gz", 1, False)]
+)
+def test_each_chunk_of_rowpar_runs_on_its_own_stream_forked_and_joined(name: str, ranks: int, exact: bool) -> None:
+    plan = stream_plan(load(name))
+    assert plan.holds
+    assert len(plan) == ranks * 3 * 4
+    for (_, _), turn in plan.table.groupby(["rank", "turn"]):
+        assert turn["chunk"].tolist() == [f"chunk {number}" for number in range(4)]
+        assert turn["stream"].nunique() == 4
+        assert (turn["waits_main"] == "direct").all()
+        assert (turn["joined"] == "direct").all()
+        assert (turn["exact"] == exact).all()
+        assert turn["communication_joined"].isin(["indirect", ""]).all()
+
+
+@pytest.mark.parametrize("name", ["nsys/rowpar_s1.rank0.nsys2025.sqlite", "torch/rowpar_s1.rank0.json.gz"])
+def test_a_loop_of_one_chunk_is_a_loop_too(name: str) -> None:
+    plan = stream_plan(load(name))
+    assert plan.holds
+    assert [(chunk.turn, chunk.chunk) for chunk in plan.chunks()] == [(turn, "chunk 0") for turn in range(3)]

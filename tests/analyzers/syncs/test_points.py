@@ -1,0 +1,271 @@
+"""Every call that blocked the host is one point, with its cause and its cost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES
+from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from tests.support.builder import Builder, Rank
+
+
+def one_rank() -> tuple[Builder, Rank]:
+    run = Builder()
+    return run, run.rank(0)
+
+
+def only(run: Builder) -> SyncPoint:
+    (point,) = host_syncs(run.trace())
+    return point
+
+
+def item(rank: Rank, at: int) -> None:
+    """What `.item()` does at `at`: a copy of one value and a synchronize, until 100 ns later."""
+    rank.range("aten::item", at, at + 120, kind="op")
+    rank.range("aten::_local_scalar_dense", at + 2, at + 118, kind="op")
+    rank.copy("DtoH", 7, at + 80, at + 90, launch=(at + 5, at + 10), bytes=1, target_memory="pinned")
+    rank.synchronize("stream", at + 12, at + 100, stream=7)
+
+
+def test_item_is_one_hidden_point_with_its_operators_and_cost() -> None:
+    run, rank = one_rank()
+    rank.range("MP Embedding", 0, 500)
+    rank.kernel("lookup", 7, 10, 170, launch=(0, 5))
+    item(rank, 100)
+    rank.range("DP Embedding", 600, 800)
+    rank.kernel("next", 7, 650, 700, launch=(620, 625))
+    point = only(run)
+    assert (point.api, point.kind, point.hidden) == ("cudaStreamSynchronize", "stream", True)
+    assert (point.start_ns, point.duration_ns) == (112, 88)
+    assert (point.op, point.chain) == ("aten::item", "aten::item → aten::_local_scalar_dense")
+    assert (point.range, point.delayed) == ("MP Embedding", "DP Embedding")
+    assert (point.copy, point.bytes, point.waited_stream, point.waited_name) == ("DtoH", 1, 7, "Memcpy DtoH")
+    assert point.gpu_idle_ns == 650 - 190  # from the end of the copy to the start of the next op
+    assert point.pattern == ""
+
+
+def test_without_operators_on_record_the_calls_tell_what_it_looks_like() -> None:
+    run, rank = one_rank()
+    rank.copy("DtoH", 7, 80, 90, launch=(5, 10), bytes=1, target_memory="pinned")
+    rank.synchronize("stream", 12, 100, stream=7)
+    point = only(run)
+    assert (point.op, point.hidden) == ("", True)
+    assert point.pattern == ".item() or nonzero(): a DtoH copy of 1 B and cudaStreamSynchronize"
+
+
+def test_operators_in_nvtx_count_as_operators() -> None:
+    run, rank = one_rank()
+    rank.range("step", 0, 300)
+    rank.range("aten::item, seq = 7, op_id = 3", 90, 230)
+    rank.copy("DtoH", 7, 180, 190, launch=(105, 110), bytes=1, target_memory="pinned")
+    rank.synchronize("stream", 112, 200, stream=7)
+    point = only(run)
+    assert (point.range, point.op) == ("step", "aten::item")
+
+
+@pytest.mark.parametrize("what", ["stream", "event", "device"])
+def test_a_written_synchronize_is_explicit(what: str) -> None:
+    run, rank = one_rank()
+    op = rank.kernel("work", 7, 10, 100, launch=(0, 5))
+    record = rank.record(7, 6)
+    rank.synchronize(what, 20, 110, stream=7 if what == "stream" else -1, record=record)
+    rank.kernel("next", 7, 140, 150, launch=(120, 125))
+    point = only(run)
+    assert (point.kind, point.hidden, point.waited_op) == (what, False, op)
+    assert point.gpu_idle_ns == 40
+
+
+def test_a_barrier_is_written_to_wait() -> None:
+    run, rank = one_rank()
+    rank.range("c10d::barrier", 0, 200, kind="op")
+    rank.kernel("work", 7, 10, 100, launch=(2, 5))
+    rank.synchronize("stream", 20, 110, stream=7)
+    assert not only(run).hidden
+
+
+def test_an_event_synchronize_that_leaves_work_queued_costs_nothing() -> None:
+    run, rank = one_rank()
+    rank.copy("DtoH", 7, 10, 100, launch=(0, 5), target_memory="pinned")
+    record = rank.record(7, 6)
+    rank.kernel("post compute", 7, 104, 1000, launch=(10, 15))
+    rank.synchronize("event", 20, 105, record=record)
+    rank.kernel("next step", 7, 1003, 1100, launch=(200, 205))
+    point = only(run)
+    assert (point.waited_name, point.gpu_idle_ns, point.delayed) == ("Memcpy DtoH", 0, "")
+
+
+def test_other_streams_of_the_device_hide_the_idle_time() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 100, launch=(0, 5))
+    rank.synchronize("stream", 20, 110, stream=7)
+    rank.kernel("other thread's", 9, 150, 180, launch=(120, 125), thread=2)
+    rank.kernel("next", 7, 210, 250, launch=(130, 135))
+    rank.kernel("last", 7, 260, 270, launch=(140, 145))
+    assert only(run).gpu_idle_ns == 50  # until another thread's op, the next one launched
+
+
+def test_waiting_for_a_stream_means_waiting_for_what_it_waits_for() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 20, launch=(0, 2))
+    slow = rank.kernel("slow", 9, 10, 100, launch=(3, 4))
+    rank.wait_stream(7, 9, 5)
+    rank.synchronize("stream", 20, 110, stream=7)
+    assert only(run).waited_op == slow
+
+
+def test_a_pageable_copy_and_the_synchronize_behind_it_are_one_point() -> None:
+    run, rank = one_rank()
+    rank.range("aten::to", 0, 200, kind="op")
+    rank.copy("DtoH", 7, 20, 100, launch=(5, 110), bytes=4096, target_memory="pageable")
+    rank.synchronize("stream", 113, 116, stream=7)
+    rank.kernel("next", 7, 150, 160, launch=(130, 132))
+    point = only(run)
+    assert (point.api, point.kind, point.hidden) == ("cudaMemcpyAsync", "pageable", True)
+    assert (point.start_ns, point.duration_ns) == (5, 111)
+    assert (point.copy, point.bytes, point.gpu_idle_ns) == ("DtoH", 4096, 50)
+
+
+def test_a_copy_and_a_synchronize_of_two_operators_are_two_points() -> None:
+    run, rank = one_rank()
+    rank.range("aten::to", 0, 112, kind="op")
+    rank.copy("DtoH", 7, 20, 100, launch=(5, 110), bytes=4096, target_memory="pageable")
+    rank.synchronize("stream", 113, 116, stream=7)
+    assert [point.kind for point in host_syncs(run.trace())] == ["pageable", "stream"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "call", "size", "memory", "kind"),
+    [
+        ("DtoH", "cudaMemcpy", 8, "pinned", "copy"),
+        ("HtoD", "cudaMemcpy", SMALL_COPY_BYTES + 1, "pageable", "copy"),
+        ("HtoD", "cudaMemcpy", SMALL_COPY_BYTES, "pageable", ""),
+        ("DtoD", "cudaMemcpy", 8, "device", ""),
+        ("DtoH", "cudaMemcpyAsync", 8, "pageable", "pageable"),
+        ("DtoH", "cudaMemcpyAsync", 8, "pinned", ""),
+        ("HtoD", "cudaMemcpyAsync", 8, "pageable", "pageable"),
+    ],
+)
+def test_copies_block_by_call_direction_and_memory(
+    direction: str, call: str, size: int, memory: str, kind: str
+) -> None:
+    run, rank = one_rank()
+    side = "source_memory" if direction == "HtoD" else "target_memory"
+    rank.copy(direction, 7, 20, 100, launch=(5, 110), call=call, bytes=size, **{side: memory})
+    assert [point.kind for point in host_syncs(run.trace())] == ([kind] if kind else [])
+
+
+def test_a_free_counts_only_if_it_drained_the_device() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 100, launch=(0, 5))
+    rank.call("cudaFree", 20, 90)  # returned while the kernel ran
+    rank.call("cudaFree", 92, 105)
+    rank.call("cudaMalloc", 110, 500)  # slow, but nothing ran
+    rank.kernel("next", 7, 540, 560, launch=(520, 525))
+    point = only(run)
+    assert (point.kind, point.api, point.start_ns, point.gpu_idle_ns) == ("memory", "cudaFree", 92, 440)
+
+
+def test_module_loading_costs_the_idle_time_inside_the_call() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 1000, launch=(0, 5))
+    rank.call("cuModuleLoadData", 500, 500 + MODULE_LOAD_NS)
+    rank.call("cudaGetFuncBySymbol", 100_000, 100_002)  # found it loaded
+    point = only(run)
+    assert (point.kind, point.gpu_idle_ns) == ("module", MODULE_LOAD_NS - 500)
+
+
+def test_a_loop_of_queries_is_one_wait_on_a_launching_thread_only() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 1000, launch=(0, 5))
+    for turn in range(SPIN_QUERIES):
+        rank.call("cudaEventQuery", 100 + 10 * turn, 105 + 10 * turn)
+        rank.call("cudaEventQuery", 100 + 10 * turn, 105 + 10 * turn, thread=2)
+    rank.call("cudaGetDevice", 1900, 1901)
+    for turn in range(SPIN_QUERIES - 1):
+        rank.call("cudaStreamQuery", 2000 + 10 * turn, 2005 + 10 * turn)
+        rank.call("cudaGetDevice", 2006 + 10 * turn, 2007 + 10 * turn)
+    point = only(run)
+    assert (point.kind, point.thread) == ("spin", 1)
+    assert (point.start_ns, point.duration_ns) == (100, 10 * (SPIN_QUERIES - 1) + 5)
+
+
+def test_a_wait_inside_a_communication_call_is_the_librarys_own() -> None:
+    run, rank = one_rank()
+    rank.range("ncclCommFinalize", 10, 200, domain="NCCL")
+    rank.kernel("work", 7, 10, 100, launch=(0, 5))
+    rank.synchronize("stream", 20, 110, stream=7)
+    point = only(run)
+    assert (point.kind, point.hidden, point.range) == ("nccl", True, "")
+
+
+def test_a_runtime_call_and_the_driver_call_inside_it_are_one() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 100, launch=(0, 5))
+    rank.synchronize("stream", 20, 110, stream=7)
+    rank.call("cuStreamSynchronize", 22, 108)
+    assert only(run).api == "cudaStreamSynchronize"
+
+
+def test_points_belong_to_the_process_whose_call_it_was_though_both_are_device_0() -> None:
+    run = Builder()
+    for number in range(2):
+        rank = run.rank(number)
+        end = 100 + 100 * number
+        rank.kernel("work", 7, 10, end, launch=(0, 5))
+        rank.synchronize("stream", 20, end + 10, stream=7)
+        rank.kernel("next", 7, end + 50, end + 60, launch=(end + 20, end + 25))
+    points = {point.rank: point for point in host_syncs(run.trace())}
+    assert {rank: (point.gpu_idle_ns, point.waited_op) for rank, point in points.items()} == {0: (50, 0), 1: (50, 2)}
+
+
+def test_the_users_python_line_is_named_not_torchs() -> None:
+    run, rank = one_rank()
+    rank.range("train.py(88): step", 0, 300, kind="python")
+    rank.range("torch/_tensor.py(10): item", 10, 290, kind="python")
+    rank.range("<built-in method item of Tensor object at 0x7f>", 20, 280, kind="python")
+    rank.synchronize("stream", 100, 200, stream=7)
+    assert only(run).frame == "train.py(88): step"
+
+
+def test_points_are_ranked_by_cost_then_by_duration() -> None:
+    run, rank = one_rank()
+    at = 0
+    for idle, blocked in ((10, 50), (400, 60), (10, 90)):
+        rank.kernel("work", 7, at + 5, at + 5 + blocked, launch=(at, at + 2))
+        rank.synchronize("stream", at + 5, at + 5 + blocked + 1, stream=7)
+        at += 5 + blocked + idle - 5
+        rank.kernel("next", 7, at + 5, at + 20, launch=(at, at + 2))
+        at += 1000
+    found = host_syncs(run.trace())
+    assert [(point.gpu_idle_ns, point.duration_ns) for point in found] == [(400, 61), (10, 91), (10, 51)]
+
+
+def test_the_json_contract() -> None:
+    run, rank = one_rank()
+    rank.kernel("lookup", 7, 10, 170, launch=(0, 5))
+    item(rank, 100)
+    answer = json.loads(json.dumps(host_syncs(run.trace()).to_dict()))
+    assert answer["schema"] == "traceviz.syncs/1"
+    wanted = [
+        "rank",
+        "thread",
+        "api",
+        "start_ns",
+        "duration_ns",
+        "kind",
+        "range",
+        "op",
+        "copy",
+        "gpu_idle_ns",
+        "delayed",
+    ]
+    assert set(wanted) <= set(answer["syncs"][0])
+
+
+def test_a_trace_without_calls_has_no_points() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 100)
+    found: HostSyncs = host_syncs(run.trace())
+    assert (len(found), list(found), found.to_dict()["syncs"]) == (0, [], [])

@@ -1,0 +1,45 @@
+"""What a part of a trace reports of the whole's order."""
+
+from __future__ import annotations
+
+from analyzers.syncs.report import order_report
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+
+
+def two_ranks_of_two_steps() -> Trace:
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        for step in (0, 1):
+            at = 10_000 * step
+            rank.range(f"step {step}", at, at + 9_000)
+            rank.kernel("work", 7, at + 100, at + 4000, launch=(at + 10, at + 20))
+            rank.synchronize("stream", at + 30, at + 4100, stream=7)
+            rank.kernel("next", 7, at + 5000, at + 6000, launch=(at + 4200, at + 4300))
+    return run.trace()
+
+
+def places(trace: Trace) -> list[tuple[int, int]]:
+    return sorted((point.rank, point.start_ns) for point in order_report(trace).syncs)
+
+
+def test_the_whole_reports_every_sync() -> None:
+    assert places(two_ranks_of_two_steps()) == [(0, 30), (0, 10_030), (1, 30), (1, 10_030)]
+
+
+def test_a_part_reports_what_lies_in_it_with_the_figures_of_the_whole() -> None:
+    trace = two_ranks_of_two_steps()
+    assert places(trace.ranks(1)) == [(1, 30), (1, 10_030)]
+    assert places(trace.steps(1, 2)) == [(0, 10_030), (1, 10_030)]
+    assert places(trace.ranks(0).steps(0, 1)) == [(0, 30)]
+    (whole,) = [point for point in order_report(trace).syncs if (point.rank, point.start_ns) == (0, 30)]
+    (part,) = order_report(trace.ranks(0).steps(0, 1)).syncs
+    assert (part.gpu_idle_ns, part.duration_ns) == (whole.gpu_idle_ns, whole.duration_ns) == (1000, 4070)
+
+
+def test_its_repr_counts() -> None:
+    assert (
+        repr(order_report(two_ranks_of_two_steps()))
+        == "<order: 4 host sync points, 0 unwaited copies, 0 missing waits>"
+    )

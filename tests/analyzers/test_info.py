@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.info import MOST_RANGES, cannot_answer, info
+from analyzers.load import load
+from analyzers.select.select import select
+from analyzers.trace.tables import Capture
+from tests.support.builder import Builder
+
+DATA = Path(__file__).parents[1] / "data"
+CAPTURES = ("torch/ddp.rank0.json.gz", "torch/dpmp_hidden_sync.rank1.json.gz", "nsys/rowpar_s4.4gpu.sqlite")
+
+
+def test_ranks_count_their_ops_by_kind_and_lane() -> None:
+    run = Builder()
+    rank = run.rank(3)
+    run.add("devices", process=0, device=0, name="NVIDIA H200")
+    run.add("devices", process=0, device=1, name="not used")
+    rank.kernel("gemm", 7, 10, 20)
+    rank.kernel("gemm", 9, 20, 30)
+    rank.kernel("ncclDevKernel_AllReduce", 9, 30, 45)
+    rank.copy("PtoP", 9, 1, 5)
+    rank.copy("DtoH", 9, 1, 5)
+    rank.op("Memset", 9, 1, 5, kind="memset")
+    rank.op("graph", 9, 1, 5, kind="graph")
+    (found,) = info(run.trace()).ranks
+    assert (found.rank, found.rule, found.devices, found.gpu) == (3, "the collector's manifest", (0,), "NVIDIA H200")
+    assert (found.kernels, found.communication, found.copies, found.memsets, found.graphs) == (2, 2, 1, 1, 1)
+    assert (found.streams, found.first_ns, found.last_ns) == (2, 1, 45)
+
+
+def test_ranges_count_every_occurrence_and_launch_also_of_ranges_inside_them() -> None:
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        rank.range("outer", 0, 100)
+        rank.range("inner", 10, 20, kind="annotation")
+        rank.range("inner", 30, 40)
+        rank.range("operator", 0, 100, kind="op")
+        rank.kernel("k", 7, 0, 1, launch=(15, 16))
+        rank.kernel("k", 7, 1, 2, launch=(50, 51))
+    found = info(run.trace())
+    assert [(one.name, one.occurrences, one.launches) for one in found.ranges] == [("outer", 2, 4), ("inner", 4, 2)]
+    assert found.more_ranges == 0
+
+
+def test_more_names_than_are_listed_are_counted() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("k", 7, 0, 1)
+    for k in range(MOST_RANGES + 3):
+        rank.range(f"range {k:03d}", k, k + 1)
+    found = info(run.trace())
+    assert len(found.ranges) == MOST_RANGES
+    assert found.more_ranges == 3
+
+
+def test_steps_are_listed_once() -> None:
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        rank.kernel("k", 7, 0, 1)
+        for step in (12, 11):
+            rank.range(f"ProfilerStep#{step}", 100 * step, 100 * step + 50)
+    assert info(run.trace()).steps == (11, 12)
+
+
+def bare() -> Builder:
+    run = Builder()
+    run.rank(0).kernel("k", 7, 0, 1)
+    return run
+
+
+def full() -> Builder:
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        for step in (1, 2, 3):
+            rank.range(f"step {step}", 10 * (step - 1), 10 * step)
+        rank.range("aten::mm", 1, 9, kind="op")
+        rank.kernel("k", 7, 20, 30, launch=(2, 3))
+        run.add("syncs", process=number, start_ns=0, end_ns=1)
+    return run
+
+
+def test_what_a_bare_trace_can_not_tell() -> None:
+    said = "\n".join(cannot_answer(bare().trace()))
+    for part in ("only one rank", "regions by name", "who launched what", "which stream waited", "steps:", "operator"):
+        assert part in said
+
+
+def test_a_trace_with_everything_has_nothing_it_can_not_tell() -> None:
+    assert cannot_answer(full().trace()) == ()
+
+
+def test_launches_that_are_missing_are_counted() -> None:
+    run = full()
+    run.rows["ops"][0]["launch"] = -1
+    assert cannot_answer(run.trace()) == ("who launched 1 of 2 GPU ops: their launch calls are missing",)
+
+
+def test_ranks_that_were_not_captured_are_counted() -> None:
+    trace = replace(full().trace(), captures=(Capture("a", "synthetic", world_size=8),))
+    assert cannot_answer(trace) == ("what the other ranks did: 2 of 8 were captured",)
+
+
+def test_what_a_capture_says_it_lacks_is_told_once() -> None:
+    trace = replace(full().trace(), captures=tuple(Capture(p, "synthetic", lacks=("colours",)) for p in "ab"))
+    assert cannot_answer(trace) == ("colours",)
+
+
+def test_what_only_some_captures_lack_is_said_of_those() -> None:
+    trace = full().trace()
+    lacks = [("colours",), (), ("colours", "sounds"), ("colours",), ("colours",)]
+    captures = [replace(trace.captures[0], path=f"a/r{n}.json", lacks=one) for n, one in enumerate(lacks)]
+    said = cannot_answer(replace(trace, captures=tuple(captures)))
+    assert said == ("colours: in r0.json, r2.json, r3.json, 1 more", "sounds: in r2.json")
+    assert cannot_answer(replace(trace, captures=tuple(captures[:1]))) == ("colours",)
+
+
+def test_the_frame_has_a_row_for_every_rank() -> None:
+    frame = info(full().trace()).to_frame()
+    assert frame.index.tolist() == [0, 1]
+    assert frame["kernels"].tolist() == [1, 1]
+    assert repr(info(full().trace())) == "<info: 1 capture(s), 2 rank(s), 3 step(s)>"
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_launches_of_every_range_are_those_it_would_pick(name: str) -> None:
+    trace = load([DATA / name])
+    found = info(trace).ranges
+    assert found
+    for one in found:
+        assert one.launches == np.count_nonzero(select(trace, f'nvtx:"{one.name}"').picked), one.name
+
+
+def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("outer", 0, 100)
+    rank.range("again", 10, 90)
+    rank.range("again", 20, 80)
+    rank.kernel("gemm", 7, 200, 300, launch=(30, 31))
+    assert [(one.name, one.occurrences, one.launches) for one in info(run.trace()).ranges] == [
+        ("again", 2, 1),
+        ("outer", 1, 1),
+    ]
+
+
+def test_steps_too_few_for_a_median_are_said() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 1", 0, 10)
+    rank.kernel("k", 7, 10, 20, launch=(1, 2))
+    assert "how much steps vary: 1 are too few for a median" in cannot_answer(run.trace())
+    rank.range("step 2", 10, 20)
+    rank.range("step 3", 20, 30)
+    assert not [said for said in cannot_answer(run.trace()) if "median" in said]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.trace import nesting
+from analyzers.trace.columns import table
+from analyzers.trace.nesting import RangeIndex
+from tests.support import oracle
+
+spans = st.lists(
+    st.tuples(st.integers(0, 25), st.integers(0, 20)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=25
+)
+
+
+def found_at(pairs: list[oracle.Interval], moments: list[int]) -> list[oracle.Interval | None]:
+    ranges = table("ranges", {"start_ns": [s for s, _ in pairs], "end_ns": [e for _, e in pairs]}, length=len(pairs))
+    zeros = np.zeros(len(moments), np.int64)
+    rows = RangeIndex(ranges).innermost(zeros, zeros - 1, np.array(moments, np.int64))
+    return [pairs[row] if row >= 0 else None for row in rows]
+
+
+@given(spans)
+def test_the_innermost_range_is_the_one_a_scan_finds(pairs: list[oracle.Interval]) -> None:
+    moments = list(range(-1, 48))
+    assert found_at(pairs, moments) == [oracle.innermost(pairs, moment) for moment in moments]
+
+
+@given(spans)
+def test_ranges_that_cross_in_more_levels_than_a_call_stack_has_are_found_too(pairs: list[oracle.Interval]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "MANY_LEVELS", 2)
+        moments = list(range(-1, 48))
+        assert found_at(pairs, moments) == [oracle.innermost(pairs, moment) for moment in moments]
+
+
+def test_a_long_chain_of_crossing_ranges_is_answered_exactly() -> None:
+    pairs = [(10 * k, 10 * k + 995) for k in range(400)]
+    moments = list(range(0, 5000, 7))
+    assert found_at(pairs, moments) == [oracle.innermost(pairs, moment) for moment in moments]
+
+
+def test_a_range_is_closed_at_both_ends_and_the_later_of_two_that_touch_counts() -> None:
+    assert found_at([(0, 10), (10, 20)], [0, 10, 20, 21]) == [(0, 10), (10, 20), (10, 20), None]
+
+
+def test_another_thread_or_process_has_ranges_of_its_own() -> None:
+    ranges = table("ranges", {"process": [0, 0, 1], "thread": [5, -7, 5], "start_ns": [0, 0, 0], "end_ns": [9, 9, 9]})
+    process, thread = np.array([0, 0, 1, 1]), np.array([5, -7, 5, -7])
+    assert RangeIndex(ranges).innermost(process, thread, np.full(4, 3)).tolist() == [0, 1, 2, -1]

@@ -1,0 +1,66 @@
+"""What the profiler itself took is said, and warned of where it is much."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.readers.kineto import read as kineto
+from analyzers.readers.nsys import read as nsys
+from analyzers.trace.overhead import about_overhead
+from tests.support.builder import Builder
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.mark.parametrize(
+    ("spans", "text", "warned"),
+    [
+        ([(0, 50)], "", False),  # before the work
+        ([(90, 105), (1080, 2000)], "25 ns of 1.000 µs (2.5%)", False),  # clipped at both ends
+        ([(200, 250), (220, 260)], "60 ns of 1.000 µs (6.0%)", True),  # counted once
+        ([(300, 200)], "", False),
+    ],
+)
+def test_overhead_is_what_lies_within_the_gpu_work(spans: list[tuple[int, int]], text: str, warned: bool) -> None:
+    run = Builder()
+    run.rank(0).kernel("k", 7, 100, 1100)
+    starts, ends = np.array(spans, np.int64).T
+    unanswered, warnings = about_overhead(starts, ends, run.trace().ops)
+    told = [*unanswered, *(warning.message for warning in warnings)]
+    assert [text in said for said in told] == ([True] if text else []), "once"
+    assert [warning.code for warning in warnings] == ["profiler-overhead"] * warned
+
+
+def test_torch_profiler_says_so_by_the_category(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 2, "args": {}}
+    own = {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 10.5, "dur": 1}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"traceEvents": [event, own]}))
+    trace = kineto.read(path)
+    (warning,) = trace.warnings
+    assert warning.code == "profiler-overhead"
+    assert "1.000 µs of 2.000 µs (50.0%)" in warning.message
+
+
+def test_nsys_has_a_table_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    shutil.copyfile(DATA / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite", path)
+    with closing(sqlite3.connect(path)) as database:
+        low, high = database.execute("SELECT min(start), max(end) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+        (copied,) = database.execute("SELECT max(end) FROM CUPTI_ACTIVITY_KIND_MEMSET").fetchone() or (0,)
+        assert copied is None or copied <= high
+        database.execute("DELETE FROM PROFILER_OVERHEAD")
+        middle = (low + high) // 2
+        database.execute(f"INSERT INTO PROFILER_OVERHEAD VALUES ({middle}, {high + 10**9}, 0, 0, 0)")
+        database.commit()
+    trace = nsys.read_sqlite(path)
+    said = {warning.code: warning.message for warning in trace.warnings}
+    assert "(50.0%)" in said["profiler-overhead"]
+    assert not any("profiler" in text for text in trace.captures[0].lacks), "said once"

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.trace.ranks import RULES, assign_ranks, rank_in_name
+from analyzers.trace.tables import Capture, Process, Trace
+from tests.support.builder import Builder
+
+
+def trace_of(*claims: dict[str, int], idle: tuple[int, ...] = (), captures: int = 0) -> Trace:
+    """A trace whose processes claim ranks; those in `idle` have no GPU work."""
+    run = Builder()
+    for number in range(len(claims)):
+        rank = run.rank(number)
+        if number not in idle:
+            rank.kernel("k", 7, 0, 1)
+    files = tuple(Capture(f"file{k}", "synthetic") for k in range(captures or len(claims)))
+    processes = tuple(
+        Process(capture=min(k, len(files) - 1), pid=100 + k, claims=said) for k, said in enumerate(claims)
+    )
+    return assign_ranks(replace(run.trace(), processes=processes, captures=files))
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "order"])
+def test_each_rule_names_the_ranks_and_gaps_stay_gaps(rule: str) -> None:
+    trace = trace_of({rule: 3}, {rule: 0})
+    assert trace.ops["rank"].tolist() == [3, 0]
+    assert [process.rule for process in trace.processes] == [rule, rule]
+    assert trace.rank_ids == [0, 3]
+    assert trace.warnings == ()
+
+
+def test_rules_are_believed_in_their_order() -> None:
+    order = ["manifest", "distributed", "environment", "file-name", "gpu"]
+    for place, rule in enumerate(order):
+        claims = [{later: 10 * k + process for k, later in enumerate(order[place:])} for process in (1, 2)]
+        trace = trace_of(*claims)
+        assert trace.ops["rank"].tolist() == [1, 2]
+        assert trace.processes[0].rule == rule
+
+
+def test_a_rule_serves_only_if_every_working_process_has_a_claim() -> None:
+    trace = trace_of({"distributed": 5, "file-name": 1}, {"file-name": 0})
+    assert trace.ops["rank"].tolist() == [1, 0]
+    assert trace.processes[0].rule == "file-name"
+
+
+def test_without_any_claim_ranks_are_the_order_of_the_working_processes() -> None:
+    trace = trace_of({}, {}, {}, idle=(1,))
+    assert trace.ops["rank"].tolist() == [0, 1]
+    assert [process.rank for process in trace.processes] == [0, -1, 1]
+    assert trace.processes[2].rule == "order"
+
+
+def test_a_process_without_gpu_work_has_no_say() -> None:
+    trace = trace_of({"environment": 0}, {"environment": 0}, {}, idle=(1, 2))
+    assert trace.ops["rank"].tolist() == [0]
+
+
+def test_processes_that_share_a_gpu_are_told_by_order() -> None:
+    assert trace_of({"gpu": 0}, {"gpu": 0}).ops["rank"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("rule", ["manifest", "distributed", "environment", "file-name"])
+def test_two_files_of_one_rank_are_an_error_that_names_both(rule: str) -> None:
+    with pytest.raises(TracevizError, match="file0 and file1 both say they are rank 2") as caught:
+        trace_of({rule: 2}, {rule: 2})
+    assert RULES[rule] in str(caught.value)
+    assert caught.value.hint
+
+
+def test_two_files_of_one_rank_are_an_error_though_others_do_not_say_theirs() -> None:
+    with pytest.raises(TracevizError, match="file0 and file2 both say they are rank 1"):
+        trace_of({"environment": 1}, {}, {"environment": 1})
+
+
+def test_a_rule_that_is_believed_more_settles_it() -> None:
+    assert trace_of({"manifest": 0, "file-name": 1}, {"manifest": 2, "file-name": 1}).rank_ids == [0, 2]
+
+
+def test_two_processes_of_one_file_are_named_by_their_pids() -> None:
+    with pytest.raises(TracevizError, match="Processes 100 and 101 of file0 both say they are rank 2"):
+        trace_of({"environment": 2}, {"environment": 2}, captures=1)
+
+
+def test_a_conflict_is_said_not_guessed_over() -> None:
+    trace = trace_of({"distributed": 0, "file-name": 1}, {"distributed": 1, "file-name": 1})
+    assert trace.ops["rank"].tolist() == [0, 1]
+    (warning,) = trace.warnings
+    assert warning.code == "rank-conflict"
+    assert warning.message == "file0 is taken as rank 0 by distributedInfo in the trace; the file's name says 1."
+
+
+def test_the_physical_gpu_is_no_conflict() -> None:
+    assert trace_of({"distributed": 8, "gpu": 0}, {"distributed": 9, "gpu": 1}).warnings == ()
+
+
+def test_a_claim_that_no_rank_can_be_is_no_claim() -> None:
+    trace = trace_of({"environment": 2**40, "file-name": -1}, {"environment": 2**40 + 1, "file-name": -2})
+    assert [process.rule for process in trace.processes] == ["order", "order"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("rank3.json", 3),
+        ("run.rank-07.nsys-rep", 7),
+        ("RANK_12_trace.json.gz", 12),
+        ("rank0_of_rank0.json", 0),
+        ("rank0_rank1.json", None),
+        ("frank3.json", None),
+        ("trace.json", None),
+        ("rank.json", None),
+        ("rank20261120093000.json", None),
+        ("rank" + "9" * 5000, None),
+    ],
+)
+def test_a_files_name_states_one_rank_or_none(name: str, rank: int | None) -> None:
+    assert rank_in_name(name) == rank

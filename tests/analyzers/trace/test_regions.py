@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analyzers.trace.columns import is_one_of
+from analyzers.trace.regions import launched_by_others, launched_in
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder, Rank
+
+ENGINE = "autograd::engine::evaluate_function: MulBackward0"
+WORKERS = [2, -1462335040]  # Kineto cuts the ids of some threads to 32 bits, with their sign
+
+
+def inside(trace: Trace, *names: str) -> list[str]:
+    """Names of the ops launched in ranges of these names."""
+    found, _ = launched_in(trace, is_one_of(trace.ranges, "name", names))
+    return trace.ops["name"][found >= 0].tolist()
+
+
+def test_an_op_belongs_to_a_range_by_its_launch_not_by_when_it_runs() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("A", 10, 20)
+    rank.kernel("runs later", 7, 500, 600, launch=(12, 14))
+    rank.kernel("runs in it, launched before", 7, 12, 18, launch=(1, 3))
+    rank.kernel("launch ends after it", 7, 30, 40, launch=(19, 30))
+    rank.kernel("launch begins before it", 7, 30, 40, launch=(9, 12))
+    assert inside(run.trace(), "A") == ["runs later", "launch ends after it"]
+
+
+def test_both_ends_of_a_range_are_inside() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("A", 10, 20)
+    for start in (9, 10, 20, 21):
+        rank.kernel(f"at {start}", 7, 100, 101, launch=(start, start + 1))
+    assert inside(run.trace(), "A") == ["at 10", "at 20"]
+
+
+def test_only_the_thread_the_range_is_open_on_counts() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("A", 0, 100)
+    rank.kernel("mine", 7, 10, 20, launch=(1, 2))
+    rank.kernel("other thread's", 7, 20, 30, launch=(3, 4), thread=-9)
+    run.rank(1).kernel("other process's", 7, 20, 30, launch=(3, 4))
+    trace = run.trace()
+    assert inside(trace, "A") == ["mine"]
+    wanted = is_one_of(trace.ranges, "name", ("A",))
+    assert launched_by_others(trace, wanted, launched_in(trace, wanted)[0]) == {-9: 1}
+
+
+def test_an_op_whose_launch_is_unknown_belongs_to_no_range() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    for thread in (-1, 0, 1):
+        rank.range("A", 0, 100, thread=thread)
+    rank.kernel("no launch", 7, 10, 20)
+    rank.kernel("launched", 7, 20, 30, launch=(5, 6))
+    trace = run.trace()
+    assert inside(trace, "A") == ["launched"]
+    wanted = is_one_of(trace.ranges, "name", ("A",))
+    assert launched_by_others(trace, wanted, np.full(2, -1)) == {1: 1}
+
+
+def test_a_trace_without_any_launch_or_range_has_no_regions() -> None:
+    run = Builder()
+    run.rank(0).kernel("k", 7, 0, 1)
+    trace = run.trace()
+    assert launched_in(trace, np.zeros(0, bool))[0].tolist() == [-1]
+    run.add("ranges", name="A", start_ns=0, end_ns=9)
+    assert launched_in(run.trace(), np.ones(1, bool))[0].tolist() == [-1]
+
+
+def test_the_innermost_of_the_wanted_ranges_is_told() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    outer, inner = rank.range("A", 0, 100), rank.range("A", 10, 20)
+    rank.range("B", 12, 18)
+    rank.kernel("k", 7, 100, 101, launch=(15, 16))
+    rank.kernel("k", 7, 101, 102, launch=(50, 51))
+    trace = run.trace()
+    assert launched_in(trace, is_one_of(trace.ranges, "name", ("A",)))[0].tolist() == [inner, outer]
+
+
+def backward(run: Builder, worker: int, *, forward_thread: int = 1) -> Rank:
+    """A forward op 41 on thread 1; its backward on `worker`, with one launch inside the engine's op and one not."""
+    rank = run.rank(0)
+    rank.range("A", 0, 1000)
+    rank.range("aten::mul", 10, 20, kind="op", sequence=41)
+    rank.range(ENGINE, 100, 200, kind="op", thread=worker, sequence=41, forward_thread=forward_thread)
+    rank.range("MulBackward0", 110, 190, kind="op", thread=worker, sequence=41, forward_thread=forward_thread)
+    rank.kernel("backward", 7, 120, 130, launch=(115, 118), thread=worker)
+    rank.kernel("not autograd's", 7, 400, 410, launch=(350, 351), thread=worker)
+    return rank
+
+
+@pytest.mark.parametrize("worker", WORKERS)
+def test_autograds_work_belongs_to_the_range_that_is_open_on_the_forward_thread(worker: int) -> None:
+    run = Builder()
+    backward(run, worker)
+    trace = run.trace()
+    assert inside(trace, "A") == ["backward"]
+    wanted = is_one_of(trace.ranges, "name", ("A",))
+    occurrence, by_autograd = launched_in(trace, wanted)
+    assert by_autograd.tolist() == [0]
+    assert launched_by_others(trace, wanted, occurrence) == {worker: 1}
+
+
+def test_autograds_work_after_the_range_has_closed_is_not_the_ranges() -> None:
+    run = Builder()
+    rank = backward(run, 2)
+    rank.range("short", 0, 50)
+    assert inside(run.trace(), "short") == []
+
+
+def test_without_a_forward_backward_link_nothing_is_guessed() -> None:
+    run = Builder()
+    backward(run, 2, forward_thread=-1)
+    assert inside(run.trace(), "A") == []
+
+
+def test_a_worker_that_serves_two_forward_threads_is_tied_to_neither() -> None:
+    run = Builder()
+    rank = backward(run, 2)
+    rank.range("aten::add", 10, 20, kind="op", thread=3, sequence=42)
+    rank.range("AddBackward0", 300, 310, kind="op", thread=2, sequence=42, forward_thread=3)
+    assert inside(run.trace(), "A") == []
+
+
+def test_a_range_opened_on_the_worker_itself_needs_no_link() -> None:
+    run = Builder()
+    rank = backward(run, 2)
+    rank.range("hook", 112, 119, thread=2)
+    trace = run.trace()
+    assert inside(trace, "hook") == ["backward"]
+    assert launched_in(trace, is_one_of(trace.ranges, "name", ("hook",)))[1].size == 0
+
+
+def test_another_process_with_the_same_thread_ids_is_not_tied() -> None:
+    run = Builder()
+    backward(run, 2)
+    run.rank(1).kernel("other process's", 7, 120, 130, launch=(115, 118), thread=2)
+    assert inside(run.trace(), "A") == ["backward"]

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap, verdict
+from tests.support.builder import Builder
+
+COMM, GEMM = "ncclDevKernel_AllReduce", "gemm"
+
+
+def run_of(*ranks: list[tuple[str, int, int]]) -> Trace:
+    """Each rank's ops: name, start, end."""
+    run = Builder()
+    for number, ops in enumerate(ranks):
+        rank = run.rank(number)
+        for name, start, end in ops:
+            rank.kernel(name, 9 if name == COMM else 7, start, end)
+    return run.trace()
+
+
+HALF = [(COMM, 0, 100), (GEMM, 50, 200)]
+NONE = [(COMM, 0, 100), (GEMM, 100, 200)]
+FULL = [(COMM, 0, 100), (GEMM, 0, 200)]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bar", "expected"),
+    [
+        (1.0, 0.6, "overlapped"),
+        (0.6, 0.6, "overlapped"),
+        (0.5999, 0.6, "partial"),
+        (0.1, 0.6, "partial"),
+        (0.0999, 0.6, "serialized"),
+        (0.0, 0.6, "serialized"),
+        (0.05, 0.05, "overlapped"),
+        (0.0, 0.0, "overlapped"),
+        (None, 0.6, "inconclusive"),
+    ],
+)
+def test_a_ratio_at_the_bar_meets_it(ratio: float | None, bar: float, expected: str) -> None:
+    assert verdict(ratio, bar) == expected
+
+
+def test_the_bar_decides_what_passes_and_how_a_command_ends() -> None:
+    half = run_of(HALF)
+    met, missed = check_overlap(half, min_overlap=0.5), check_overlap(half, min_overlap=0.51)
+    assert (met.verdict, met.passed, met.exit_code) == ("overlapped", True, 0)
+    assert (missed.verdict, missed.passed, missed.exit_code) == ("partial", False, 1)
+    assert (check_overlap(run_of(NONE)).verdict, check_overlap(run_of(NONE)).exit_code) == ("serialized", 1)
+    assert (met.job.real_overlap_ns, met.job.achievable_ns) == (50, 100)
+
+
+@pytest.mark.parametrize("bar", [-0.1, 1.01, 60, float("nan"), float("inf")])
+def test_a_bar_that_is_no_ratio_is_refused(bar: float) -> None:
+    with pytest.raises(TracevizError, match="is no ratio"):
+        check_overlap(run_of(HALF), min_overlap=bar)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ("memcpy", "compute", "'memcpy': there is no memcpy in the trace"),
+        ("comm", "stream:8", "'stream:8': no op ran on stream 8; there are 7, 9"),
+        ("memset", "memcpy", "'memset': there is no memset in the trace; 'memcpy': there is no memcpy in the trace"),
+        ("nvtx:x", "comm", "'nvtx:x': no range 'x'; the trace has no ranges"),
+    ],
+)
+def test_an_empty_side_is_inconclusive_and_never_a_figure(a: str, b: str, reason: str) -> None:
+    result = check_overlap(run_of(HALF), a, b)
+    assert (result.verdict, result.passed, result.exit_code) == ("inconclusive", None, 3)
+    assert result.reason == reason
+    assert result.job.real_overlap_ratio is None
+    assert all(rank.overlap_ratio is None and rank.real_overlap_ratio is None for rank in result.ranks)
+
+
+def test_an_empty_trace_is_inconclusive() -> None:
+    trace = run_of(HALF)
+    empty = replace(trace, ops=trace.ops.iloc[:0])
+    result = check_overlap(empty)
+    assert (result.verdict, result.ranks) == ("inconclusive", ())
+    assert "there is no GPU work" in result.reason
+    assert result.to_frame().empty
+
+
+def test_sides_that_never_meet_on_a_rank_are_inconclusive() -> None:
+    result = check_overlap(run_of([(COMM, 0, 100)], [(GEMM, 0, 100)]))
+    assert (result.verdict, result.reason) == ("inconclusive", "no rank ran both sides on one device")
+
+
+def test_a_side_that_took_no_time_is_inconclusive_and_the_reason_is_true() -> None:
+    result = check_overlap(run_of([(COMM, 50, 50), (GEMM, 0, 100)]))
+    assert (result.verdict, result.reason) == ("inconclusive", "'comm': its ops took no time at all")
+    trace = run_of(HALF)
+    waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([100, 0], np.int64)))
+    assert check_overlap(waiting).reason == "'comm': all it did was wait for a late rank"
+    assert check_overlap(waiting, "compute", "comm").reason == "'comm': all it did was wait for a late rank"
+
+
+def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
+    result = check_overlap(run_of([(COMM, 0, 100)], HALF, FULL))
+    assert result.job.critical_rank == 1
+    assert result.job.real_overlap_ratio == 0.5
+    assert [rank.overlap_ratio for rank in result.ranks] == [None, 0.5, 1.0]
+    few, warning = result.warnings
+    assert (few.code, "rests on 1 instance a rank" in few.message) == ("few-instances", True)
+    assert (warning.code, warning.message) == (
+        "empty-side",
+        "Only one side ran on rank 0: no overlap is possible there.",
+    )
+
+
+def test_a_rank_where_neither_side_ran_is_said_not_dropped_silently() -> None:
+    result = check_overlap(run_of(HALF, [("Memset", 0, 1)]), "comm", "kernel:gemm")
+    assert [rank.rank for rank in result.ranks] == [0]
+    _, warning = result.warnings
+    assert (warning.code, "rank 1" in warning.message) == ("no-side", True)
+
+
+def test_a_device_with_one_side_only_is_named_where_its_rank_has_several() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel(COMM, 9, 0, 10)
+    rank.kernel(GEMM, 7, 0, 10)
+    rank.device = 1
+    rank.kernel(GEMM, 7, 0, 10)
+    _, warning = check_overlap(run.trace()).warnings
+    assert "rank 0 device 1" in warning.message
+
+
+def test_the_frames_hold_whole_nanoseconds_and_the_ranks_of_the_result() -> None:
+    frame = check_overlap(run_of(HALF, NONE)).to_frame()
+    assert frame.index.tolist() == [(0, 0), (1, 0)]
+    assert frame["overlap_ns"].tolist() == [50, 0]
+    assert frame["overlap_ratio"].tolist() == [0.5, 0.0]
+    assert all(frame[column].dtype == np.int64 for column in frame if column.endswith("_ns"))
+    instances = check_overlap(run_of(HALF, NONE)).instances()
+    assert instances[["rank", "label", "achievable_ns", "missed_ns"]].to_numpy().tolist() == [
+        [0, "capture", 100, 50],
+        [1, "capture", 100, 100],
+    ]
+
+
+def test_the_repr_says_the_verdict_with_its_figure_or_its_reason() -> None:
+    assert repr(check_overlap(run_of(HALF))) == (
+        "<partial: 'comm' against 'compute', 50.0% of what could overlap did; bar 60%; 1 rank(s)>"
+    )
+    assert "no memcpy" in repr(check_overlap(run_of(HALF), "memcpy"))
+
+
+def graph_trace(*, launched_in_range: bool = False) -> Trace:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("replay", 0, 10)
+    rank.kernel(COMM, 9, 0, 100, launch=(20, 21))
+    rank.kernel(GEMM, 7, 50, 150, launch=(22, 23))
+    rank.op("graph 1", 7, 200, 300, kind="graph", launch=(1, 2))
+    return run.trace()
+
+
+def test_what_a_one_row_graph_hides_is_never_guessed() -> None:
+    result = check_overlap(graph_trace())
+    assert (result.verdict, result.exit_code) == ("inconclusive", 3)
+    assert "1 CUDA graph launches are one row each" in result.reason
+    assert "--cuda-graph-trace=node" in result.reason
+    assert result.ranks[0].overlap_ns == 50, "what is known stays"
+
+
+def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
+    for b in ("compute,graph", "nvtx:replay,compute"):
+        result = check_overlap(graph_trace(), "comm", b)
+        assert result.verdict == "partial"
+        assert [warning.code for warning in result.warnings] == [
+            "missing-wait",
+            "graph-as-one-row",
+            "few-instances",
+        ]
+
+
+def test_a_graph_is_of_no_concern_to_sides_that_pick_no_kernels() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.copy("DtoH", 9, 0, 100)
+    rank.op("Memset", 7, 50, 150, kind="memset")
+    rank.op("graph 1", 7, 200, 300, kind="graph")
+    assert check_overlap(run.trace(), "memcpy:DtoH", "memset").verdict == "partial"

@@ -1,0 +1,40 @@
+"""What has to be equal of a trace and of one that was written and read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+import traceviz as tv
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Trace
+from traceviz import contract
+
+
+def answers(trace: Trace) -> list[dict[str, Any]]:
+    """Every analysis as its JSON."""
+    return [
+        contract.overlap(tv.check_overlap(trace)),
+        contract.collectives(tv.collectives(trace)),
+        contract.syncs(tv.sync_points(trace)),
+        contract.streams(tv.streams(trace)),
+        contract.info(tv.info(trace)),
+    ]
+
+
+def same_tables(first: Trace, second: Trace) -> None:
+    """Equal row by row, texts by what they say and not by how they are numbered."""
+    for name in TABLES:
+        pd.testing.assert_frame_equal(_plain(getattr(first, name)), _plain(getattr(second, name)), obj=name)
+    assert (first.clocks, first.captures, first.processes) == (second.clocks, second.captures, second.processes)
+    assert (first.warnings, first.origin_utc_ns) == (second.warnings, second.origin_utc_ns)
+    assert (first.matches is None) == (second.matches is None)
+    for part in ("members", "calls", "collectives") if first.matches is not None else ():
+        before, after = _plain(getattr(first.matches, part)), _plain(getattr(second.matches, part))
+        pd.testing.assert_frame_equal(before, after, check_like=True, obj=part)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    texts = [column for column in frame if isinstance(frame[column].dtype, pd.CategoricalDtype)]
+    return frame.assign(**{column: frame[column].astype(object) for column in texts})

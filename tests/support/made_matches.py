@@ -1,0 +1,56 @@
+"""Collectives as if matched already, made by hand: each is what clocks recorded of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from analyzers.trace.alignment import Clocks, Matches
+
+Span = tuple[int, int]
+Spans = Mapping[int, Span]  # start and end, on each clock that has the collective
+
+
+def matched(
+    spans: Sequence[Spans],
+    members: int = 2,
+    operation: str | Sequence[str] = "all_reduce",
+    unsure: Sequence[int] = (),
+    captures: Sequence[int] | None = None,
+) -> Matches:
+    """Collectives in order; clock k is process 20 + k's device 30 + k, and rank 10 + k."""
+    named = [operation] * len(spans) if isinstance(operation, str) else operation
+    rows = [(number, member, *span) for number, one in enumerate(spans) for member, span in sorted(one.items())]
+    number = np.arange(members)
+    frame = {"process": 20 + number, "device": 30 + number, "rank": 10 + number}
+    return Matches(
+        pd.DataFrame(frame | {"capture": number if captures is None else np.array(captures)}),
+        pd.DataFrame(np.array(rows, np.int64).reshape(-1, 4), columns=["collective", "member", "start_ns", "end_ns"]),
+        pd.DataFrame(
+            {"operation": pd.Categorical(named), "sure": [one not in unsure for one in range(len(spans))]},
+        ),
+    )
+
+
+def together(members: Sequence[int], end: int, true: Mapping[int, int] | None = None, length: int = 300_000) -> Spans:
+    """All start and end together, each on a clock that is so far ahead."""
+    ahead = true or {}
+    return {one: (end - length + ahead.get(one, 0), end + ahead.get(one, 0)) for one in members}
+
+
+def offsets(clocks: Clocks) -> list[int]:
+    return [clock.offset_ns for clock in clocks.clocks]
+
+
+def counts(clocks: Clocks) -> list[int]:
+    return [clock.collectives for clock in clocks.clocks]
+
+
+def bounds(clocks: Clocks) -> list[tuple[int | None, int | None]]:
+    return [(clock.lower_ns, clock.upper_ns) for clock in clocks.clocks]
+
+
+def residuals(clocks: Clocks) -> list[int | None]:
+    return [clock.residual_ns for clock in clocks.clocks]

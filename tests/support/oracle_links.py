@@ -1,0 +1,214 @@
+"""What each wait waits for where the capture does not say, the slow and obvious way. Plain Python, in the words of
+`analyzers.ordering.links`; shares no code with the package.
+
+A stream is a number, `None` where nobody knows it; a negative one stands for a stream that the capture never names, but
+which a thread makes wait. "Before" always means at an earlier instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+NEVER = 10**18
+BACK = 16  # unclaimed records that a lone wait is searched for
+
+
+@dataclass(frozen=True)
+class Work:
+    """A GPU op: who queued it, when, and when it ran."""
+
+    thread: object
+    stream: int
+    at: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A record, a wait, or an event synchronization; `inside` is the communication call around it."""
+
+    thread: object
+    at: int
+    stream: int | None = None
+    event: int | None = None
+    inside: object = None
+    end: int = 0
+    told: tuple[int, int] | None = None  # number of the record and its stream, as the capture says
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that one process did, each list in order of time."""
+
+    work: Sequence[Work] = ()
+    records: Sequence[Call] = ()
+    waits: Sequence[Call] = ()
+    syncs: Sequence[Call] = ()
+    talking: Collection[int] = field(default_factory=set)  # streams that only communicate
+    default: int | None = None
+
+    # What threads launched.
+
+    def launches(self, thread: object, before: int = NEVER) -> list[Work]:
+        return [work for work in self.work if work.thread == thread and work.at < before]
+
+    def last_launch(self, thread: object, before: int) -> int:
+        return max((work.at for work in self.launches(thread, before)), default=-NEVER)
+
+    def last_stream(self, thread: object, before: int, *, computing: bool = False) -> int | None:
+        streams = [work.stream for work in self.launches(thread, before)]
+        streams = [stream for stream in streams if not (computing and stream in self.talking)]
+        return streams[-1] if streams else None
+
+    def home(self, thread: object) -> int | None:
+        found = self.own_home(thread)
+        threads = {one.thread for one in (*self.work, *self.records, *self.waits, *self.syncs)} - {None}
+        others = [self.own_home(other) for other in sorted(threads, key=str)]
+        return found if found is not None else next((home for home in others if home is not None), None)
+
+    def own_home(self, thread: object) -> int | None:
+        used = {work.stream for work in self.launches(thread)} - set(self.talking)
+        waiting = {wait.stream for wait in self.waits if wait.thread == thread and wait.inside is None}
+        unseen = [stream for stream in waiting if stream is not None and stream < 0]
+        if unseen:
+            return unseen[0]
+        if self.default is not None and self.default in used | waiting:
+            return self.default
+        return min(used, default=None)
+
+    # What ran when.
+
+    def in_time(self, stream: int | None, recorded: int, deadline: int) -> bool:
+        """Whether all that a stream had been given before a record had ended by a deadline."""
+        given = [work for work in self.work if work.stream == stream and work.at < recorded]
+        return not given or given[-1].end <= deadline
+
+    def next_start(self, wait: Call) -> int:
+        after = [work.start for work in self.work if work.stream == wait.stream and work.at >= wait.at]
+        return after[0] if after else NEVER
+
+    # The answer.
+
+    def pair(self, number: int) -> int | None:
+        """The record right before a wait on its thread, if it waits for that."""
+        wait = self.waits[number]
+        last = max((k for k, one in self.records_of(wait.thread) if one.at < wait.at), default=None)
+        if last is None or wait.told is not None or wait.thread is None:
+            return None
+        record = self.records[last]
+        behind = [one for one in self.waits if one.thread == wait.thread and one.at > record.at]
+        if behind[0].event != wait.event:  # several waits may follow one record: all that wait for its event
+            return None
+        if self.last_launch(wait.thread, wait.at) >= record.at:
+            return None
+        if record.inside is not None and record.inside != wait.inside:
+            return None
+        if None not in (record.event, wait.event) and record.event != wait.event:
+            return None
+        return last
+
+    def records_of(self, thread: object) -> list[tuple[int, Call]]:
+        return [(k, record) for k, record in enumerate(self.records) if record.thread == thread]
+
+    def waited_for(self) -> list[tuple[int | None, int | None]]:
+        """For each wait the number of the record and its stream."""
+        pairs = [self.pair(number) for number in range(len(self.waits))]
+        claimed = self.claimed(pairs)
+        found = []
+        for number, wait in enumerate(self.waits):
+            record = pairs[number]
+            if wait.told is not None:
+                found.append(wait.told)
+                continue
+            if record is None:
+                lone = self.lone(wait, claimed, self.next_start(wait))
+                record, source = (None, None) if wait.stream is None else lone
+            elif self.records[record].stream is not None:
+                source = self.records[record].stream
+            else:
+                source = self.source_of_pair(number, pairs)
+            found.append((record, None if source == wait.stream else source))
+        return found
+
+    def synchronized(self) -> list[tuple[int | None, int | None]]:
+        """For each event synchronization the number of the record and its stream."""
+        claimed = self.claimed([self.pair(number) for number in range(len(self.waits))])
+        return [self.lone(sync, claimed, sync.end) for sync in self.syncs]
+
+    def claimed(self, pairs: Sequence[int | None]) -> set[int]:
+        told = {wait.told[0] for wait in self.waits if wait.told is not None}
+        return told | {pair for pair in pairs if pair is not None}
+
+    def source_of_pair(self, number: int, pairs: Sequence[int | None]) -> int | None:
+        """The stream of a record nobody names, from the wait right behind it."""
+        wait, when = self.waits[number], self.records[pairs[number] or 0].at
+        home, computing = self.home(wait.thread), self.last_stream(wait.thread, when, computing=True)
+        if wait.stream is None:
+            return None
+        if wait.stream in self.talking:
+            return home if computing is None else computing
+        if wait.inside is not None:
+            return None  # a library's own stream, which runs nothing
+        if wait.stream == home:
+            visited = self.visited(number, pairs)
+            if visited is not None:
+                return visited
+        last = self.last_stream(wait.thread, when)
+        if last in self.talking and wait.stream == computing and self.first_since_launch(wait):
+            return last
+        if wait.stream != home and not self.in_time(home, when, self.next_start(wait)):
+            return computing
+        return home
+
+    def first_since_launch(self, wait: Call) -> bool:
+        launched = self.last_launch(wait.thread, wait.at)
+        same = [one for one in self.waits if (one.thread, one.stream) == (wait.thread, wait.stream)]
+        return not any(launched <= one.at < wait.at for one in same)
+
+    def visited(self, number: int, pairs: Sequence[int | None]) -> int | None:
+        """For a wait of home: of the streams visited since home was last used, one for each wait in a row."""
+        thread, home = self.waits[number].thread, self.waits[number].stream
+        runs: list[list[int]] = []  # of waits of the home stream, without a launch between
+        launched = None
+        for k, wait in enumerate(self.waits):
+            pair = pairs[k]
+            if pair is None or self.records[pair].stream is not None:
+                continue
+            if (wait.thread, wait.stream, wait.inside) == (thread, home, None):
+                last = self.last_launch(thread, self.records[pair].at)
+                if launched != last:
+                    runs.append([])
+                runs[-1].append(k)
+                launched = last
+        began = [self.records[pairs[run[0]] or 0].at for run in runs]
+        mine = next(k for k, run in enumerate(runs) if number in run)
+        instant = began[mine]
+        stops = [(work.at, work.stream) for work in self.launches(thread, instant) if work.stream not in self.talking]
+        for back in began:  # the thread is back at home, behind what it launched at that instant
+            if back < instant:
+                stops.insert(sum(at <= back for at, _ in stops), (back, home or 0))
+        visits = [stream for k, (_, stream) in enumerate(stops) if not k or stops[k - 1][1] != stream]
+        since = visits[len(visits) - visits[::-1].index(home) :] if home in visits else visits
+        if since:
+            return since[-1] if len(runs[mine]) == 1 else since[min(runs[mine].index(number), len(since) - 1)]
+        if self.last_stream(thread, instant) in self.talking:
+            return None
+        return next((stream for stream in reversed(visits) if stream != home), None)
+
+    def lone(self, call: Call, claimed: set[int], deadline: int) -> tuple[int | None, int | None]:
+        """The last record of its event; else the last unclaimed one that may be it, of its thread if there is."""
+        same = [k for k, one in enumerate(self.records) if one.event == call.event and one.at < call.at]
+        if call.event is not None and same:
+            return same[-1], self.records[same[-1]].stream
+        free = [(k, record) for k, record in enumerate(self.records) if k not in claimed and record.at < call.at]
+        for pool in ([each for each in free if each[1].thread == call.thread is not None], free):
+            for k, record in pool[::-1][:BACK]:
+                where = self.last_stream(record.thread, record.at) if record.stream is None else record.stream
+                other = None not in (record.event, call.event)  # its own event's was not there
+                if where in (None, call.stream) or other:
+                    continue
+                if self.in_time(where, record.at, deadline):
+                    return k, where
+        return None, None

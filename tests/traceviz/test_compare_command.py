@@ -1,0 +1,147 @@
+"""`traceviz compare` as it is run: exit codes, formats, hostile names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import traceviz as tv
+from analyzers.common.errors import TracevizError
+from tests.support.kineto_files import KinetoFile, pair_of_ranges
+from traceviz import cli
+from traceviz.commands.compare import labels_of, read_speedup
+
+TORCH = Path(__file__).parents[1] / "data" / "torch"
+SIDES = ("-a", "nvtx:A", "-b", "nvtx:B")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def running(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["traceviz", "compare", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return running
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A and B of 100 ns, one after the other and then half together."""
+    return (
+        pair_of_ranges("A", "B", overlap=0).write(tmp_path / "serial.json"),
+        pair_of_ranges("A", "B", overlap=50).write(tmp_path / "beside.json"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "code", "said"),
+    [
+        ("14.7x", 1, "can gain at most 2.00x; 14.7x measures something else."),
+        ("1.3x", 0, "1.3x is possible."),
+        (None, 0, ""),
+    ],
+)
+def test_a_claim_that_can_not_be_ends_with_1(
+    run: Run, pair: tuple[Path, Path], claim: str, code: int, said: str
+) -> None:
+    words = ("--claimed", claim) if claim else ()
+    ended, out, err = run(*pair, *SIDES, *words)
+    assert (ended, err) == (code, "")
+    assert said in " ".join(out.split())
+
+
+def test_gain_and_bound_stand_in_the_contract(run: Run, pair: tuple[Path, Path]) -> None:
+    answer = json.loads(run(*pair, *SIDES, "--format", "json")[1])
+    assert (answer["schema"], answer["steps"], answer["ranks"]) == ("traceviz.compare/1", [], [0])
+    first, second = answer["runs"]
+    assert (first["label"], first["verdict"], first["gain"], first["changes"]) == ("serial", None, None, {})
+    assert (second["label"], second["verdict"]) == ("beside", "too-few-steps")
+    assert second["figures"]["overlap_ns"]["median_ns"] == 50
+    gain = second["gain"]
+    assert (gain["effective_gain"], gain["speedup"], gain["speedup_bound"]) == (0.5, 200 / 150, 2.0)
+    assert second["changes"]["step_ns"]["delta_ns"] == -50
+
+
+@pytest.mark.parametrize("kind", ["text", "json", "md"])
+def test_every_format_shows_several_runs_and_no_hostile_name(run: Run, tmp_path: Path, kind: str) -> None:
+    evil = "\x1b]0;owned\x07|<script>x</script>\n[b]@me"
+    paths = []
+    for k in range(3):
+        file = pair_of_ranges(evil, "B", overlap=20 * k)
+        file.kernel(evil, 7, 2000, 2100 + k, launch=300)
+        paths.append(file.write(tmp_path / f"t{k}.json"))
+    labels = [word for name in ("one", "two", evil) for word in ("--label", name)]
+    code, out, err = run(*paths, *labels, "--format", kind)
+    assert (code, err, "\x1b" in out, "one" in out, "two" in out) == (0, "", False, True, True)
+    if kind == "md":
+        assert "<script>" not in out
+        assert "\n|---" in out
+    if kind == "json":
+        assert len(json.loads(out)["runs"]) == 3
+
+
+def test_nothing_in_common_ends_with_3_and_the_reason(run: Run, tmp_path: Path) -> None:
+    paths = [pair_of_ranges("A", "B", overlap=0, rank=k).write(tmp_path / f"rank{k}.json") for k in (0, 1)]
+    code, out, err = run(*paths)
+    assert (code, err) == (3, "")
+    assert out.startswith("INCONCLUSIVE  no rank is in every run")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--claimed", "fast"), ("--claimed", "0x"), ("--label", "one"), ("-a", "nonsense"), ("--steps", "3:1")],
+)
+def test_what_can_not_be_used_is_one_line_and_ends_with_2(
+    run: Run, pair: tuple[Path, Path], words: tuple[str, ...]
+) -> None:
+    code, out, err = run(*(pair if words else pair[:1]), *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("traceviz: ")
+
+
+def test_a_file_that_is_none_is_named(run: Run, pair: tuple[Path, Path], tmp_path: Path) -> None:
+    code, out, err = run(pair[0], tmp_path / "gone.json")
+    assert (code, out) == (2, "")
+    assert err == f"traceviz: {tmp_path / 'gone.json'}: There is no such file. " + err.partition("file. ")[2]
+
+
+def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
+    globs = [TORCH / f"{name}.rank*.json.gz" for name in ("dpmp_serial", "dpmp_overlap")]
+    code, out, _ = run(*globs, "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding", "--claimed", "14.7x")
+    assert code == 1
+    assert "two tasks of 328.6 µs and 500.1 µs can gain at most 1.66x; 14.7x measures something else." in out
+    assert "dpmp_overlap against dpmp_serial" in out
+
+
+@pytest.mark.parametrize(("text", "value"), [("14.7x", 14.7), ("2×", 2.0), (" 1.25 ", 1.25), (".5x", 0.5)])
+def test_speedups_are_read(text: str, value: float) -> None:
+    assert read_speedup(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "-2x", "1e9", "nan", "1.2.3"])
+def test_what_is_no_speedup_is_refused(text: str) -> None:
+    with pytest.raises(TracevizError, match="is no speedup"):
+        read_speedup(text)
+
+
+def test_labels_come_from_paths_and_differ() -> None:
+    paths = ["a/x.rank*.json.gz", "b/x.sqlite", "c/x/", "rank0.json", "d/rank*.json", "y_rank[01].pt.trace.json"]
+    assert labels_of([Path(path) for path in paths]) == ["x", "x (2)", "x (3)", "rank0", "d", "y"]
+
+
+def test_the_same_from_python(tmp_path: Path) -> None:
+    file = KinetoFile()
+    file.range("A", 0, 50)
+    file.kernel("k", 7, 100, 200, launch=10)
+    trace = tv.load(file.write(tmp_path / "t.json"))
+    result = tv.compare(trace, trace, labels=("before", "after"))
+    assert result.runs[1].verdict == "no-difference"
+    assert tv.compare(trace, trace).to_frame().index.tolist() == ["run 1", "run 2"]

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder
+from traceviz import cli, history
+from traceviz.trends import trends
+
+TORCH = Path(__file__).parents[1] / "data" / "torch"
+SIDES = ("-a", "nvtx:optimizer", "-b", "nvtx:emb_lookup")
+Run = Callable[..., tuple[int, str, str]]
+
+
+def trace_of(overlap: int, *, gpu: str = "H200", step: int = 0) -> Trace:
+    """Communication and compute of 100 ns that overlap by so much, in two steps."""
+    run = Builder()
+    rank = run.rank(3, device=1)
+    run.add("devices", process=0, device=1, name=gpu)
+    for number in (0, 1):
+        at = 1000 * number
+        rank.range(f"step {number}", at, at + 900)
+        rank.kernel("gemm", 7, at + 100, at + 200, launch=(at + 1, at + 2))
+        rank.kernel("ncclDevKernel_AllReduce", 9, at + 200 - overlap, at + 300 - overlap, launch=(at + 3, at + 4))
+    rank.kernel("gemm", 7, 1200, 1200 + step, launch=(1005, 1006))
+    return run.trace()
+
+
+def saved(path: Path, *overlaps: int, **more: str) -> None:
+    for overlap in overlaps:
+        trace = trace_of(overlap, **more)  # type: ignore[arg-type]
+        history.save(path, check_overlap(trace, explain=False), trace, commit="abc")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def running(*words: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["traceviz", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return running
+
+
+def test_what_was_saved_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60, 40)
+    first, second = history.saved_runs(path)
+    assert (first.id, second.id, first.a, first.b, first.commit_id, first.gpus) == (
+        1,
+        2,
+        "comm",
+        "compute",
+        "abc",
+        "1 x H200",
+    )
+    assert (first.real_overlap_ratio, second.real_overlap_ratio) == (0.6, 0.4)
+    assert (first.step_ns, first.steps) == (round((1000 + 140) / 2), 2)
+
+
+def test_tables_are_typed_linked_and_indexed(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60)
+    database = sqlite3.connect(path)
+    kinds = {row[1]: row[2] for row in database.execute("PRAGMA table_info(runs)")}
+    assert (kinds["id"], kinds["step_ns"], kinds["gpus"]) == ("INTEGER", "INTEGER", "TEXT")
+    assert kinds["real_overlap_ratio"] in ("REAL", "FLOAT"), "sqlite-utils 3 says FLOAT, which SQLite takes for REAL"
+    for table, other in (("runs", "pairs"), ("ranks", "runs"), ("versions", "runs")):
+        assert [row[2] for row in database.execute(f"PRAGMA foreign_key_list({table})")] == [other]
+    assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert len([1 for row in database.execute("PRAGMA index_list(runs)")]) == 2
+    rows = database.execute("SELECT run_id, rank, device, a_busy_ns, overlap_ns FROM ranks").fetchall()
+    assert rows == [(1, 3, 1, 200, 120)]
+    assert ("traceviz", "0.1.0") in database.execute("SELECT name, version FROM versions").fetchall()
+    database.close()
+
+
+def test_runs_that_save_at_once_all_get_in(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    words = [
+        sys.executable,
+        "-m",
+        "traceviz",
+        "check-overlap",
+        str(TORCH / "full_gpu.rank0.json.gz"),
+        "--save",
+        str(path),
+    ]
+    running = [subprocess.Popen(words, cwd=TORCH.parents[2], stdout=subprocess.DEVNULL) for _ in range(5)]
+    assert {one.wait() for one in running} <= {0, 1, 3}
+    assert [one.id for one in history.saved_runs(path)] == [1, 2, 3, 4, 5]
+
+
+def test_a_run_is_saved_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60)
+    monkeypatch.setattr(history, "versions_of", lambda trace: {"x": object()})
+    with pytest.raises(TracevizError):
+        saved(path, 50)
+    database = sqlite3.connect(path)
+    assert [database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in ("runs", "ranks")] == [1, 1]
+    database.close()
+
+
+def foreign(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE pairs (id INTEGER)")
+    database.commit()
+    database.close()
+
+
+def damaged(path: Path) -> None:
+    saved(path, 60, 50)
+    data = bytearray(path.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    saved(path, 60)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def newer(path: Path) -> None:
+    saved(path, 60)
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (foreign, "a database of something else"),
+        (damaged, "This is damaged"),
+        (cut, "This is damaged"),
+        (newer, "A newer traceviz"),
+        (
+            lambda path: path.write_text("no database at all, and long enough to be one" * 9),
+            "This is damaged, or no SQLite",
+        ),
+        (lambda path: path.mkdir(), ""),
+    ],
+)
+def test_a_file_that_is_no_history_is_one_clear_error_and_stays_as_it_was(
+    run: Run, tmp_path: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    path = tmp_path / "r.db"
+    spoil(path)
+    before = path.read_bytes() if path.is_file() else b""
+    code, out, err = run("history", path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"traceviz: {path}: ")
+    assert said in err
+    code, out, err = run("check-overlap", TORCH / "full_gpu.rank0.json.gz", "--save", path)
+    assert (code, err.count("\n")) == (2, 1)
+    assert out, "the verdict is shown all the same"
+    assert said in err
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_a_missing_history_and_a_missing_folder(run: Run, tmp_path: Path) -> None:
+    assert run("history", tmp_path / "r.db")[0] == 2
+    code, _, err = run("check-overlap", TORCH / "full_gpu.rank0.json.gz", "--save", tmp_path / "no" / "r.db")
+    assert (code, "This can't be opened" in err) == (2, True)
+    (tmp_path / "empty.db").touch()
+    assert "This holds no history yet" in run("history", tmp_path / "empty.db")[2]
+
+
+def test_a_history_that_works_out_its_columns_is_refused_before_it_fills_the_memory(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60)
+    database = sqlite3.connect(path)
+    database.execute("ALTER TABLE runs DROP COLUMN host")
+    database.execute("ALTER TABLE runs ADD COLUMN host TEXT AS (printf('%999999999c', 'x')) VIRTUAL")
+    database.commit()
+    database.close()
+    code, _, err = run("history", path)
+    assert (code, err.count("\n"), "works out columns" in err) == (2, 1, True)
+
+
+def test_a_history_of_any_size_is_not_read(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60)
+    monkeypatch.setattr(history, "LARGEST", path.stat().st_size - 1)
+    code, _, err = run("history", path)
+    assert (code, "This is larger than" in err) == (2, True)
+
+
+def test_of_two_that_make_a_history_at_once_neither_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, create = tmp_path / "r.db", history.create
+
+    def overtaken(place: Path, write: Callable[[Path], int]) -> int | None:
+        def writes(beside: Path) -> int:
+            monkeypatch.setattr(history, "create", create)
+            saved(path, 60)  # another's
+            return write(beside)
+
+        return create(place, writes)
+
+    monkeypatch.setattr(history, "create", overtaken)
+    saved(path, 30)
+    assert [one.real_overlap_ratio for one in history.saved_runs(path)] == [0.6, 0.3]
+    assert [one.name for one in tmp_path.iterdir()] == ["r.db"]
+
+
+def test_a_history_is_private_until_it_is_whole_and_then_as_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, link = [], os.link
+
+    def linked(made: Path, path: Path) -> None:
+        modes.append(made.stat().st_mode & 0o777)
+        link(made, path)
+
+    monkeypatch.setattr(os, "link", linked)
+    append = history._append
+
+    def appended(*given: object) -> int:
+        (made,) = (one for one in tmp_path.glob(".r.db.*") if not one.name.endswith("-journal"))
+        modes.append(made.stat().st_mode & 0o777)
+        return append(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(history, "_append", appended)
+    before = os.umask(0o022)
+    try:
+        saved(tmp_path / "r.db", 60)
+    finally:
+        os.umask(before)
+    assert modes == [0o600, 0o644]
+
+
+def test_a_file_system_without_links_gets_a_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "r.db"
+    saved(path, 60, 62)
+    assert len(history.saved_runs(path)) == 2
+
+
+def test_a_regression_ends_with_1_and_noise_does_not(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60, 62, 58)
+    assert run("history", path)[0] == 0
+    saved(path, 59)
+    code, out, _ = run("history", path)
+    assert (code, out.startswith("STEADY  run 4")) == (0, True)
+    saved(path, 5)
+    code, out, _ = run("history", path)
+    assert (code, out.startswith("REGRESSION  run 5")) == (1, True)
+    answer = json.loads(run("history", path, "--format", "json")[1])
+    assert (answer["schema"], answer["pairs"][0]["call"]) == ("traceviz.history/1", "regression")
+    assert [one["id"] for one in answer["pairs"][0]["runs"]] == [1, 2, 3, 4, 5]
+
+
+def test_a_step_that_takes_longer_is_a_regression_though_it_overlaps_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60, 60, 60)
+    trace = trace_of(60, step=500)
+    history.save(path, check_overlap(trace, "comm", "compute", explain=False), trace)
+    (one,) = trends(history.saved_runs(path))
+    assert one.step is not None
+    assert (one.call, one.step.call) == ("regression", "regression")
+
+
+def test_runs_on_other_gpus_are_no_measure(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 60, 60, 60, 60)
+    saved(path, 5, gpu="L4")
+    assert [(one.gpus, one.call) for one in trends(history.saved_runs(path))] == [
+        ("1 x H200", "steady"),
+        ("1 x L4", "too-few"),
+    ]
+
+
+def test_pairs_are_told_apart_and_can_be_asked_for(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    for name in ("opt_overlap", "opt_serial"):
+        for sides in (SIDES, ()):
+            run("check-overlap", TORCH / f"{name}.rank0.json.gz", *sides, "--save", path, "--commit", name)
+    answer = json.loads(run("history", path, *SIDES, "--format", "json")[1])
+    (pair,) = answer["pairs"]
+    assert [one["commit_id"] for one in pair["runs"]] == ["opt_overlap", "opt_serial"]
+    assert pair["runs"][0]["gpus"] == "1 x NVIDIA H200"
+    assert len(json.loads(run("history", path, "--format", "json")[1])["pairs"]) == 2
+    assert run("history", path, "-a", "memcpy")[0] == 3
+
+
+def test_the_plot_is_one_page_and_shows_hostile_names_as_text(run: Run, tmp_path: Path) -> None:
+    path, page = tmp_path / "r.db", tmp_path / "t.html"
+    saved(path, 60, 60, 60, gpu="</script><img src=x onerror=alert(1)>")
+    saved(path, 50, gpu="</script><img src=x onerror=alert(1)>")
+    assert run("history", path, "-o", page)[0] == 1
+    text = page.read_text(encoding="utf-8")
+    assert "<img src=x" not in text
+    assert "cdn" not in text.lower().partition("plotly.js v")[0]
+    code, _, err = run("history", path, "-o", tmp_path / "t.pdf")
+    assert (code, "Name it .html" in err) == (2, True)
+    assert run("history", path, "-o", tmp_path / "no" / "t.html")[0] == 2
+
+
+def test_the_commit_comes_from_ci_or_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in history.COMMITS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert history.current_commit() == ""
+    monkeypatch.setenv("CI_COMMIT_SHA", "123")
+    assert history.current_commit() == "123"

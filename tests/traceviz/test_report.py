@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from typer.testing import CliRunner
+
+import traceviz as tv
+from analyzers.common.errors import TracevizError
+from analyzers.load import load
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
+from traceviz.cli import app
+from traceviz.reports import files as reports
+from traceviz.reports.gantt import gantt
+from traceviz.reports.page import html
+from traceviz.reports.summary import summary
+from traceviz.timelines import images
+
+FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
+DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+GITHUBS_LIMIT = 65_536
+TASK = re.compile(r"  [A-Za-z][A-Za-z0-9µ _.+*/()=-]* :((active|done|crit), )?\d+, \d+")
+
+
+@pytest.fixture(autouse=True)
+def without_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No picture is drawn here; tests/browser does that."""
+    monkeypatch.setattr(images.chromium, "find", lambda: None)
+    monkeypatch.setattr(images, "has_kaleido", lambda: False)
+
+
+@pytest.fixture(scope="module")
+def report() -> reports.Report:
+    return reports.make(load(FILES), *DP_MP)
+
+
+def rendered(text: str) -> str:
+    """As GitHub would render it: with tables and links of bare addresses."""
+    return str(MarkdownIt("gfm-like", {"linkify": False, "html": True}).enable("table").render(text))
+
+
+def by_github(text: str) -> str:
+    """As GitHub's own program renders it; raw HTML would pass, so that a test can see it."""
+    program = shutil.which("cmark-gfm")
+    if program is None:
+        pytest.skip("no cmark-gfm: install Debian's package of that name")
+    extensions = [word for name in ("table", "autolink", "strikethrough", "tasklist") for word in ("-e", name)]
+    run = subprocess.run([program, "--unsafe", *extensions], input=text.encode(), capture_output=True, check=True)
+    return run.stdout.decode()
+
+
+def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: reports.Report) -> None:
+    text = summary(report, with_image=True)
+    page = by_github(text)
+    tables = len(re.findall(r"^\|[-:|]+\|$", text, re.MULTILINE))
+    assert tables >= 5
+    assert page.count("<table>") == tables
+    assert page.count("<tr>") == sum(line.startswith("| ") for line in text.splitlines())
+    assert page.count("<li>") == sum(line.startswith("- ") for line in text.splitlines())
+    assert '<pre><code class="language-mermaid">' in page or 'lang="mermaid"' in page
+    assert re.search(r"<h2>PARTIAL: 16\.0% ", page)
+    assert "<a " not in page
+
+
+def test_hostile_names_stay_text_in_githubs_renderer() -> None:
+    page = by_github(summary(reports.make(loaded(hostile()), *HOSTILE_PAIR), with_image=False))
+    own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
+    assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in page
+
+
+def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: reports.Report) -> None:
+    page = rendered(summary(report, with_image=True))
+    assert re.search(r"<h2>PARTIAL: 16\.0% .*: 161\.6 µs of 1\.012 ms on rank 0", page)
+
+
+def test_the_summary_holds_what_a_reviewer_needs(report: reports.Report) -> None:
+    page = rendered(summary(report, with_image=True))
+    for words in ("Per rank", "Missed overlap by cause", "Why, on rank 0", "Captured", "Clocks", "NVIDIA H200"):
+        assert words in page
+    assert '<code class="language-mermaid">' in page
+    assert "traceviz report tests/data/torch/dpmp_overlap.rank0.json.gz" in page
+    assert "timeline.png" in page
+    assert "timeline.png" not in summary(report, with_image=False)
+
+
+def test_the_same_figures_stand_in_every_file(report: reports.Report, tmp_path: Path) -> None:
+    reports.write(report, tmp_path / "out")
+    data = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert data["schema"] == "traceviz.report/1"
+    assert {one["schema"] for one in data.values() if isinstance(one, dict) and "schema" in one} == {
+        "traceviz.overlap/1",
+        "traceviz.collectives/1",
+        "traceviz.syncs/1",
+        "traceviz.streams/1",
+        "traceviz.info/1",
+    }
+    assert [one["overlap_ns"] for one in data["overlap"]["ranks"]] == [one.overlap_ns for one in report.overlap.ranks]
+    page = (tmp_path / "out" / "report.html").read_text()
+    for section in ("Verdict", "Timeline", "Collectives", "Sync points and ordering", "Streams", "Capture", "Command"):
+        assert f"<h2>{section}</h2>" in page
+    assert "162.9 µs" in page
+    assert "162.9 µs" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_nothing_is_written_where_the_folder_cannot_be_made(report: reports.Report, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TracevizError, match="No folder can be made"):
+        reports.write(report, tmp_path / "file" / "out")
+
+
+def test_no_half_file_takes_a_final_name(
+    report: reports.Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    reports.write(report, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(self: Path, content: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(content[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(TracevizError, match="No space left on device"):
+        reports.write(report, out)
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_the_gantt_shows_the_instance_as_it_was() -> None:
+    """Instance 0 of `two_instances`: the median of two is the lower."""
+    made = reports.make(loaded(two_instances()), "nvtx:A", "nvtx:B")
+    low = made.picture.low_ns
+    chart = gantt(made.picture)
+    tasks = {
+        (row, kind): (int(start), int(end))
+        for row, section in re.findall(r"section (.*)\n((?:  (?!section).*\n?)*)", chart)
+        for kind, start, end in re.findall(r"^  (\w+) .*?:(?:\w+, )?(\d+), (\d+)$", section, re.MULTILINE)
+    }
+    unit = 1 if made.picture.high_ns - low < 200 * US else US
+
+    def at(us: int) -> int:
+        return (us * US - low) // unit
+
+    assert tasks["stream 7", "B"] == (at(10), at(50))
+    assert tasks["stream 9", "A"] == (at(45), at(65))
+    assert tasks["overlap", "overlap"] == (at(45), at(50))
+    assert tasks["host 1", "blocked"] == (at(12), at(40))
+
+
+def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: reports.Report) -> None:
+    (title,) = [line for line in gantt(report.picture).splitlines() if line.startswith("  title ")]
+    assert title == "  title occurrence 2 on rank 0, µs"
+    named = replace(report.picture, shown=replace(report.picture.shown, label="x" * 500))
+    (title,) = [line for line in gantt(named).splitlines() if line.startswith("  title ")]
+    assert len(title) < 90
+    page = rendered(summary(report, with_image=True))
+    assert "A (nvtx:DP Embedding) is light, B (nvtx:MP Embedding) grey; overlap" in page
+
+
+@pytest.mark.parametrize("trace", [two_instances(), hostile()], ids=["plain", "hostile"])
+def test_the_gantt_holds_nothing_but_its_own_grammar(trace: Trace) -> None:
+    pair = HOSTILE_PAIR if len(trace.ops) > 8 else ("nvtx:A", "nvtx:B")
+    lines = gantt(reports.make(loaded(trace), *pair).picture).splitlines()
+    assert lines[:4] == ["---", "displayMode: compact", "---", "gantt"]
+    for line in lines[8:]:
+        assert TASK.fullmatch(line) or re.fullmatch(r"  section [A-Za-z0-9 ]+", line), line
+    assert not re.search(r"[<>;#%\"`&]", "\n".join(lines[4:]).replace("axisFormat %Q", ""))
+
+
+def test_hostile_names_stay_text_in_markdown_and_html() -> None:
+    made = reports.make(loaded(hostile()), *HOSTILE_PAIR)
+    page = rendered(summary(made, with_image=False))
+    assert "hacked" in page
+    own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
+    whole = html(made)
+    body = whole[whole.index("<body>") :]
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", body.partition("<script>")[0])) <= own | {
+        "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "script"
+    }  # fmt: skip
+    assert body.count("<script") == 2  # the timeline's data and its program
+    assert "\x1b" not in body + summary(made, with_image=False)
+
+
+def test_the_summary_fits_into_a_comment_whatever_the_names_and_numbers() -> None:
+    run = Builder()
+    for number in range(64):
+        rank = run.rank(number)
+        for k in range(6):
+            begin = k * 100 * US
+            rank.range("A" + "x" * 20_000, begin, begin + 5 * US)
+            rank.kernel("k" * 5000 + str(k), 7, begin + 10 * US, begin + 20 * US, launch=(begin, begin + US))
+            rank.range("B" + "y" * 20_000, begin + 5 * US, begin + 9 * US)
+            rank.kernel(
+                "l" * 5000 + str(k), 9, begin + 25 * US, begin + 40 * US, launch=(begin + 6 * US, begin + 7 * US)
+            )
+    made = reports.make(loaded(run.trace()), "nvtx:~^A", "nvtx:~^B", command="traceviz report " + "long/path " * 9000)
+    assert len(summary(made, with_image=True)) < GITHUBS_LIMIT
+
+
+def test_the_command_ends_as_the_verdict_does_once_all_is_written(tmp_path: Path) -> None:
+    run = CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "out")])
+    assert run.exit_code == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"summary.md", "report.html", "results.json"}
+    # One rank alone: with both, 10 % lies within the error bar of their clocks.
+    met = ["report", FILES[0], "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, met).exit_code == 0
+
+
+def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
+    first = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--steps", "0:2", "-o", str(tmp_path / "one")]
+    CliRunner().invoke(app, first)
+    data = json.loads((tmp_path / "one" / "results.json").read_text())
+    again = shlex.split(data["command"])[1:-1]
+    CliRunner().invoke(app, [*again, str(tmp_path / "two")])
+    other = json.loads((tmp_path / "two" / "results.json").read_text())
+    assert other["overlap"] == data["overlap"]
+
+
+def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one")])
+    made = tv.report(tv.load(*FILES), tmp_path / "two", *DP_MP)
+    assert {path.name for path in made.files} == {"summary.md", "report.html", "results.json"}
+    for path in made.files:
+        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes()
+    assert made.overlap.verdict == "partial"
+
+
+def test_a_part_taken_in_python_names_no_command_that_would_show_something_else(tmp_path: Path) -> None:
+    tv.report(tv.load(*FILES).ranks(0), tmp_path, *DP_MP)
+    assert json.loads((tmp_path / "results.json").read_text())["command"] == ""
+    assert "traceviz report" not in (tmp_path / "summary.md").read_text()
+    assert "<h2>Command</h2>" not in (tmp_path / "report.html").read_text()

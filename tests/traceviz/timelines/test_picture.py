@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analyzers.causes.causes import CAUSES
+from analyzers.load import load
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder
+from tests.support.timeline_traces import US, drawn, many_ranks, race, two_instances
+from traceviz.timelines.draw import figure
+from traceviz.timelines.fold import folded
+from traceviz.timelines.marks import NEVER, ROLE, Marks
+from traceviz.timelines.picture import Picture
+from traceviz.timelines.rows import GAP
+
+DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+
+
+def of_role(picture: Picture, role: str) -> Marks:
+    return picture.marks.take(picture.marks.role == ROLE[role])
+
+
+def spans(marks: Marks) -> list[tuple[int, int]]:
+    return list(zip((marks.start // US).tolist(), (marks.end // US).tolist(), strict=True))
+
+
+def test_a_band_has_a_row_for_each_thread_and_stream() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
+    (band,) = picture.bands
+    assert [row.label for row in band.rows] == [
+        "ranges of 1",
+        "host 1",
+        "stream 7",
+        "stream 9",
+        "overlap",
+        "A held by",
+    ]
+    assert [row.number for row in band.rows] == [0, 1, 2, 3, 4, 5]
+    edges = [edge for row in band.rows for edge in (row.top, row.top - row.height)]
+    assert edges[1:-1:2] == pytest.approx(edges[2::2]), "rows stand below each other, without gaps"
+
+
+def test_marks_stand_where_the_work_was() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
+    assert spans(of_role(picture, "b")) == [(10, 20), (20, 50), (110, 120), (120, 150)]
+    assert spans(of_role(picture, "a")) == [(45, 65), (135, 155)]
+    assert spans(of_role(picture, "overlap")) == [(45, 50), (135, 150)]
+    assert spans(of_role(picture, "sync")) == [(12, 40), (112, 130)]
+    assert spans(of_role(picture, "launch-a")) == [(41, 42), (131, 132)]
+    assert spans(of_role(picture, "launch-b")) == [(1, 2), (4, 5), (101, 102), (104, 105)]
+
+
+def test_missed_gaps_carry_their_cause() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
+    missed = of_role(picture, "missed-a")
+    assert spans(missed) == [(10, 45), (110, 135)]
+    assert [picture.texts[name] for name in missed.name] == ["host-sync", "host-sync"]
+
+
+def test_an_op_points_back_to_its_launch_and_to_what_an_event_made_it_wait_for() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
+    a, b = of_role(picture, "a"), of_role(picture, "b")
+    (band,) = picture.bands
+    assert (a.launch // US).tolist() == [41, 131]
+    assert set(a.launch_row.tolist()) == {band.threads[1]}
+    assert (a.after // US).tolist() == [20, 120]  # the first lookup: the event was recorded behind it
+    assert set(a.after_row.tolist()) == {band.streams[1, 7]}
+    assert set(b.after.tolist()) == {NEVER}
+
+
+def test_ranges_stand_above_the_thread_that_opened_them_as_deep_as_they_nest() -> None:
+    _, picture = drawn(race(), "nvtx:make", "nvtx:use")
+    (band,) = picture.bands
+    assert [row.label for row in band.rows][:3] == ["ranges of 1", "ranges of 1", "host 1"]
+    outer, inner = band.ranges[1]
+    found = {role: of_role(picture, f"range-{role}") for role in ("a", "b", "other")}
+    assert spans(found["a"]) == [
+        (100, 103),
+        (2, 4),
+    ]  # by row: the later one stands in no step; the first launch is at 2
+    assert found["a"].row.tolist() == [outer, inner]
+    assert spans(found["b"]) == [(105, 109), (5, 9)]
+    assert spans(found["other"]) == [(2, 10)], "a step launched work of both"
+    assert [picture.texts[name] for name in found["a"].name] == ["make", "make"]
+
+
+def test_operators_and_what_libraries_open_are_no_ranges_of_the_users() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("aten::mm", 0, 9 * US, kind="op")
+    rank.range("nccl:all_reduce", 0, 9 * US, kind="annotation")
+    rank.range("mine", 0, 9 * US)
+    rank.kernel("gemm", 7, 10 * US, 20 * US, launch=(1 * US, 2 * US))
+    _, picture = drawn(run.trace(), "compute", "comm")
+    marks = [of_role(picture, f"range-{role}") for role in ("a", "b", "other")]
+    assert [picture.texts[name] for one in marks for name in one.name] == ["mine"]
+
+
+def test_a_missing_wait_has_a_mark_of_its_own_that_points_at_what_was_not_waited_for() -> None:
+    _, picture = drawn(race(), "nvtx:make", "nvtx:use")
+    (band,) = picture.bands
+    marks = of_role(picture, "race")
+    assert spans(marks) == [(30, 70)], "the second use waits as it should"
+    assert marks.row.tolist() == [band.streams[1, 9]]
+    assert (marks.after // US).tolist() == [60]
+    assert marks.after_row.tolist() == [band.streams[1, 7]]
+    (text,) = [picture.texts[extra] for extra in marks.extra]
+    assert text.startswith("Missing wait: 'consume' on stream 9 ('use') does not wait for 'produce'")
+
+
+def test_of_many_ranks_those_are_shown_that_speak_for_the_others() -> None:
+    result, picture = drawn(many_ranks(64), "nvtx:A", "nvtx:B")
+    assert len(picture.bands) == 64
+    shown = {band.rank: band.title.rpartition("(")[2].removesuffix(")") for band in picture.bands if band.shown}
+    # By hand: the lowest rank speaks; 3 is the fastest (135 µs), 5 the slowest (450), 7 takes 190 and overlaps far
+    # less than all others, which take 150. In order 3, 0, 1, 2, 4, 6, 8 … 63, 7, 5 the 32nd of the 64 is rank 33.
+    assert result.job.critical_rank == 0
+    assert shown == {0: "critical", 3: "fastest", 5: "slowest", 7: "outlier", 33: "median"}
+    few = folded(picture)
+    assert [band.rank for band in few.bands] == [0, 3, 5, 7, 33]
+    rows = {row.number for band in few.bands for row in band.rows}
+    assert set(few.marks.row.tolist()) <= rows
+    assert few.bands[0].rows[0].top == pytest.approx(-GAP)
+    assert few.bands[1].rows[0].top == pytest.approx(few.bands[0].rows[-1].y - 0.5 - GAP)
+    counts = [
+        np.count_nonzero(figure(one).layout.yaxis.tickvals)
+        for one in (picture, drawn(many_ranks(8), "nvtx:A", "nvtx:B")[1])
+    ]
+    assert counts == [5 * 6, 8 * 6], "a figure draws what is shown at first; eight need no folding"
+
+
+def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
+    written = [
+        (one.base[k], one.x[k], one.text[k])
+        for one in figure(picture).data
+        if "labels" in one.meta
+        for k in range(len(one.text))
+        if one.text[k]
+    ]
+    # Host blocked 12 to 40, B's second op 20 to 50, A 45 to 65, missed 10 to 45; ms.
+    assert (0.03, pytest.approx(0.01), "blocked: cudaStreamSynchronize") in written
+    assert (0.03, pytest.approx(0.02), "lookup") in written
+    assert (0.045, pytest.approx(0.015), "dense") in written
+    assert (0.03, pytest.approx(0.015), "host-sync") in written
+    own = [text for one in figure(picture).data if "labels" not in one.meta for text in one.text or () if text]
+    assert "lookup" not in own, "and nowhere else"
+
+
+def test_a_collective_is_split_into_wait_and_transfer() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("ncclDevKernel_AllReduce", 7, 0, 100 * US, launch=(0, 1), wait_ns=30 * US)
+    rank.kernel("gemm", 9, 20 * US, 60 * US, launch=(2, 3))
+    _, picture = drawn(run.trace(), "comm", "compute")
+    assert spans(of_role(picture, "a-wait")) == [(0, 30)]
+    assert spans(of_role(picture, "a")) == [(30, 100)]
+    assert spans(of_role(picture, "overlap")) == [(30, 60)]
+    assert spans(of_role(picture, "overlap-wait")) == [(20, 30)]
+    (whole,) = set(of_role(picture, "a").whole.tolist())
+    assert whole == 100 * US
+
+
+def test_it_opens_on_the_median_instance_and_says_so() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    for k, overlap in enumerate((9, 2, 5)):  # of 10 µs each
+        begin = 100 * k * US
+        rank.range("A", begin, begin + 2 * US)
+        rank.kernel("a", 7, begin + 10 * US, begin + 20 * US, launch=(begin + 1, begin + 2))
+        rank.range("B", begin + 3 * US, begin + 5 * US)
+        start = begin + (20 - overlap) * US
+        rank.kernel("b", 9, start, start + 10 * US, launch=(begin + 3 * US, begin + 4 * US))
+    _, picture = drawn(run.trace(), "nvtx:A", "nvtx:B")
+    assert picture.shown.label == "occurrence 2"
+    assert picture.shown.text == "occurrence 2 on rank 0, the median of 3 by real overlap: 50.0% (20.0% to 90.0%)"
+    assert picture.low_ns <= 210 * US < 225 * US <= picture.high_ns
+
+
+def test_a_window_that_was_asked_for_is_what_it_opens_on() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
+    assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
+    assert picture.shown.text == "the window that was asked for"
+
+
+def test_a_page_that_has_room_for_every_mark_keeps_every_one() -> None:
+    """Not only in what it opens on: elsewhere one zooms, too."""
+    run = Builder()
+    rank = run.rank(0)
+    for k in range(2_000):
+        rank.kernel("gemm", 7, k * US, k * US + 500, launch=(k * US - 200, k * US - 100))
+    _, picture = drawn(run.trace(), "comm", "compute", (0, 10 * US))
+    assert set(picture.marks.count.tolist()) == {1}
+    assert np.count_nonzero(picture.marks.role == ROLE["b"]) == 2_000
+
+
+def test_without_instances_it_shows_everything() -> None:
+    run = Builder()
+    run.rank(0).kernel("gemm", 7, 0, 10 * US, launch=(0, 1))
+    _, picture = drawn(run.trace(), "comm", "compute")
+    assert picture.shown.rank is None
+    assert picture.low_ns <= 0 < 10 * US <= picture.high_ns
+
+
+@pytest.mark.parametrize("scenario", ["dpmp_overlap", "dpmp_hidden_sync", "dpmp_race"])
+def test_real_captures_have_their_overlap_and_every_op_on_the_picture(scenario: str) -> None:
+    trace = load([f"tests/data/torch/{scenario}.rank*.json.gz"])
+    result, picture = drawn(trace, *DP_MP)
+    marks = picture.marks
+    for band, rank in zip(picture.bands, result.ranks, strict=True):
+        here = marks.row == band.row("overlap")
+        real = here & (marks.role == ROLE["overlap"])
+        length = marks.end - marks.start
+        assert int(length[real].sum()) == rank.real_overlap_ns
+        assert int(length[here].sum()) == rank.overlap_ns
+    ops = np.isin(marks.role, [ROLE[role] for role in ("a", "b", "other")])
+    assert int(marks.count[ops].sum()) == len(trace.ops)
+
+
+def test_gaps_sum_up_to_the_time_one_side_ran_alone() -> None:
+    result = check_overlap(two_instances(), "nvtx:A", "nvtx:B")
+    gaps = result.ranks[0].gaps
+    assert gaps is not None
+    assert (gaps.start_ns // US).tolist() == [10, 110]
+    assert (gaps.end_ns // US).tolist() == [45, 135]
+    assert (gaps.alone_ns // US).tolist() == [35, 25]
+    assert [CAUSES[cause] for cause in gaps.cause] == ["host-sync", "host-sync"]
+    assert gaps.side.tolist() == [0, 0]
