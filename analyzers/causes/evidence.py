@@ -15,8 +15,8 @@ from analyzers.common.wording import duration
 from analyzers.syncs.context import around
 from analyzers.syncs.points import HostSyncs, host_syncs
 from analyzers.trace.columns import codes, ints
-from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import function
+from analyzers.trace.ranks import labels_of
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
@@ -30,7 +30,7 @@ class EvidenceWriter:
         self.trace, self.ordering, self.pairing = explainer.trace, explainer.ordering, explainer.pairing
         self._op_code, self._op_names = codes(self.trace.ops, "name")
         self._api_code, self._api_names = codes(self.trace.api, "name")
-        self.places = DeviceLabels.of_trace(self.trace)
+        self.places = labels_of(self.trace)
         self._calls_of: dict[tuple[int, int], Ints] = {}
 
     def evidence(self, one: Explained, gap: int, cause: str) -> str:

@@ -1,7 +1,7 @@
 """A trace as a folder of Parquet files, one a table, for pandas, polars, DuckDB; traceviz loads it back equal.
 
-`trace.json` holds what no table does (captures, clocks, warnings). Columns and units are those of `analyzers.trace.schemas`;
-texts are dictionaries, times int64 nanoseconds on the trace's one clock.
+`trace.json` holds what no table does (captures, clocks, warnings). Columns and units are those of
+`analyzers.trace.schemas`; texts are dictionaries, times int64 nanoseconds on the trace's one clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A trace's tables as events of a Chrome trace; `analyzers.export.perfetto_read` reads them back.
 
-Each event's args are the columns of its row by their names (`analyzers.trace.schemas`), those at their default left out.
-Categories are Kineto's, so that tools which know those find their way.
+Each event's args are the columns of its row by their names (`analyzers.trace.schemas`), those at their
+default left out. Categories are Kineto's, so that tools which know those find their way.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.merge import at_origin
+from analyzers.trace.ranks import labels_of
 from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
@@ -78,7 +79,7 @@ def contexts(outlines: Sequence[CaptureSummary], run: Trace) -> list[CaptureCont
     matched = np.zeros(len(run.ops), dtype=bool)
     if run.matches is not None:
         matched[ints(run.matches.calls, "op")] = True
-    called = DeviceLabels.of_trace(run)
+    called = labels_of(run)
     processes = ops = 0
     for outline in outlines:
         mine = slice(processes, processes + len(outline.trace.processes))

@@ -12,7 +12,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints
-from analyzers.trace.devices import DeviceKey
+from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.tables import Process, Trace
 
 RANKS = range(2**31)  # what `ops.rank` holds
@@ -108,3 +108,8 @@ def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
     """All (rank, device) that have ops in a trace, or in the one it is a part of."""
     ops = (trace.whole or trace).ops
     return tuple((rank, device) for rank, device in rows_by_key(ints(ops, "rank"), ints(ops, "device")))
+
+
+def labels_of(trace: Trace) -> DeviceLabels:
+    """What the devices of a trace are called, or those of the one it is a part of."""
+    return DeviceLabels.of(devices_of(trace)) if trace.places is None else trace.places

@@ -52,7 +52,10 @@ COLUMNS = {  # what the loader needs of each table
 }
 BAR = 5.0  # times faster than pandas.read_sql of the same columns
 
-OURS = "import sys; from pathlib import Path; from analyzers.readers.nsys.read import read_sqlite; read_sqlite(Path(sys.argv[1]))"
+OURS = (
+    "import sys; from pathlib import Path; from analyzers.readers.nsys.read import read_sqlite; "
+    "read_sqlite(Path(sys.argv[1]))"
+)
 PANDAS = (
     "import sys, sqlite3, pandas; connection = sqlite3.connect(sys.argv[1]); "
     f"tables = {COLUMNS!r}; "

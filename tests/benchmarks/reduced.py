@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.reduced
 
-Ranks are synthetic (`tests.support.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the same with a quarter of the
-ranks, and with a half, gives the exponent of growth. Bars: a minute, and 1.1.
+Ranks are synthetic (`tests.support.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the
+same with a quarter of the ranks, and with a half, gives the exponent of growth. Bars: a minute, and 1.1.
 """
 
 from __future__ import annotations
