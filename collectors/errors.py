@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 
 class CollectError(Exception):
     """A collection can't start, or left nothing usable.
@@ -21,3 +23,14 @@ class CollectError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}" if self.hint else self.message
+
+
+def need_linux() -> None:
+    """Say so where this is not Linux, whose /proc and signals tell a command's processes apart.
+
+    Raises
+    ------
+    CollectError : this is another system.
+    """
+    if sys.platform != "linux":
+        raise CollectError("collecting needs Linux.", hint="Collect there; captures can be looked at here.")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from collectors.errors import CollectError
+from collectors.errors import CollectError, need_linux
 from collectors.inject._traceviz_programs import (
     ENDING,
     FORWARDED,
@@ -145,7 +145,8 @@ def _wait(
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of its descendants' orphans, so that none can slip away (Linux)."""
+    """Make this process the parent of its descendants' orphans, so that none can slip away."""
+    need_linux()
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors import manifest as manifests
-from collectors.errors import CollectError
+from collectors.errors import CollectError, need_linux
 from collectors.processes import Outcome
 
 INJECT = Path(__file__).parent / "inject"
@@ -61,8 +61,9 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
 
     Raises
     ------
-    CollectError : it holds captures of another run, or can't be made.
+    CollectError : it holds captures of another run, or can't be made; or this is not Linux.
     """
+    need_linux()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         old = [path for path in folder.iterdir() if path.name.endswith(CAPTURES) or path.name == manifests.NAME]

@@ -15,7 +15,7 @@ python=${1:-python3}
     "$python" - "$folder/report.json" <<'PYTHON'
 import json, sys
 packages = (one["metadata"] for one in json.load(open(sys.argv[1]))["install"])
-print(*sorted(f"{one['name'].lower()}=={one['version']}" for one in packages if one["name"] != "traceviz"), sep="\n")
+print(*sorted(f"{one['name'].lower()}=={one['version']}" for one in packages if one["name"] != "traceviz-gpu"), sep="\n")
 PYTHON
 } >"$folder/lock"
 mv "$folder/lock" "$lock"

@@ -97,7 +97,7 @@ def _opened(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        hint = "Install traceviz[cluster]."
+        hint = "Install traceviz-gpu[cluster]."
         raise TracevizError("URLs are read by fsspec, which is not installed.", path=url, hint=hint) from error
     files, path = url_to_fs(url)
     return files, path

@@ -121,7 +121,7 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
 # does.
 
 CONNECT_SECONDS = 20
-INSTALL = "Install traceviz[cluster]."
+INSTALL = "Install traceviz-gpu[cluster]."
 
 
 class DaskCrew:

@@ -43,7 +43,7 @@ def test_outputs_are_stripped(path: Path) -> None:
 def test_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over sockets that are files: a TCP port that Jupyter chose may be another's once the kernel has started."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the kernel starts in the notebook's folder
-    reason = "running notebooks needs nbclient and ipykernel: pip install 'traceviz[dev]'"
+    reason = "running notebooks needs nbclient and ipykernel: pip install 'traceviz-gpu[dev]'"
     pytest.importorskip("ipykernel", reason=reason)
     with warnings.catch_warnings(), TemporaryDirectory() as sockets:  # pytest's folders have names too long for sockets
         warnings.simplefilter("ignore")  # Jupyter's own

@@ -1,11 +1,18 @@
-"""The bounds that `pyproject.toml` claims are those that are tested."""
+"""What `pyproject.toml` and the README claim of versions, names and systems is what is tested."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from collectors import processes, session
+from collectors.errors import CollectError
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +32,58 @@ def test_lower_bounds_are_the_lowest_versions_tested() -> None:
         bounds[name] = bound
     assert all(_padded(tested[name]) == _padded(bound) for name, bound in bounds.items())
     assert tested.keys() == bounds.keys()
+
+
+def test_extras_are_named_with_the_name_of_the_distribution() -> None:
+    """The command's name is another project's on the package index: `pip install` of it would bring that one."""
+    paths = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "action.yml")]
+    paths += [path for folder in ("analyzers", "collectors", "traceviz") for path in (ROOT / folder).rglob("*.py")]
+    paths += (ROOT / "docs").glob("*.md")
+    wrong = re.compile(r"(?<![\w-])traceviz\[(png|notebook|cluster|collect|dev)|pip install '?traceviz(?!-gpu)\b")
+    assert not [path.name for path in paths if wrong.search(path.read_text(encoding="utf-8"))]
+
+
+# What only Linux has of what a program might use without thinking of it.
+WITHOUT_LINUX = """
+import os, select, signal, time
+for module, names in (
+    (os, "sched_getaffinity sched_setaffinity waitid waitid_result pidfd_open eventfd memfd_create posix_fadvise "
+         "posix_fallocate copy_file_range splice getrandom setresuid prlimit O_TMPFILE O_DIRECT"),
+    (select, "epoll"),
+    (signal, "sigtimedwait sigwaitinfo"),
+    (time, "CLOCK_BOOTTIME"),
+):
+    for name in names.split():
+        vars(module).pop(name, None)
+"""
+
+
+def test_looking_at_a_trace_does_without_what_only_linux_has(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_LINUX, encoding="utf-8")
+    command = [sys.executable, "-m", "traceviz", "check-overlap", "tests/data/torch/dpmp_overlap.rank*.json.gz"]
+    asked = {
+        folder: subprocess.run(
+            [*command, "--format", "json", "--no-cache"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for folder in (ROOT, tmp_path)
+    }
+    assert [ran.stderr for ran in asked.values()] == ["", ""]
+    here, elsewhere = (json.loads(ran.stdout) for ran in asked.values())
+    assert elsewhere == here
+
+
+def test_collecting_says_that_it_needs_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(CollectError, match=r"collecting needs Linux\. Collect there"):
+        session.prepare(tmp_path / "captures", overwrite=False)
+    assert not (tmp_path / "captures").exists()
+    with pytest.raises(CollectError, match="needs Linux"):
+        processes.run(["true"], {})
 
 
 def _padded(version: str) -> list[int]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,41 +9,42 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).parents[2]
+BY_NAME = pytest.mark.parametrize("name", ["analyzers", "collectors"])
+FOREIGN = "open('ran', 'w').close()\nraise SystemExit('foreign code ran')\n"
 
 
-def import_in(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def import_in(folder: Path, *words: str, home: Path = HOME) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *(words or ("-c", "import traceviz; print(traceviz.__version__)"))]
-    environment = {**os.environ, "PYTHONPATH": str(HOME)}
+    environment = {**os.environ, "PYTHONPATH": str(home)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["analyzers", "collectors"])
+def refusal(ran: subprocess.CompletedProcess[str]) -> str:
+    assert ran.returncode == 1
+    return ran.stderr.strip().splitlines()[-1]
+
+
+@BY_NAME
 def test_a_package_of_the_same_name_in_the_way_is_named_and_never_run(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").write_text("open('ran', 'w').close()\nraise SystemExit('foreign code ran')\n")
-    ran = import_in(tmp_path)
-    assert ran.returncode == 1
-    last = ran.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"ImportError: traceviz needs its own package '{name}' ({HOME / name}), but Python finds")
-    assert str(tmp_path / name) in last
-    assert "Run from another folder" in last
+    (tmp_path / name / "__init__.py").write_text(FOREIGN)
+    said = refusal(import_in(tmp_path))
+    assert said.startswith(f"ImportError: traceviz needs its own package '{name}' ({HOME / name}), but Python finds")
+    assert str(tmp_path / name) in said
+    assert "Run from another folder" in said
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_module_of_the_same_name_in_the_way_is_named_too(tmp_path: Path) -> None:
-    (tmp_path / "analyzers.py").write_text("open('ran', 'w').close()\n")
-    ran = import_in(tmp_path)
-    assert ran.returncode == 1
-    assert str(tmp_path) in ran.stderr.strip().splitlines()[-1]
+    (tmp_path / "analyzers.py").write_text(FOREIGN)
+    assert str(tmp_path / "analyzers.py") in refusal(import_in(tmp_path))
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_foreign_package_that_was_imported_before_is_named(tmp_path: Path) -> None:
     (tmp_path / "analyzers").mkdir()
     (tmp_path / "analyzers" / "__init__.py").write_text("")
-    ran = import_in(tmp_path, "-c", "import analyzers, traceviz")
-    assert ran.returncode == 1
-    assert "finds another of that name first" in ran.stderr.strip().splitlines()[-1]
+    assert "finds another of that name first" in refusal(import_in(tmp_path, "-c", "import analyzers, traceviz"))
 
 
 def test_a_plain_folder_of_that_name_does_no_harm(tmp_path: Path) -> None:
@@ -51,6 +53,43 @@ def test_a_plain_folder_of_that_name_does_no_harm(tmp_path: Path) -> None:
         (tmp_path / name / "data.csv").write_text("1,2")
     ran = import_in(tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder as of installed packages, with ours in it."""
+    for name in ("traceviz", "analyzers", "collectors"):
+        shutil.copytree(HOME / name, tmp_path / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "site"
+
+
+def import_installed(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Without what is installed beside the tests, the development install above all."""
+    return import_in(folder.parent, "-S", "-c", "import traceviz", home=folder)
+
+
+def test_what_is_installed_whole_is_imported(installed: Path) -> None:
+    ran = import_installed(installed)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@BY_NAME
+def test_another_distributions_package_installed_over_ours_is_named_and_never_run(
+    tmp_path: Path, installed: Path, name: str
+) -> None:
+    (installed / name / "__init__.py").write_text(FOREIGN)
+    said = refusal(import_installed(installed))
+    assert said.startswith(f"ImportError: traceviz is not installed whole: {installed / name / '__init__.py'} is")
+    assert "another distribution's" in said
+    assert not (tmp_path / "ran").exists()
+
+
+@BY_NAME
+def test_what_another_distribution_took_away_when_it_was_uninstalled_is_named(installed: Path, name: str) -> None:
+    (installed / name / "__init__.py").unlink()
+    assert "Install traceviz again" in refusal(import_installed(installed))
+    shutil.rmtree(installed / name)
+    assert "Install traceviz again" in refusal(import_installed(installed))
 
 
 def test_the_help_needs_no_pandas(tmp_path: Path) -> None:

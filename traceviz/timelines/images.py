@@ -35,7 +35,7 @@ def image(figure: go.Figure, kind: str, *, scale: float = SCALE) -> bytes:
     if not has_kaleido():
         raise TracevizError(
             f"A .{kind} needs a browser to draw it, and there is neither Chromium nor Chrome on PATH, nor kaleido.",
-            hint="Install Chromium or name one in $TRACEVIZ_CHROMIUM, pip install 'traceviz[png]', or write .html.",
+            hint="Install Chromium or name one in $TRACEVIZ_CHROMIUM, pip install 'traceviz-gpu[png]', or write .html.",
         )
     try:
         return bytes(figure.to_image(format=kind, width=WIDTH, scale=scale if kind == "png" else 1))
