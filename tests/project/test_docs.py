@@ -81,6 +81,18 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
 
 
+def test_the_projects_files_that_pages_name_are_there() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    named = re.compile(r"(?<![\w/.-])(?:tests|tools|analyzers|collectors|traceviz)/[\w/-]+\.(?:py|sh|txt)\b")
+    gone = {
+        f"{page.name}: {path}"
+        for page in pages
+        for path in named.findall(page.read_text(encoding="utf-8"))
+        if not (ROOT / path).exists()
+    }
+    assert not gone
+
+
 def example(page: str, words: str) -> str:
     blocks = re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
     return next(block for block in blocks if words in block)
@@ -120,7 +132,7 @@ def test_every_cause_is_defined_and_has_a_remedy() -> None:
 def test_every_warning_is_explained() -> None:
     """By the codes that stand in the source."""
     codes = set()
-    for path in (ROOT / "analyzers").glob("*.py"):
+    for path in (ROOT / "analyzers").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
