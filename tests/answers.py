@@ -153,8 +153,8 @@ def main() -> None:
     given = parser.parse_args()
     os.chdir(ROOT)
     os.environ.update(
-        COLUMNS="140", NO_COLOR="1", TERM="dumb", TZ="UTC", PATH=""
-    )  # no PATH: no browser that would draw
+        COLUMNS="140", NO_COLOR="1", TERM="dumb", TZ="UTC", PATH="", TRACEVIZ_CHROMIUM="/nowhere"
+    )  # no browser that would draw
     if given.part is None:
         again = [sys.executable, "-m", "tests.answers", str(given.folder.absolute()), "--only", given.only]
         again += ["--processes", str(given.processes), "--part"]

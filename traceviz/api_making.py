@@ -62,7 +62,7 @@ def report(
 
     Returns
     -------
-    Report : `.files` were written (no timeline.png where neither a browser nor kaleido can draw it); `.overlap`,
+    Report : `.files` were written (no timeline.png without kaleido and a browser); `.overlap`,
         `.collectives`, `.order`, `.streams` and `.info` are the results they show.
 
     Raises

@@ -19,7 +19,7 @@ from analyzers.trace.columns import table
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Capture, Process, Trace
 from analyzers.verdict.check import check_overlap
-from traceviz.timelines.chromium import Chromium, find
+from tests.browser.chromium import Chromium, find
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import picture
 

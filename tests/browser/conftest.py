@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceviz.timelines.chromium import Chromium, find
+from tests.browser.chromium import Chromium, find
 
 READY = """new Promise((done) => { const timer = setInterval(() => {
   if (document.getElementById('timeline')?.dataset.ready) { clearInterval(timer); done(); } }, 20); })"""
@@ -22,6 +22,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     with Chromium(path, tmp_path_factory.mktemp("chromium")) as one:
         one.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         yield one
+
+
+@pytest.fixture
+def kaleido() -> object:
+    if find() is None:
+        pytest.skip("no Chromium: install one, or name one in $TRACEVIZ_CHROMIUM")
+    return pytest.importorskip("kaleido")
 
 
 class Page:

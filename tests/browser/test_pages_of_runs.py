@@ -10,10 +10,10 @@ import pytest
 from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.verdict.check import check_overlap
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Page
 from tests.support.timeline_traces import HOSTILE, HOSTILE_PAIR, hostile, loaded
 from traceviz import history
-from traceviz.timelines.chromium import Chromium
 from traceviz.timelines.files import write
 from traceviz.trends import trends
 from traceviz.views.compare import timeline

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Page
 from tests.support.timeline_traces import HOSTILE_PAIR, hostile, loaded, two_instances
 from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
-from traceviz.timelines.chromium import Chromium
 
 pytestmark = pytest.mark.once
 

@@ -11,10 +11,10 @@ import pytest
 
 from analyzers.load import load
 from analyzers.verdict.check import OverlapResult
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Page
 from tests.support.builder import Builder
 from tests.support.timeline_traces import HOSTILE_PAIR, US, drawn, hostile, many_ranks, race, two_instances
-from traceviz.timelines.chromium import Chromium
 from traceviz.timelines.draw import figure
 from traceviz.timelines.images import image
 from traceviz.timelines.marks import ROLE
@@ -258,14 +258,14 @@ def test_names_from_a_trace_stay_text(browser: Chromium, tmp_path: Path) -> None
     assert opened.complaints == []
 
 
-def test_a_picture_of_hostile_names_holds_no_markup_of_theirs(browser: Chromium) -> None:
+def test_a_picture_of_hostile_names_holds_no_markup_of_theirs(kaleido: object) -> None:
     svg = image(figure(drawn(hostile(), *HOSTILE_PAIR, EVERYTHING)[1], slider=False, width=1280), "svg").decode()
     tags = set(re.findall(r"<([a-zA-Z]+)", svg))
     assert not tags & {"script", "img", "a", "foreignObject", "iframe"}
     assert any("<scri" in (one.text or "") for one in ElementTree.fromstring(svg).iter())
 
 
-def test_a_png_is_as_large_as_asked(browser: Chromium, capture: tuple[OverlapResult, Picture]) -> None:
+def test_a_png_is_as_large_as_asked(kaleido: object, capture: tuple[OverlapResult, Picture]) -> None:
     png = image(figure(capture[1], slider=False, width=800), "png")
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(png[16:20], "big") == 1200

@@ -73,7 +73,7 @@ def run(folder: Path, **given: str) -> Job:
             **os.environ,
             "GITHUB_OUTPUT": str(output),
             "GITHUB_STEP_SUMMARY": str(summary),
-            "TRACEVIZ_CHROMIUM": "/bin/false",  # no picture: tests/browser draws some
+            "TRACEVIZ_CHROMIUM": "/nowhere",  # no picture: tests/browser draws some
             "RUNNER_TEMP": known["runner.temp"],
         }
         environment |= {f"INPUT_{name.upper().replace(' ', '_')}": value for name, value in inputs.items()}
@@ -107,7 +107,7 @@ def test_a_bar_that_is_met_lets_the_job_pass(tmp_path: Path) -> None:
     assert job.summary == (tmp_path / "with space" / "report" / "summary.md").read_text(encoding="utf-8")
     assert job.notes.splitlines() == [
         f"-m venv {tmp_path / 'temp' / 'traceviz-venv'}",
-        f"-m pip install --quiet {ROOT}",
+        f"-m pip install --quiet {ROOT}[png]",
     ]
 
 

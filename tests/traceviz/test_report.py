@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,6 @@ from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
 from traceviz.reports.page import html
 from traceviz.reports.summary import summary
-from traceviz.timelines import images
 
 FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -32,10 +32,9 @@ TASK = re.compile(r"  [A-Za-z][A-Za-z0-9µ _.+*/()=-]* :((active|done|crit), )?\
 
 
 @pytest.fixture(autouse=True)
-def without_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_kaleido(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture is drawn here; tests/browser does that."""
-    monkeypatch.setattr(images.chromium, "find", lambda: None)
-    monkeypatch.setattr(images, "has_kaleido", lambda: False)
+    monkeypatch.setitem(sys.modules, "kaleido", None)
 
 
 @pytest.fixture(scope="module")

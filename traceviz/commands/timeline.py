@@ -20,8 +20,8 @@ Examples:
   traceviz timeline report.sqlite --window 10ms:25ms --dark -o window.png
 
 \b
-An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show what it opens on; they need Chromium,
-  Chrome (on PATH or in $TRACEVIZ_CHROMIUM) or kaleido."""
+An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show what it opens on; they need kaleido
+  (pip install 'traceviz[png]') and Chrome or Chromium."""
 
 
 @reads_captures

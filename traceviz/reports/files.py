@@ -96,7 +96,7 @@ def command_of(paths: Sequence[str], a: str, b: str, min_overlap: float, *more: 
 def write(report: Report, folder: Path) -> list[Path]:
     """Write a report's files into a folder, which is made where it is not there.
 
-    Each file is whole or not there, and none is touched before all of them are written beside it. Without a browser
+    Each file is whole or not there, and none is touched before all of them are written beside it. Without kaleido
     there is no timeline.png, and one of an earlier report is removed.
 
     Returns

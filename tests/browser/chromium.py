@@ -1,4 +1,4 @@
-"""Headless Chromium over its DevTools pipe: no driver, no port, no package is needed besides the browser."""
+"""Headless Chromium over its DevTools pipe, for tests of pages."""
 
 from __future__ import annotations
 
