@@ -5,11 +5,7 @@
 >>> tv.check_overlap(trace, a="nvtx:DP Embedding", b="nvtx:MP Embedding")  # doctest: +SKIP
 """
 
-from traceviz._start import end_at_once
-
-end_at_once()
-
-from traceviz._packages import check_packages  # noqa: E402
+from traceviz._packages import check_packages
 
 check_packages()
 

@@ -75,5 +75,3 @@ def main() -> None:
     except MemoryError:
         hint = "Give fewer ranks at once, or a shorter capture."
         sys.exit(fail(TracevizError("There is not enough memory for these captures.", hint=hint)))
-    except KeyboardInterrupt:
-        sys.exit(130)

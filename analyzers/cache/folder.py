@@ -20,7 +20,6 @@ from pathlib import Path
 import platformdirs
 
 from analyzers.common.errors import TracevizError
-from analyzers.common.temporary import temporary_folder
 
 VARIABLE = "TRACEVIZ_CACHE"
 OFF = ("off", "no", "0")  # values of the variable that turn the cache off
@@ -102,8 +101,8 @@ def folder_for_exports() -> Iterator[Path]:
     if not why_unusable():
         yield root() / "nsys"
         return
-    with temporary_folder() as folder:
-        yield folder
+    with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
+        yield Path(folder)
 
 
 def entries() -> list[Entry]:

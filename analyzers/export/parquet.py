@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
-from analyzers.common.writing import refuse_existing, replacing_folder
+from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.tables import CALLS, MEMBERS, about, collectives_frame, restored, standalone
 from analyzers.readers.inputs import bounded
 from analyzers.trace.alignment import Matches
@@ -53,7 +53,8 @@ def to_parquet(trace: Trace, folder: str | Path, *, overwrite: bool = False) -> 
             zip(MATCHED, (alone.matches.members, alone.matches.calls, alone.matches.collectives), strict=True)
         )
     said = {"schema": SCHEMA, "tables": {name: len(frame) for name, frame in frames.items()}, **about(alone)}
-    with replacing_folder(folder) as beside:
+    with replacing(folder) as beside:
+        beside.mkdir()
         for name, frame in frames.items():
             pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), beside / f"{name}.parquet")
         (beside / ABOUT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,6 @@ from analyzers.cache.keys import home, is_worth_keeping, tables_name
 from analyzers.cache.tables import Unusable, flush, read_trace, write_trace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Overall, Progress, silent
-from analyzers.common.temporary import temporary_folder
 from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.nsys import file
@@ -158,8 +157,8 @@ def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> 
 
 
 def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
-    with temporary_folder() as scratch:
-        tasks = [(one, reading, scratch) for one in inputs]
+    with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
+        tasks = [(one, reading, Path(scratch)) for one in inputs]
         folders = pool.run(_read_apart, tasks, reading.processes, overall.tell)
         return [
             folder if isinstance(folder, TracevizError) else _fetched(one, folder, reading)
@@ -294,7 +293,8 @@ def _keep(trace: Trace, folder: Path) -> None:
     """Write into a folder of our own, then rename: whatever happens on the way, nobody finds half a capture."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(folder.parent, "new-") as made:
+        with tempfile.TemporaryDirectory(prefix="new-", dir=folder.parent) as name:
+            made = Path(name)
             write_trace(trace, made)
             if folder.exists():  # kept by another process meanwhile, or of no use
                 with contextlib.suppress(Unusable):

@@ -9,13 +9,13 @@ import contextlib
 import hashlib
 import json
 import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analyzers.cache import folder as cache
 from analyzers.common.errors import TracevizError
-from analyzers.common.temporary import temporary_folder
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 HEAD_BYTES = 4096
@@ -71,10 +71,10 @@ def brought(url: str, *, keep: bool) -> Iterator[Path]:
         files, path = _opened(url)
         version = hashlib.sha256(f"{url}\0{files.ukey(path)}".encode()).hexdigest()[:32]
     if not keep or cache.why_unusable():
-        with temporary_folder() as folder:
+        with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
             with _told(url):
-                files.get_file(path, str(folder / name))
-            yield folder / name
+                files.get_file(path, str(Path(folder, name)))
+            yield Path(folder, name)
         return
     entry = cache.root() / "urls" / version
     if not entry.exists():
@@ -85,7 +85,8 @@ def brought(url: str, *, keep: bool) -> Iterator[Path]:
 
 
 def _bring(url: str, files: Any, path: str, entry: Path, name: str) -> None:
-    with temporary_folder(entry.parent, "new-") as made:
+    with tempfile.TemporaryDirectory(prefix="new-", dir=entry.parent) as folder:
+        made = Path(folder)
         with _told(url):
             files.get_file(path, str(made / name))
         (made / cache.ABOUT).write_text(json.dumps({"url": url}))

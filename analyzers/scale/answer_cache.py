@@ -12,13 +12,13 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analyzers.cache import folder as cache
 from analyzers.cache.keys import KINDS, code, digest, is_worth_keeping, stamp
 from analyzers.common.errors import TracevizError
-from analyzers.common.temporary import temporary_file
 from analyzers.readers.inputs import Input, find_inputs
 from analyzers.readers.nsys import file as nsys_open
 from analyzers.readers.remote import is_url
@@ -73,7 +73,8 @@ def keep(name: str, text: str) -> None:
     path = _path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_file(path.parent, "new-") as made:
+        with tempfile.TemporaryDirectory(prefix="new-", dir=path.parent) as folder:
+            made = Path(folder, "answer")
             with made.open("wb") as file:
                 file.write(_sum(body) + b"\n" + body)
                 file.flush()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, silent
-from analyzers.common.temporary import temporary_folder
 from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import find_inputs
 from analyzers.workers import pool
@@ -110,8 +110,8 @@ def local_crew(largest_bytes: int, reading: Reading) -> Iterator[LocalCrew]:
         count = max(1, min(count, (reading.memory - BASE_BYTES) // need))
         if count == 1 and need * SLACK < reading.memory:
             watched = None
-    with temporary_folder() as scratch:
-        yield LocalCrew(count, scratch, watched)
+    with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
+        yield LocalCrew(count, Path(scratch), watched)
 
 
 # Dask's workers as those who look at captures: the same tasks as processes on this machine run, on a cluster.

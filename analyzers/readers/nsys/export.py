@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from analyzers.cache import folder as cache
 from analyzers.cache.folder import VARIABLE, content_stamp
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress, silent
-from analyzers.common.temporary import temporary_folder
 from analyzers.readers.nsys.file import NsysFile
 
 NSYS_VARIABLE = "TRACEVIZ_NSYS"
@@ -212,7 +212,7 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
     with contextlib.ExitStack() as stack:
         try:
             entry.parent.mkdir(parents=True, exist_ok=True)
-            folder = stack.enter_context(temporary_folder(entry.parent, "export-"))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="export-", dir=entry.parent)))
         except OSError as error:
             raise TracevizError(
                 f"the cache can't be written: {error.strerror or error}.", path=entry.parent, hint=f"Set ${VARIABLE}."
