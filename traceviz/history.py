@@ -12,23 +12,23 @@ import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlite_utils import Database, Migrations
+
 from analyzers.common.errors import TracevizError
-from analyzers.common.writing import create
 
 if TYPE_CHECKING:
     from analyzers.trace.tables import Trace
     from analyzers.verdict.check import OverlapResult
 
 APPLICATION = 0x7472767A  # "trvz", in the file's header
-VERSION = 1
+VERSION = 1  # of the file; a migration that this traceviz could not read past brings the next one
 PATIENCE = 60.0  # seconds to wait for another run that saves
-LARGEST = 256 << 20  # bytes; a run takes about one KiB
 COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")  # where CI systems say it
 
 TABLES: dict[str, dict[str, type]] = {
@@ -79,11 +79,19 @@ _FOREIGN = {
     "ranks": [("run_id", "runs", "id")],
     "versions": [("run_id", "runs", "id")],
 }
-_INDEXES = (
-    "CREATE UNIQUE INDEX idx_pairs_a_b ON pairs (a, b)",
-    "CREATE INDEX idx_runs_pair_id ON runs (pair_id, id)",
-    "CREATE INDEX idx_runs_commit_id ON runs (commit_id)",
-)
+_INDEXES = {"pairs": [["a", "b"]], "runs": [["pair_id", "id"], ["commit_id"]]}
+_MIGRATIONS = Migrations("traceviz.history")
+
+
+@_MIGRATIONS()
+def create_tables(database: Database) -> None:
+    """Make what is not there: a history of a traceviz that kept no list of migrations has the tables."""
+    for name, columns in TABLES.items():
+        known = {column for column in columns if column.endswith("_id")}
+        keys = {"pk": _KEYS[name], "foreign_keys": _FOREIGN.get(name, [])}
+        database[name].create(columns, not_null=known, if_not_exists=True, **keys)
+        for index in _INDEXES.get(name, []):
+            database[name].create_index(index, unique=name == "pairs", if_not_exists=True)
 
 
 @dataclass(frozen=True)
@@ -138,27 +146,33 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
     }
     versions = versions_of(trace)
 
-    def append(place: Path) -> int:
-        with _opened(place, path, writing=True) as database:
-            return _append(database, row, result, versions)
+    with _opened(path) as database:
+        database.conn.execute("BEGIN IMMEDIATE")
+        if database.table_names():
+            _check(path, database)
+        database.conn.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.conn.execute(f"PRAGMA user_version = {VERSION}")
+        _MIGRATIONS.apply(database)
+        run = _append(database, row, result, versions)
+        database.conn.execute("COMMIT")
+    return run
 
-    new = not os.path.lexists(path) and path.parent.is_dir()
-    made = create(path, append) if new else None  # None: another run that saves was there before
-    return append(path) if made is None else made
 
-
-def _append(database: sqlite3.Connection, row: dict[str, Any], result: OverlapResult, versions: dict[str, str]) -> int:
-    database.execute("INSERT OR IGNORE INTO pairs (a, b) VALUES (?, ?)", (result.a, result.b))
-    query = "SELECT id FROM pairs WHERE a = ? AND b = ?"
-    (pair,) = database.execute(query, (result.a, result.b)).fetchone()
-    run = _insert(database, "runs", {**row, "pair_id": pair})
-    for rank in result.ranks:
-        columns = [name for name in TABLES["ranks"] if name not in ("run_id", *_OF_SIDES)]
-        figures = {name: getattr(rank, name) for name in columns}
-        sides = {name: getattr(rank.a if name[0] == "a" else rank.b, name[2:]) for name in _OF_SIDES}
-        _insert(database, "ranks", {"run_id": run, **figures, **sides})
-    for name, version in versions.items():
-        _insert(database, "versions", {"run_id": run, "name": name, "version": version})
+def _append(database: Database, row: dict[str, Any], result: OverlapResult, versions: dict[str, str]) -> int:
+    pair = database["pairs"].lookup({"a": result.a, "b": result.b})
+    run = int(database["runs"].insert({**row, "pair_id": pair}).last_pk)
+    figures = [name for name in TABLES["ranks"] if name not in ("run_id", *_OF_SIDES)]
+    database["ranks"].insert_all(
+        {
+            "run_id": run,
+            **{name: getattr(rank, name) for name in figures},
+            **{name: getattr(rank.a if name[0] == "a" else rank.b, name[2:]) for name in _OF_SIDES},
+        }
+        for rank in result.ranks
+    )
+    database["versions"].insert_all(
+        {"run_id": run, "name": name, "version": version} for name, version in versions.items()
+    )
     return run
 
 
@@ -174,13 +188,11 @@ def saved_runs(path: Path) -> list[SavedRun]:
     """
     if not path.is_file():
         raise TracevizError("There is no such file.", path=path, hint="check-overlap --save makes one.")
-    if path.stat().st_size > LARGEST:
-        said = f"This is larger than {LARGEST >> 20} MiB, more than a history of some 100,000 runs takes."
-        raise TracevizError(said, path=path, hint="Begin another one.")
     columns = ", ".join(name for name in SavedRun.__dataclass_fields__ if name not in ("id", "a", "b"))
     query = f"SELECT runs.id, pairs.a, pairs.b, {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id"
-    with _opened(path, path, writing=False) as database:
-        return [SavedRun(*row) for row in database.execute(query)]
+    with _opened(path) as database:
+        _check(path, database)
+        return [SavedRun(**row) for row in database.query(query)]
 
 
 def current_commit() -> str:
@@ -216,65 +228,25 @@ def versions_of(trace: Trace) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(place: Path, path: Path, *, writing: bool) -> Iterator[sqlite3.Connection]:
-    """One transaction on a history; committed at the end, undone at an error. A new one is made beside its `path`."""
-    mode = "rwc" if writing else "ro"
-    database = None
+def _opened(path: Path) -> Iterator[Database]:
+    """A history, or a new file; what is not committed at the end of the block is undone."""
     try:
-        database = sqlite3.connect(
-            f"{place.absolute().as_uri()}?mode={mode}", uri=True, timeout=PATIENCE, isolation_level=None
-        )
-        database.execute("PRAGMA foreign_keys = ON")
-        database.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
-        _check(path, database, writing)
-        yield database
-        database.execute("COMMIT")
+        with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as connection:
+            yield Database(connection)
     except sqlite3.Error as error:
         raise _refused(path, error) from error
-    finally:
-        if database is not None:
-            database.close()
 
 
-def _check(path: Path, database: sqlite3.Connection, writing: bool) -> None:
-    """Make the tables of a new file; refuse one that is not ours."""
-    ((application,), (version,)) = (
+def _check(path: Path, database: Database) -> None:
+    """Refuse a file that is not ours, or newer."""
+    (application,), (version,) = (
         database.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
-    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables and not application and writing:
-        _create(database)
-    elif application != APPLICATION:
-        what = "This is a database of something else, not a history." if tables else "This holds no history yet."
-        raise TracevizError(what, path=path, hint="check-overlap --save makes one.")
-    elif version > VERSION:
+    if application != APPLICATION:
+        what = "This is a database of something else" if database.table_names() else "This holds no history yet"
+        raise TracevizError(f"{what}.", path=path, hint="check-overlap --save makes one.")
+    if version > VERSION:
         raise TracevizError("A newer traceviz wrote this history.", path=path, hint="Update traceviz.")
-    elif database.execute("PRAGMA quick_check").fetchone()[0] != "ok" or not TABLES.keys() <= tables:
-        raise sqlite3.DatabaseError("its pages contradict each other")
-    elif any(hidden for name in TABLES for *_, hidden in database.execute(f"PRAGMA table_xinfo({name})")):
-        raise sqlite3.DatabaseError("it works out columns instead of holding them")  # which may be of any length
-
-
-def _create(database: sqlite3.Connection) -> None:
-    import sqlite_utils
-
-    wrapped = sqlite_utils.Database(database)
-    for name, columns in TABLES.items():
-        unknown = [key for key in columns if key.endswith("_id")]
-        sql = wrapped.create_table_sql(
-            name, columns, pk=_KEYS[name], foreign_keys=_FOREIGN.get(name, []), not_null=set(unknown)
-        )
-        database.execute(sql)
-    for index in _INDEXES:
-        database.execute(index)
-    database.execute(f"PRAGMA application_id = {APPLICATION}")
-    database.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _insert(database: sqlite3.Connection, name: str, row: dict[str, Any]) -> int:
-    marks = ", ".join("?" * len(row))
-    cursor = database.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
-    return int(cursor.lastrowid or 0)
 
 
 def _refused(path: Path, error: sqlite3.Error) -> TracevizError:
