@@ -10,7 +10,7 @@ from analyzers.clocks.align import align as align_clocks
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.captures import READING, Reading, read_many
-from analyzers.readers.inputs import EXPORTS, Input, find_inputs
+from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
@@ -40,7 +40,7 @@ def load(
     TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work at all.
     """
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
-    if any(one.kind in EXPORTS.values() for one in inputs):
+    if any(one.kind == PARQUET_EXPORT for one in inputs):
         return _exported(inputs, align, progress)
     reading = replace(reading, nsys=nsys_command or reading.nsys)
     traces, bad = read_many(inputs, reading, progress)
@@ -84,12 +84,12 @@ def joined(
 def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
     """Read back a trace that was exported: whole, with its ranks and on one clock."""
     if len(inputs) > 1:
-        path = next(one.path for one in inputs if one.kind in EXPORTS.values())
+        path = next(one.path for one in inputs if one.kind == PARQUET_EXPORT)
         raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=path, hint="Give it alone.")
-    from analyzers.export import parquet, perfetto_read
+    from analyzers.export import parquet
 
     one = inputs[0]
-    trace = (perfetto_read if one.kind == "perfetto-export" else parquet).read(one.path, progress)
+    trace = parquet.read(one.path, progress)
     aligned = trace.clocks is not None and trace.clocks.method == "collectives"
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."

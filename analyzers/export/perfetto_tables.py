@@ -1,4 +1,4 @@
-"""A trace's tables as events of a Chrome trace; `analyzers.export.perfetto_read` reads them back.
+"""A trace's tables as events of a Chrome trace.
 
 Each event's args are the columns of its row by their names (`analyzers.trace.schemas`), those at their
 default left out. Categories are Kineto's, so that tools which know those find their way.
@@ -35,7 +35,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
     "communication_call": ("comms", ""),
     "gpu_memory": ("memory", ""),
 }
-ROW = "row"  # of the table: events are written by category, and read back in this order
+ROW = "row"  # of the table: events are written by category
 NAMED = ("ops", "api", "ranges")  # tables that have a column `name`
 FLOW = "ac2g"
 

@@ -1,7 +1,7 @@
-"""Write a trace and its findings as a Chrome trace, for Perfetto, chrome://tracing, and traceviz itself.
+"""Write a trace and its findings as a Chrome trace, for Perfetto and chrome://tracing.
 
 All times are on the trace's one clock. What no event can say (captures, clocks, devices) stands under the key
-"traceviz" at the head of the file; `analyzers.export.perfetto_read` needs it to read the file back.
+"traceviz" at the head of the file.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from analyzers.trace.ranks import RANKS
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
 REPORTS = (".nsys-rep", ".qdrep")
-EXPORTS = {b"traceviz.perfetto/1": "perfetto-export", b"traceviz.parquet/1": "parquet-export"}  # what `export` wrote
+PARQUET_EXPORT = "parquet-export"  # kind of what `export --to parquet` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
 SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
@@ -101,7 +101,7 @@ def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats, or one of `EXPORTS`.
+    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats or parquet-export.
 
     Raises
     ------
@@ -125,17 +125,20 @@ def _kind_of_head(head: bytes, path: Path) -> str:
     if path.name.endswith(REPORTS) or head.startswith(b"NVIDIA Tegra Profiler Report"):
         return "nsys-report"
     if head.startswith(b"\x1f\x8b"):
-        return _kind_of_json(_unzipped(head))
+        return _kind_of_json(_unzipped(head), path)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
-        return "manifest" if MANIFEST_SCHEMA.encode() in head else _kind_of_json(head)
+        return "manifest" if MANIFEST_SCHEMA.encode() in head else _kind_of_json(head, path)
     if path.suffix.lower() in (".txt", ".csv") or b"ncclDev" in head or b"Start (ns)" in head:
         return "nsys-stats"
     raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
 
 
-def _kind_of_json(head: bytes) -> str:
-    return next((kind for schema, kind in EXPORTS.items() if b'"' + schema + b'"' in head[:256]), "kineto")
+def _kind_of_json(head: bytes, path: Path) -> str:
+    if b'"traceviz.perfetto/1"' in head[:256]:
+        hint = "Give the captures, or export with --to parquet, which can be read back."
+        raise TracevizError("This was exported for Perfetto, and can't be read back.", path=path, hint=hint)
+    return PARQUET_EXPORT if b'"traceviz.parquet/1"' in head[:256] else "kineto"
 
 
 def _unzipped(head: bytes) -> bytes:
@@ -178,8 +181,8 @@ def _in_folder(folder: Path, keep_bad: bool) -> tuple[list[Input], list[Path]]:
         if manifest.exists() and kind_of(manifest) == "manifest":
             return _in_manifest(manifest, keep_bad), []
         export = folder / EXPORT_ABOUT
-        if export.is_file() and kind_of(export) == "parquet-export":
-            return [Input(export, "parquet-export")], []
+        if export.is_file() and kind_of(export) == PARQUET_EXPORT:
+            return [Input(export, PARQUET_EXPORT)], []
         named = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and path.is_file())
     except OSError as error:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error

@@ -19,7 +19,7 @@ from analyzers.common.progress import Overall, Progress, silent
 from analyzers.load import joined
 from analyzers.readers.captures import Reading, cited, read_one, stored, without_bad
 from analyzers.readers.claims import claimed
-from analyzers.readers.inputs import EXPORTS, Input, find_inputs
+from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.scale.crew import Crew
 from analyzers.scale.outline import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.trace.narrow import Narrowing, check_ranks
@@ -96,7 +96,7 @@ def open_run(
     """
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
     for one in inputs:
-        if one.kind in EXPORTS.values():
+        if one.kind == PARQUET_EXPORT:
             hint = "Leave out --memory and --dask."
             raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=one.path, hint=hint)
     for_tasks = replace(reading, dask=None)  # a client is no business of its workers

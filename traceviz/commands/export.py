@@ -21,7 +21,7 @@ Examples:
 \b
 perfetto (.json, .json.gz): a Chrome trace with aligned clocks and the findings as tracks, for ui.perfetto.dev and
   chrome://tracing. sqlite (.sqlite, .db): tables and findings, for SQL and Datasette. parquet: a folder, with a file
-  a table. traceviz reads the first and the last back."""
+  a table. traceviz reads this one back."""
 
 
 class Kind(str, Enum):

@@ -1,4 +1,4 @@
-"""An exported Chrome trace loads back to the same numbers, keeps to the trace-event format, and shows findings."""
+"""An exported Chrome trace keeps to the trace-event format and shows findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support import traces
 from tests.support.builder import Builder
-from tests.support.exports import answers, same_tables
+from tests.support.exports import same_tables
 from tests.support.oracle import Interval
 from traceviz import contract
 
@@ -44,31 +44,22 @@ def load(name: str) -> Trace:
 
 
 @BY_CAPTURE
-@pytest.mark.parametrize("ending", ["json", "json.gz"])
-def test_loads_back_to_the_same_tables_and_answers(name: str, ending: str, tmp_path: Path) -> None:
-    trace = load(name)
-    again = tv.load(trace.to_perfetto(tmp_path / f"x.{ending}"))
-    same_tables(trace, again)
-    assert answers(again) == answers(trace)
-
-
-@BY_CAPTURE
 def test_is_valid_by_the_trace_event_format(name: str, tmp_path: Path) -> None:
-    path = load(name).to_perfetto(tmp_path / "x.json")
-    check_format(json.loads(path.read_text(encoding="utf-8")))
+    trace = load(name)
+    content = json.loads(trace.to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
+    check_format(content)
+    zero, gpu = content["traceviz"]["zero_ns"], ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
+    found = {one["args"]["row"]: one for one in content["traceEvents"] if one.get("cat") in gpu}
+    starts = [round(found[row]["ts"] * 1000) + zero for row in range(len(trace.ops))]
+    assert starts == trace.ops["start_ns"].tolist()
+    lengths = [round(found[row]["dur"] * 1000) for row in range(len(trace.ops))]
+    assert lengths == (trace.ops["end_ns"] - trace.ops["start_ns"]).tolist()
 
 
 def test_what_is_gzipped_holds_the_same_text(tmp_path: Path) -> None:
     trace = load("kineto")
     plain, zipped = trace.to_perfetto(tmp_path / "x.json"), trace.to_perfetto(tmp_path / "x.json.gz")
     assert gzip.decompress(zipped.read_bytes()) == plain.read_bytes()
-
-
-def test_a_file_that_another_program_laid_out_anew_loads_the_same(tmp_path: Path) -> None:
-    trace = load("kineto")
-    path = trace.to_perfetto(tmp_path / "x.json")
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2), encoding="utf-8")
-    assert answers(tv.load(path)) == answers(trace)
 
 
 def check_format(content: dict[str, Any]) -> None:
@@ -147,14 +138,22 @@ def test_slices_kept_on_a_track_never_cross_and_one_that_crosses_nothing_stays(p
 
 @given(traces.ops.map(traces.build), names, st.booleans())
 @settings(max_examples=10)
-def test_any_trace_loads_back(trace: Trace, texts: list[str], parquet: bool) -> None:
+def test_any_trace_is_written(trace: Trace, texts: list[str], parquet: bool) -> None:
     """Names of any characters; ids beyond what a float holds."""
     assume(len(trace.ops))
     name = pd.Categorical([texts[k % len(texts)] for k in range(len(trace.ops))])
     odd = replace(trace, ops=trace.ops.assign(name=name, correlation=2**62 + np.arange(len(trace.ops))))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.json"
-        same_tables(odd, tv.load(odd.to_parquet(path) if parquet else odd.to_perfetto(path, "stream:5", "stream:6")))
+        if parquet:
+            same_tables(odd, tv.load(odd.to_parquet(path)))
+            return
+        content = json.loads(odd.to_perfetto(path, "stream:5", "stream:6").read_text(encoding="utf-8"))
+        check_format(content)
+        ops = {one["args"]["row"]: one for one in content["traceEvents"] if one.get("cat") == "kernel"}
+        for row, correlation in zip(range(len(odd.ops)), odd.ops["correlation"], strict=True):
+            if row in ops:
+                assert (ops[row]["name"], ops[row]["args"]["correlation"]) == (name[row], correlation)
 
 
 def crossed() -> Trace:
@@ -174,7 +173,6 @@ def test_what_crosses_goes_to_a_further_track(tmp_path: Path) -> None:
     trace = crossed()
     content = json.loads(trace.to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
     check_format(content)
-    same_tables(trace, tv.load(tmp_path / "x.json"))
     names = [event["args"]["name"] for event in content["traceEvents"] if event["name"] == "thread_name"]
     assert {"stream 7", "stream 7 (2)", "thread 1", "thread 1 (2)"} <= set(names)
 
@@ -211,7 +209,7 @@ def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidenc
 def test_a_part_is_written_without_the_rest_and_keeps_its_overlap(tmp_path: Path) -> None:
     trace = load("kineto")
     part = trace.ranks(1)
-    again = tv.load(part.to_perfetto(tmp_path / "x.json.gz"))
+    again = tv.load(part.to_parquet(tmp_path / "x"))
     assert again.rank_ids == [1]
     assert len(again.ops) == len(part.ops)
     assert len(again.api) < len(trace.api)
@@ -228,7 +226,7 @@ def test_nothing_is_written_over_unless_asked(tmp_path: Path) -> None:
         trace.to_perfetto(path)
     assert path.read_text(encoding="utf-8") == "mine"
     trace.to_perfetto(path, overwrite=True)
-    assert tv.load(path).rank_ids == [3]
+    check_format(json.loads(path.read_text(encoding="utf-8")))
     assert [each.name for each in tmp_path.iterdir()] == ["x.json"]
 
 
@@ -238,28 +236,18 @@ def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> 
         crossed().to_perfetto(tmp_path / place)
 
 
-@pytest.mark.parametrize("damage", ["half", "no-op", "header", "args"])
-def test_a_damaged_file_is_refused_in_one_line(damage: str, tmp_path: Path) -> None:
-    path = load("kineto").to_perfetto(tmp_path / "x.json")
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    ops = [number for number, line in enumerate(lines) if '"cat":"kernel"' in line]
-    damaged = {
-        "half": text[: len(text) // 2],
-        "no-op": "\n".join(lines[: ops[3]] + lines[ops[3] + 1 :]),
-        "header": text.replace('"zero_ns"', '"other"', 1),
-        "args": text.replace('"process":0', '"process":99'),
-    }
-    path.write_text(damaged[damage], encoding="utf-8")
-    with pytest.raises(tv.TracevizError) as raised:
-        tv.load(path)
-    assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
+@pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
+def test_one_that_is_given_is_an_error_that_points_to_parquet(name: str, tmp_path: Path) -> None:
+    path = crossed().to_perfetto(tmp_path / name)
+    for place in (path, tmp_path):
+        with pytest.raises(tv.TracevizError, match="--to parquet, which can be read back") as raised:
+            tv.load(place)
+        assert (raised.value.path, raised.value.exit_code) == (str(path), 2)
 
 
 def test_an_export_is_given_alone(tmp_path: Path) -> None:
     trace = load("kineto")
-    path = trace.to_perfetto(tmp_path / "x.json")
+    path = trace.to_parquet(tmp_path / "x")
     with pytest.raises(tv.TracevizError, match="alone"):
         tv.load(path, DATA / CAPTURES["kineto"][0])
     unaligned = tv.load(path, align=False)
@@ -274,7 +262,6 @@ def test_every_column_of_every_table_is_written(tmp_path: Path) -> None:
         row = {column: _odd(kind) for column, (kind, _) in schema.items()}
         run.add(name, **{**row, "process": 0, **({"rank": 0, "launch": 0, "end_ns": 90} if name == "ops" else {})})
     trace = run.trace()
-    same_tables(trace, tv.load(trace.to_perfetto(tmp_path / "x.json")))
     same_tables(trace, tv.load(trace.to_parquet(tmp_path / "x")))
 
 

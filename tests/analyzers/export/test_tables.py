@@ -34,7 +34,13 @@ def database(trace: Trace, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["nsys/dpmp_overlap.4gpu.sqlite", "workloads/a2a.garbage.2gpu.torch", "nsys-stats/small.csv"]
+    "name",
+    [
+        "nsys/dpmp_overlap.4gpu.sqlite",
+        "nsys/graph_overlap.4gpu.sqlite",
+        "workloads/a2a.garbage.2gpu.torch",
+        "nsys-stats/small.csv",
+    ],
 )
 def test_parquet_loads_back_equal(name: str, tmp_path: Path) -> None:
     before = tv.load(DATA / name)
