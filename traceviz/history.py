@@ -80,11 +80,9 @@ _FOREIGN = {
     "versions": [("run_id", "runs", "id")],
 }
 _INDEXES = {"pairs": [["a", "b"]], "runs": [["pair_id", "id"], ["commit_id"]]}
-_MIGRATIONS = Migrations("traceviz.history")
 
 
-@_MIGRATIONS()
-def create_tables(database: Database) -> None:
+def _create_tables(database: Database) -> None:
     """Make what is not there: a history of a traceviz that kept no list of migrations has the tables."""
     for name, columns in TABLES.items():
         known = {column for column in columns if column.endswith("_id")}
@@ -92,6 +90,10 @@ def create_tables(database: Database) -> None:
         database[name].create(columns, not_null=known, if_not_exists=True, **keys)
         for index in _INDEXES.get(name, []):
             database[name].create_index(index, unique=name == "pairs", if_not_exists=True)
+
+
+_MIGRATIONS = Migrations("traceviz.history")
+_MIGRATIONS(name="create_tables")(_create_tables)
 
 
 @dataclass(frozen=True)
