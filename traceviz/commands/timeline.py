@@ -21,7 +21,7 @@ Examples:
 
 \b
 An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show what it opens on; they need kaleido
-  (pip install 'traceviz[png]') and Chrome or Chromium."""
+  (pip install 'traceviz-gpu[png]') and Chrome or Chromium."""
 
 
 @reads_captures

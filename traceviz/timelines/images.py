@@ -28,7 +28,7 @@ def image(figure: go.Figure, kind: str, *, scale: float = SCALE) -> bytes:
             warnings.simplefilter("ignore")  # of a plotly that can't call this kaleido: we call it ourselves
             import kaleido
     except ImportError as error:
-        hint = "pip install 'traceviz[png]', or write .html."
+        hint = "pip install 'traceviz-gpu[png]', or write .html."
         raise TracevizError(f"A .{kind} is drawn by kaleido, which is not installed.", hint=hint) from error
     logging.getLogger("choreographer").setLevel(logging.CRITICAL)  # it may print a stack trace and go on
     size = {"width": figure.layout.width or WIDTH, "height": figure.layout.height or 600}
