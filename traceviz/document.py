@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from analyzers.common.notebook import plain as plain
 
@@ -51,34 +50,6 @@ class Table:
 
 
 Block = Headline | Paragraph | Bullets | Table
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Headline, Paragraph, Bullets, Table)}
-
-
-def to_plain(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """Blocks as what JSON can say."""
-    return [
-        {
-            "kind": type(block).__name__,
-            **{name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(block).items()},
-        }
-        for block in blocks
-    ]
-
-
-def from_plain(said: Sequence[dict[str, Any]]) -> list[Block]:
-    """The blocks that `to_plain` was given.
-
-    >>> blocks = [Headline("YES", "it did", "good"), Table(["a"], [["1"]], "", frozenset({"a"}))]
-    >>> from_plain(to_plain(blocks)) == blocks
-    True
-    """
-    found = []
-    for one in said:
-        fields = {name: value for name, value in one.items() if name != "kind"}
-        if "numeric" in fields:
-            fields["numeric"] = frozenset(fields["numeric"])
-        found.append(_KINDS[one["kind"]](**fields))
-    return found
 
 
 def markdown(blocks: Sequence[Block]) -> str:

@@ -1,14 +1,13 @@
 """The user's cache folder: where it is, what lies in it, and how it is kept small.
 
-It holds captures as tables (`traces/`), answers about them (`answers/`), nsys exports (`nsys/`) and files brought from
-elsewhere (`urls/`). Every entry is made under another name and renamed once it is whole; whoever finds none, or can't
-write one, works without. The least recently used go first.
+It holds captures as tables (`traces/`), nsys exports (`nsys/`) and files brought from elsewhere (`urls/`). Every entry
+is made under another name and renamed once it is whole; whoever finds none, or can't write one, works without. The
+least recently used go first.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
@@ -23,20 +22,13 @@ from analyzers.common.errors import TracevizError
 
 VARIABLE = "TRACEVIZ_CACHE"
 OFF = ("off", "no", "0")  # values of the variable that turn the cache off
-KINDS = {
-    "traces": "capture as tables",
-    "answers": "answer",
-    "nsys": "nsys export",
-    "urls": "file brought from a URL",
-}  # by folder
+KINDS = {"traces": "capture as tables", "nsys": "nsys export", "urls": "file brought from a URL"}  # by folder
 LIMIT_BYTES = 20 << 30
 LIMIT_FILE = "limit"
 ABOUT = "about.json"  # of a capture as tables: written last, and touched by use
 UNFINISHED = ("export-*", "new-*", "gone-*")  # names of what is being written or removed
 STALE_SECONDS = 24 * 3600  # after which what a killed process left unfinished is removed
 IN_USE_SECONDS = 600  # an entry used since may still be read
-WHOLE = 64 << 20  # bytes up to which a file is hashed whole
-PIECE, PIECES = 1 << 20, 32  # what is hashed of a larger one, spread evenly from its head to its tail
 
 
 @dataclass(frozen=True)
@@ -186,30 +178,6 @@ def remove(path: Path) -> None:
             shutil.rmtree(gone, ignore_errors=True)
         else:
             gone.unlink()
-
-
-def content_stamp(path: Path) -> str:
-    """A short name for a file's content: its size and a hash of all of it, or of pieces where it is large.
-
-    Raises
-    ------
-    TracevizError : the file can't be read, or is empty.
-    """
-    try:
-        size = path.stat().st_size
-        digest = hashlib.sha256(size.to_bytes(8, "big"))
-        with path.open("rb") as file:
-            if size <= WHOLE:
-                digest.update(file.read())
-            else:
-                for index in range(PIECES):
-                    file.seek((size - PIECE) * index // (PIECES - 1))
-                    digest.update(file.read(PIECE))
-    except OSError as error:
-        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
-    if size == 0:
-        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
-    return digest.hexdigest()[:32]
 
 
 def _size(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""By what an entry of the cache is found: what a capture holds, how it is named, and which code reads it."""
+"""By what an entry of the cache is found: the file as it lies there, and the code that reads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 import re
 from pathlib import Path
 
-from analyzers.cache import folder as cache
+import analyzers
+from analyzers.common.errors import TracevizError
 
 FORMAT = 1  # of a capture's tables
 
@@ -30,22 +31,26 @@ def is_worth_keeping(path: Path, kind: str) -> bool:
 
 
 def stamp(path: Path) -> str:
-    """A name for what a file holds; of a large one, of which only pieces are hashed, with the time it was changed.
+    """A name for a file as it is now: where it lies, and what changes when it is written or replaced.
 
     Raises
     ------
-    TracevizError : it can't be read, or is empty.
+    TracevizError : it is not there, or empty.
     """
-    status = path.stat()
-    content = cache.content_stamp(path)
-    return content if status.st_size <= cache.WHOLE else f"{content}-{status.st_mtime_ns}"
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    if status.st_size == 0:
+        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
+    said = (home(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return digest(chr(0).join(map(str, said)))
 
 
 def tables_name(path: Path, kind: str) -> str:
-    """The name of a capture's tables: where it lies, what it holds, and what reads it."""
-    said = [stamp(path), str(home(path)), kind, str(FORMAT), code("analyzers")]
+    """The name of a capture's tables: the file as it is, and the code that reads it."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.name).lstrip(".-")[:60]
-    return f"{stem}-{digest(chr(0).join(said))}"
+    return f"{stem}-{digest(chr(0).join([stamp(path), kind, str(FORMAT), code()]))}"
 
 
 def home(path: Path) -> Path:
@@ -59,13 +64,12 @@ def digest(text: str) -> str:
 
 
 @functools.cache
-def code(*packages: str) -> str:
-    """A short name for the code at work: other code may read captures into other tables, or answer otherwise."""
+def code() -> str:
+    """A short name for the code at work: other code may read captures into other tables."""
     found = hashlib.sha256()
-    for package in packages:
-        for folder, inner, files in os.walk(Path(__file__).parent.parent / package):
-            inner.sort()
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    found.update(Path(folder, name).read_bytes())
+    for folder, inner, files in os.walk(analyzers.__path__[0]):
+        inner.sort()
+        for name in sorted(files):
+            if name.endswith(".py"):
+                found.update(Path(folder, name).read_bytes())
     return found.hexdigest()[:16]

@@ -30,8 +30,8 @@ def cache(
 ) -> None:
     """What is kept of captures that were read?
 
-    Captures as tables, answers about them and nsys exports, so that the next look at a capture starts at once; the
-    least recently used go first where the limit is met.
+    Captures as tables and nsys exports, so that the next look at a capture need not read it again; the least recently
+    used go first where the limit is met.
     """
     size = None if limit is None else read_bytes(limit)
     from analyzers.cache import folder as kept

@@ -11,7 +11,7 @@ import typer
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.captures import READING, Reading
-from traceviz.answered import Said, answers_of, said
+from traceviz.answered import Said, answers, said
 from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
 from traceviz.reading_options import reads_captures
 from traceviz.terminal import progress
@@ -34,7 +34,7 @@ _SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite|\.nsys-rep|\.qdrep)
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
-@answers_of(lambda given: [[one] for one in given["traces"]])
+@answers
 @reads_captures
 def compare(
     traces: Annotated[

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.cache import folder as cache
-from analyzers.cache.folder import VARIABLE, content_stamp
+from analyzers.cache.folder import VARIABLE
+from analyzers.cache.keys import stamp
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress, silent
 from analyzers.readers.nsys.file import NsysFile
@@ -172,7 +173,7 @@ def exported(path: Path, nsys: str | None = None, progress: Progress = silent, f
     TracevizError : no nsys is here, or none here can export this report, and no export lies beside it.
     """
     path = path.absolute()
-    entry = (folder or cache_folder()) / f"{_plain(path.stem)}-{content_stamp(path)}.sqlite"
+    entry = (folder or cache_folder()) / f"{_plain(path.stem)}-{stamp(path)}.sqlite"
     if is_complete(entry):
         cache.touch(entry)
         return entry
