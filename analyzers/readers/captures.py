@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +22,10 @@ from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.nsys import file
 from analyzers.readers.remote import brought
+from analyzers.scale.crew import local_crew
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.tables import Trace
-from analyzers.workers import pool
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Reading:
     @property
     def processes(self) -> int:
         """How many processes may work at once."""
-        return pool.cores() if self.workers is None else self.workers
+        if self.workers is not None:
+            return self.workers
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     @property
     def keeps(self) -> bool:
@@ -157,9 +160,8 @@ def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> 
 
 
 def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
-    with tempfile.TemporaryDirectory(prefix="traceviz-") as scratch:
-        tasks = [(one, reading, Path(scratch)) for one in inputs]
-        folders = pool.run(_read_apart, tasks, reading.processes, overall.tell)
+    with local_crew(reading.processes) as crew:
+        folders = crew.map(_read_apart, [(one, reading, crew.scratch) for one in inputs], overall)
         return [
             folder if isinstance(folder, TracevizError) else _fetched(one, folder, reading)
             for one, folder in zip(inputs, folders, strict=True)

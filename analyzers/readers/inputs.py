@@ -23,7 +23,7 @@ PARQUET_EXPORT = "parquet-export"  # kind of what `export --to parquet` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
 SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
-PACKED = 12  # bytes of JSON in one of .gz
+PACKED, PACKED_REPORT = 12, 3  # bytes of JSON in one of .gz, of an export in one of its report
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
 KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
 
@@ -49,6 +49,8 @@ class Input:
             size = self.path.stat().st_size
         except OSError:
             return 1
+        if self.kind == "nsys-report":
+            return size * PACKED_REPORT
         return size * PACKED if self.path.name.endswith(".gz") else size
 
 

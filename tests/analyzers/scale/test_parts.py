@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +17,7 @@ from analyzers.collectives import report as collectives
 from analyzers.common.errors import TracevizError
 from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import Input
-from analyzers.scale import answers, crew, parts
+from analyzers.scale import answers, parts
 from analyzers.scale.crew import LocalCrew
 from analyzers.scale.parts import PartitionedRun, open_run
 from analyzers.syncs import report as order_report
@@ -26,7 +25,6 @@ from analyzers.trace.merge import merge
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
-from analyzers.workers import memory as watch
 from tests.support.builder import Builder
 from tests.support.command_lines import run_text
 from traceviz import contract
@@ -205,19 +203,6 @@ def test_a_budget_for_a_cluster_is_refused_and_explained() -> None:
     assert isinstance(result.exception, TracevizError)
     assert "Dask's workers have a limit of their own" in result.exception.message
     assert "--memory-limit" in (result.exception.hint or "")
-
-
-def test_a_rank_that_holds_more_than_the_budget_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the estimate let it pass."""
-    monkeypatch.setattr(crew, "BASE_BYTES", 0)
-    monkeypatch.setattr(crew, "SLACK", 1 << 60)
-    monkeypatch.setattr(watch, "held", lambda pid: 0 if pid == os.getpid() else 2_000_000_000)
-    result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--no-cache", "--memory", "1GB", "--workers", "1"])
-    assert isinstance(result.exception, TracevizError)
-    assert str(result.exception) == (
-        f"{TORCH[0]}: This alone takes more than 2,000 MB of memory; the budget is 1,000 MB. "
-        "Give a larger --memory, or leave it out."
-    )
 
 
 def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path) -> None:

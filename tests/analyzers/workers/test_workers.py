@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -16,11 +16,11 @@ import pytest
 
 from analyzers import load
 from analyzers.common.errors import TracevizError
-from analyzers.common.progress import Overall
+from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers import captures
 from analyzers.readers.captures import Reading
-from analyzers.workers import memory as watch
-from analyzers.workers import pool
+from analyzers.readers.inputs import Input
+from analyzers.scale.crew import local_crew
 from tests.support.command_lines import run_json, run_text
 from tests.support.waiting import is_alive, soon
 
@@ -41,104 +41,79 @@ def test_answers_do_not_depend_on_workers(command: str, paths: list[str], cache:
     assert run_text(command, *paths, "--workers", "3", *cache) == alone
 
 
-def doubled(number: int, progress: pool.Callable[..., None]) -> int:
+def doubled(number: int, progress: Progress) -> int:
     progress("counting", number, 10)
     return 2 * number
 
 
-def deadly(number: int, progress: pool.Callable[..., None]) -> int:
-    if number == 2:
+def deadly(folder: str, number: int, times: int, progress: Progress) -> int:
+    """Number 2 is killed so many times, as the system does it when memory is short."""
+    died = Path(folder) / f"{number}.died"
+    deaths = len(died.read_text()) if died.exists() else 0
+    if number == 2 and deaths < times:
+        died.write_text("x" * (deaths + 1))
         os.kill(os.getpid(), signal.SIGKILL)
+    (Path(folder) / f"{number}.{os.getpid()}.done").touch()
     return number
 
 
-def failing(number: int, progress: pool.Callable[..., None]) -> int:
-    return 1 // number
+def failing(number: int, progress: Progress) -> float:
+    return 1 / number
+
+
+def refusing(number: int, progress: Progress) -> int:
+    if number == 1:
+        raise TracevizError("no trace", hint="Give one.")
+    return number
+
+
+def nobody(count: int) -> Overall:
+    return Overall(silent, "counting", [1] * count)
 
 
 def test_results_come_in_the_order_of_tasks_with_progress() -> None:
     heard: list[tuple[int, int, int]] = []
-    found = pool.run(doubled, [(number,) for number in range(7)], 3, lambda *said: heard.append(said))
-    assert found == [0, 2, 4, 6, 8, 10, 12]
-    assert {(place, place, 10) for place in range(7)} | {(place, 1, 1) for place in range(7)} == set(heard)
+    overall = nobody(7)
+    overall.tell = lambda *said: heard.append(said)  # type: ignore[method-assign]
+    with local_crew(3) as crew:
+        assert crew.map(doubled, [(number,) for number in range(7)], overall) == [0, 2, 4, 6, 8, 10, 12]
+    assert {(number, number, 10) for number in range(7)} | {(number, 1, 1) for number in range(7)} == set(heard)
 
 
-def test_a_worker_that_dies_costs_its_task_alone() -> None:
-    found = pool.run(deadly, [(number,) for number in range(5)], 2, lambda *_: None)
-    assert [one for one in found if not isinstance(one, TracevizError)] == [0, 1, 3, 4]
-    assert "was killed by signal 9" in str(found[2])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_error_of_the_user_s_is_the_result_of_its_task(count: int) -> None:
+    with local_crew(count) as crew:
+        zero, error, two = crew.map(refusing, [(0,), (1,), (2,)], nobody(3))
+    assert (zero, str(error), two) == (0, "no trace Give one.", 2)
 
 
-def test_a_bug_in_a_worker_is_no_answer() -> None:
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        pool.run(failing, [(0,)], 1, lambda *_: None)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_bug_in_a_worker_is_no_answer(count: int) -> None:
+    with local_crew(count) as crew, pytest.raises(ZeroDivisionError):
+        crew.map(failing, [(0,), (1,)], nobody(2))
 
 
-HUNGRY_BYTES = 150_000_000
+def test_what_a_killed_worker_left_is_done_by_fewer(tmp_path: Path) -> None:
+    with local_crew(2) as crew:
+        assert crew.map(deadly, [(str(tmp_path), number, 1) for number in range(5)], nobody(5)) == [0, 1, 2, 3, 4]
+        assert crew.count == 1
+        assert crew.map(doubled, [(1,), (2,)], nobody(2)) == [2, 4]  # and what comes next is done as well
 
 
-def hungry(folder: str, number: int, size: int, crowd: int, fit: int, progress: pool.Callable[..., None]) -> int:
-    """Holds some memory, and notes how many do at the same time: first `crowd`, at last no more than `fit`.
-
-    For a crowd it waits some seconds only: a worker may be ended before it comes.
-    """
-    mine = Path(folder) / f"{number}-{os.getpid()}.busy"
-    mine.touch()
-    mine.with_suffix(".came").touch()
-    held = bytearray(size)
-    held[::4096] = b"x" * len(held[::4096])
-    begin, beside, came = time.monotonic(), 0, 0
-    while (waited := time.monotonic() - begin) < 60:
-        if waited > 0.3 and beside <= fit and (came >= crowd or waited > 5):
-            break
-        time.sleep(0.05)
-        beside = sum(is_alive(int(path.stem.partition("-")[2])) for path in Path(folder).glob("*.busy"))
-        came = len(list(Path(folder).glob("*.came")))
-        (Path(folder) / f"{number}.{beside}.seen").touch()
-    mine.unlink()
-    return number
+def test_a_worker_that_is_killed_again_is_one_clear_error(tmp_path: Path) -> None:
+    with local_crew(2) as crew, pytest.raises(TracevizError, match=r"was killed, .*Was memory short\? Give fewer"):
+        crew.map(deadly, [(str(tmp_path), number, 2) for number in range(5)], nobody(5))
 
 
-def room_for(count: float) -> int:
-    """Bytes for this process, some bare workers, and what so many tasks hold."""
-    return watch.held(os.getpid()) + 60_000_000 + int(count * HUNGRY_BYTES)
+def test_workers_stay_for_the_next_tasks() -> None:
+    with local_crew(2) as crew:
+        first, second = (set(crew.map(pid_of, [(number,) for number in range(4)], nobody(4))) for _ in range(2))
+    assert len(first | second) <= 2
+    assert not any(map(is_alive, first))
 
 
-needs_proc = pytest.mark.skipif(not watch.held(os.getpid()), reason="what a process holds can't be seen here")
-
-
-@needs_proc
-def test_workers_that_hold_too_much_become_fewer_and_every_task_is_done(tmp_path: Path) -> None:
-    tasks = [(str(tmp_path), number, HUNGRY_BYTES, 3, 1) for number in range(5)]
-    eye = watch.Watch(room_for(1.6))
-    assert pool.run(hungry, tasks, 3, lambda *_: None, eye) == [0, 1, 2, 3, 4]
-    assert eye.ended == 2
-    last = {int(path.name.split(".")[1]) for path in tmp_path.glob("4.*.seen")}
-    assert last == {1}  # by then one at a time
-
-
-@needs_proc
-def test_a_task_too_large_by_itself_fails_and_the_others_do_not(tmp_path: Path) -> None:
-    sizes = [HUNGRY_BYTES, 4 * HUNGRY_BYTES, HUNGRY_BYTES]
-    tasks = [(str(tmp_path), number, size, 1, int(size == HUNGRY_BYTES)) for number, size in enumerate(sizes)]
-    found = pool.run(hungry, tasks, 1, lambda *_: None, watch.Watch(room_for(1.6)))
-    assert [found[0], found[2]] == [0, 2]
-    assert isinstance(found[1], TracevizError)
-    assert re.match(r"This alone takes more than [\d,]+ MB of memory; the budget is [\d,]+ MB\.", found[1].message)
-
-
-@needs_proc
-def test_what_the_caller_holds_counts_and_is_told_apart() -> None:
-    with pytest.raises(TracevizError, match="What all captures come to takes"):
-        pool.run(doubled, [(1,)], 1, lambda *_: None, watch.Watch(1_000_000))
-
-
-@needs_proc
-def test_workers_below_the_bound_are_left_alone(tmp_path: Path) -> None:
-    tasks = [(str(tmp_path), number, 1000, 3, 3) for number in range(3)]
-    eye = watch.Watch(1 << 40)
-    assert pool.run(hungry, tasks, 3, lambda *_: None, eye) == [0, 1, 2]
-    assert eye.ended == 0
+def pid_of(number: int, progress: Progress) -> int:
+    return os.getpid()
 
 
 @pytest.fixture
@@ -203,40 +178,62 @@ def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
     assert (found.stdout, found.stderr) == ("2\n", "")
 
 
-BUSY = """
-import sys, time
-from pathlib import Path
-from analyzers import workers
+COMMAND = """
+import sys
+import analyzers.readers.captures
+from analyzers import parts
 from tests.analyzers.workers.test_workers import sleepy
+from traceviz.__main__ import main
 
-try:
-    workers.run(sleepy, [(sys.argv[1], number) for number in range(2)], 2, lambda *_: None)
-except KeyboardInterrupt:
-    sys.exit(130)
+analyzers.readers.captures.WORTH_WORKERS = 0
+analyzers.readers.captures._read_apart = parts.outline_one = sleepy
+main()
 """
 
 
-def sleepy(folder: str, number: int, progress: pool.Callable[..., None]) -> None:
-    (Path(folder) / f"{number}.pid").write_text(str(os.getpid()))
-    try:
-        time.sleep(600)
-    finally:
-        (Path(folder) / f"{number}.cleaned").write_text("")
+def sleepy(one: Input, reading: Reading, scratch: Path, progress: Progress) -> None:
+    Path(os.environ["PIDS"], f"{one.path.name}.pid").write_text(str(os.getpid()))
+    time.sleep(600)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_no_worker_outlives_its_caller(how: signal.Signals, tmp_path: Path) -> None:
-    caller = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(BUSY), str(tmp_path)],
+@pytest.mark.parametrize("more", [[], ["--memory", "8GB"]], ids=["whole", "by parts"])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_an_interrupted_command_leaves_no_process(how: signal.Signals, more: list[str], tmp_path: Path) -> None:
+    words = ["info", *RANKS, "--workers", "2", "--no-cache", *more]
+    command = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *words],
         cwd=Path(__file__).parents[3],
-        stderr=subprocess.PIPE,
+        env={**os.environ, "PIDS": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         text=True,
     )
-    files = [tmp_path / f"{number}.pid" for number in range(2)]
-    assert soon(lambda: all(file.exists() and file.read_text() for file in files))
-    pids = [int(file.read_text()) for file in files]
-    caller.send_signal(how)
-    _, said = caller.communicate(timeout=120)
-    assert soon(lambda: not any(map(is_alive, pids)))
-    assert all((tmp_path / f"{number}.cleaned").exists() for number in range(2))
-    assert (caller.returncode, said) == (130 if how == signal.SIGINT else -signal.SIGKILL, "")
+    (tmp_path / "tmp").mkdir()
+    assert soon(lambda: len([file for file in tmp_path.glob("*.pid") if file.read_text()]) == 2)
+    os.killpg(command.pid, how)  # as a terminal does: all of them hear it
+    said, _ = command.communicate(timeout=120)
+    assert (command.returncode, said) == (128 + how, "")
+    assert soon(lambda: not in_session(command.pid))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def in_session(session: int) -> list[str]:
+    """Processes that run in a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, its_session = path.read_text().rpartition(")")[2].split()[:4]
+            if its_session == str(session) and state != "Z":
+                found.append(path.parent.name)
+    return found
+
+
+def test_loky_is_loaded_only_where_workers_are_used() -> None:
+    script = "import sys; from traceviz.cli import app; app(standalone_mode=False); print('loky' in sys.modules)"
+    for count, used in (("1", "False"), ("2", "True")):
+        words = ["streams", *RANKS, "--no-cache", "--workers", count, "--memory", "8GB", "--format", "md"]
+        found = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True, timeout=120
+        )
+        assert found.stdout.splitlines()[-1] == used

@@ -1,1 +1,0 @@
-"""Functions run in processes side by side. Knows no trace."""
