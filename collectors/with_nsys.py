@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +14,14 @@ from typing import Any
 
 from collectors import manifest as manifests
 from collectors import session
+from collectors.errors import CollectError
 from collectors.launchers import Launcher, launcher_of, own_rank, starts_elsewhere
 from collectors.manifest import Capture, Manifest
 from collectors.nsys_command import Nsys, Request, build
 from collectors.processes import run
 
 MODES = ("one-report", "per-rank", "rank0")
+SUPERVISE = (sys.executable, "-I", str(session.INJECT / "_traceviz_supervise.py"))
 WHOLE = b"NVIDIA Tegra Profiler Report"
 _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
 
@@ -55,6 +59,8 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     ------
     CollectError : the folder or the command can't be used.
     """
+    if shutil.which(command[0]) is None:
+        raise CollectError(f"there is no command {command[0]!r}.", exit_code=127)
     nsys = options.nsys
     launcher = launcher_of(command)
     rank = own_rank() if launcher is None else None
@@ -63,7 +69,7 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     words, notes = build(nsys, request)
     plan = plan_run(command, options, words[:-1], folder, launcher, rank)
     manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())
-    outcome = run(plan.command, plan.environment, apart=plan.command[0] == str(nsys.path), timeout=options.timeout)
+    outcome = run(plan.command, plan.environment, timeout=options.timeout)
     ranks = [one for one in session.said_by_ranks(folder) if rank is None or one["rank"] == rank]
     manifest.captures, damaged = _captures(folder, plan, ranks)
     manifest.notes = [*plan.notes, *notes, *_notes(folder, plan, manifest.captures, damaged, ranks, options)]
@@ -106,7 +112,7 @@ def plan_run(
         settings["wrap"] = None
         if mode == "own-rank" and options.mode == "rank0" and rank != 0:
             return Plan(list(command), environment, mode, rank, notes)
-        return Plan([*words, *command], session.hooked(environment, settings), mode, rank, notes)
+        return Plan([*SUPERVISE, *words, "--", *command], session.hooked(environment, settings), mode, rank, notes)
     settings["wrap"] = list(nsys)
     return Plan(list(command), session.hooked(environment, settings), mode, rank, notes)
 

@@ -9,7 +9,7 @@ import pytest
 import traceviz as tv
 from collectors.errors import CollectError
 from collectors.workloads.catalog import WORKLOADS, find, read_sizes
-from tests.support.collecting import manifest, traceviz
+from tests.collectors.collecting import manifest, traceviz
 from traceviz import contract
 from traceviz.arguments import read_steps
 from traceviz.commands import workload

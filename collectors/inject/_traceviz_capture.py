@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import time
@@ -11,7 +10,6 @@ import time
 import torch
 from _traceviz_ending import IDLE_SECONDS, BeforeSigterm, let_gpu_end
 
-LIBC = ctypes.CDLL(None)
 FLUSH_SECONDS = 1.0
 
 
@@ -165,13 +163,6 @@ class TorchWindow(Window):
         else:
             self.running = False
             self.about.tell(state="early", note=f"{why} in step {over}, before the window began")
-
-    def forget(self):
-        """In a forked child: the profiler's threads are not there, and joining them at exit would hang or abort."""
-        super().forget()
-        if self.profile is not None:
-            LIBC.on_exit(LIBC._exit, None)  # handlers run last come, first served: files are flushed, then it ends
-            LIBC.on_exit(LIBC.fcloseall, None)
 
     def cut_off(self, count, why):
         """The program ends inside the window, or before it."""

@@ -47,12 +47,12 @@ def leave_environment():
 
 
 def wrap(settings, rank):
-    """Run nsys with this very Python as its program, and be what the launcher watches meanwhile; never returns."""
+    """Become what runs nsys with this very Python as its program; never returns."""
     os.environ[WRAPPED] = "1"
     output = os.path.join(settings["folder"], f"rank{rank}").replace("%", "%%")
     program = [sys.executable, *sys.orig_argv[1:]]
-    load("_traceviz_programs")
-    load("_traceviz_supervise").run_as_rank([*settings["wrap"], f"--output={output}", *program])
+    supervise = [sys.executable, "-I", os.path.join(HERE, "_traceviz_supervise.py")]
+    os.execv(sys.executable, [*supervise, *settings["wrap"], f"--output={output}", "--", *program])
 
 
 def load(name):

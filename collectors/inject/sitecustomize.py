@@ -3,15 +3,9 @@
 It may not import anything but the standard library: the command's Python need not be traceviz' own.
 """
 
-import _signal  # built in: `signal` reads files, and could be interrupted there
-
-_heard = _signal.getsignal(_signal.SIGINT)
-if _heard is _signal.default_int_handler:  # until we are done an interrupt ends the process, without a trace of ours
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-
-import importlib.util  # noqa: E402
-import os  # noqa: E402
-import sys  # noqa: E402
+import importlib.util
+import os
+import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -44,10 +38,6 @@ try:
     _start_hook()
 except Exception as error:  # the user's program runs whatever becomes of us
     print(f"traceviz: this process is not collected ({error!r}).", file=sys.stderr)
-try:
-    _hidden = _hidden_one()
-finally:
-    if _heard is _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, _heard)
+_hidden = _hidden_one()
 if _hidden is not None:
     _hidden.__spec__.loader.exec_module(_hidden)

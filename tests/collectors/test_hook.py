@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.collecting import HOME, TRAIN, manifest, torchrun, traceviz
+from tests.collectors.collecting import HOME, TRAIN, manifest, torchrun, traceviz
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectError
-from tests.support.collecting import HOME, environment, running
+from tests.collectors.collecting import HOME, environment, running
 
 RUN = """
 import os, sys
@@ -103,17 +104,17 @@ def test_one_that_ignores_being_asked_is_killed_after_the_grace() -> None:
     assert running(mark) == []
 
 
-def test_programs_that_come_back_whenever_they_are_killed_do_not_keep_nsys_from_ending() -> None:
-    script = """
-import os
-from collectors import processes
-processes.stop_all = lambda *roots, **more: 1  # there was one, and there will be
-outcome = processes.run(["sleep", "60"], os.environ, apart=True, timeout=0.2, grace=0.3)
-print(outcome.returncode, outcome.stopped)
-"""
-    words = [sys.executable, "-c", script]
-    ran = subprocess.run(words, env=environment(), capture_output=True, text=True, cwd=HOME, timeout=40, check=True)
-    assert ran.stdout == f"{-signal.SIGKILL} timeout\n"
+def test_nsys_ends_last_and_writes_what_there_is(tmp_path: Path) -> None:
+    """Told by its file: here a shell of that name, whose program is deaf."""
+    shutil.copyfile("/bin/sh", tmp_path / "nsys")
+    (tmp_path / "nsys").chmod(0o755)
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    writes = [str(tmp_path / "nsys"), "-c", '"$@"; sleep 1; echo written', "nsys", sys.executable, "-c", deaf]
+    process = start(sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *writes)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert ended(process) == ["written", f"OUTCOME {-signal.SIGTERM} SIGTERM 143"]
 
 
 def test_a_timeout_ends_like_timeout_does() -> None:

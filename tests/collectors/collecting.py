@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from collectors.inject._traceviz_programs import descendants
+from collectors.inject._traceviz_supervise import descendants
 
 HOME = Path(__file__).parents[2]
 TRAIN = """

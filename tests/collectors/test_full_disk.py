@@ -11,7 +11,7 @@ import pytest
 
 from collectors import session
 from collectors.manifest import Capture, Manifest
-from tests.support.collecting import TRAIN, running, torchrun, traceviz
+from tests.collectors.collecting import TRAIN, running, torchrun, traceviz
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")

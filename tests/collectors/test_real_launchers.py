@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.readers.nsys.export import find_nsys
-from tests.support.collecting import manifest, running, traceviz, under_nsys
+from tests.collectors.collecting import manifest, running, traceviz, under_nsys
 
 pytestmark = [pytest.mark.torch, pytest.mark.nsys]
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")

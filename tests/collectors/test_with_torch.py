@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.collecting import HOME, TRAIN, environment, manifest, running, torchrun, traceviz
+from tests.collectors.collecting import HOME, TRAIN, environment, manifest, running, torchrun, traceviz
 
 pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
 pytestmark = pytest.mark.torch
@@ -141,11 +141,11 @@ def test_a_profiler_that_starts_inside_the_window_gets_its_way(folder: Path) -> 
 def test_children_that_a_program_forks_neither_capture_nor_disturb(folder: Path) -> None:
     forks = TRAIN.replace(
         "    time.sleep",
-        "    child = os.fork()\n"
-        "    if child == 0:\n"
-        "        optimizer.step()\n"
-        "        sys.exit(0)\n"
-        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "    import multiprocessing\n"
+        "    child = multiprocessing.get_context('fork').Process(target=optimizer.step)\n"
+        "    child.start()\n"
+        "    child.join()\n"
+        "    assert child.exitcode == 0\n"
         "    time.sleep",
     )
     (folder / "forks.py").write_text(forks)

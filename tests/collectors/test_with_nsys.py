@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectError
-from tests.support.collecting import TRAIN, environment, manifest, running, torchrun, under_nsys
+from tests.collectors.collecting import TRAIN, environment, manifest, running, torchrun, under_nsys
 from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.nsys

@@ -15,7 +15,7 @@ from analyzers.trace.memory import memory_peaks
 from collectors.errors import CollectError
 from collectors.manifest import gpus
 from collectors.nsys_command import Nsys, Request, build
-from tests.support.collecting import environment, manifest, running, torchrun, traceviz
+from tests.collectors.collecting import environment, manifest, running, torchrun, traceviz
 from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.gpu

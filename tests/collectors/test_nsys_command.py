@@ -7,9 +7,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys import export
 from collectors.errors import CollectError
-from collectors.launchers import launcher_of, rank_in
 from collectors.nsys_command import Nsys, Request, build, options_of, parse_options
-from collectors.with_nsys import NsysOptions, plan_run
 from traceviz.commands.collect import find_nsys
 
 OPTIONS = {
@@ -93,64 +91,6 @@ def test_a_percent_sign_in_a_path_is_no_placeholder_of_nsys() -> None:
 def test_options_are_read_from_the_help_with_short_and_marked_forms() -> None:
     said = "\t-b, --backtrace=\n\n\t   Select.\n\n\t(Experimental) --ib-switch=<x>\n\n\t   A list.\n\n\t--no-value\n"
     assert list(parse_options(said)) == ["--backtrace", "--ib-switch", "--no-value"]
-
-
-@pytest.mark.parametrize(
-    ("command", "name", "variables"),
-    [
-        (["torchrun", "train.py"], "torchrun", ("RANK",)),
-        (["/usr/bin/srun", "-n", "8", "torchrun", "train.py"], "torchrun", ("RANK",)),
-        (["srun", "python", "train.py"], "srun", ("SLURM_PROCID",)),
-        (["python", "-m", "torch.distributed.run", "train.py"], "torchrun", ("RANK",)),
-        (["python3", "/x/bin/torchrun", "train.py"], "torchrun", ("RANK",)),
-        (["timeout", "60", "torchrun", "train.py"], "torchrun", ("RANK",)),
-    ],
-)
-def test_launchers_are_told_by_their_words(command: list[str], name: str, variables: tuple[str, ...]) -> None:
-    launcher = launcher_of(command)
-    assert launcher is not None
-    assert (launcher.name, launcher.variables) == (name, variables)
-
-
-@pytest.mark.parametrize("command", [["python", "train.py"], ["./a.out", "torchrun"], ["python", "-c", "torchrun"]])
-def test_a_plain_program_has_no_launcher(command: list[str]) -> None:
-    assert launcher_of(command) is None
-
-
-def test_mpi_tells_ranks_by_the_variables_of_several_implementations() -> None:
-    launcher = launcher_of(["mpirun", "-n", "2", "python", "x.py"])
-    assert launcher is not None
-    assert rank_in({"PMI_RANK": "1"}, launcher.variables) == 1
-    assert rank_in({"OMPI_COMM_WORLD_RANK": "3"}, launcher.variables) == 3
-    assert rank_in({"SLURM_PROCID": "2"}, launcher.variables) is None
-
-
-@pytest.mark.parametrize(
-    ("mode", "command", "wrapped_outside", "ranks"),
-    [
-        ("one-report", ["torchrun", "train.py"], True, None),
-        ("per-rank", ["torchrun", "train.py"], False, None),
-        ("rank0", ["mpirun", "-n", "2", "python", "train.py"], False, [0]),
-        ("per-rank", ["python", "train.py"], True, None),
-    ],
-)
-def test_nsys_runs_around_the_command_or_around_its_ranks(
-    mode: str, command: list[str], wrapped_outside: bool, ranks: list[int] | None
-) -> None:
-    import json
-
-    options = NsysOptions(Path("/out"), nsys(), mode)
-    plan = plan_run(command, options, ["/opt/nsys", "profile"], Path("/out"), launcher_of(command), None)
-    assert (plan.command[0] == "/opt/nsys") == wrapped_outside
-    settings = json.loads(plan.environment["TRACEVIZ_HOOK"])
-    assert (settings["wrap"] is None) == wrapped_outside
-    assert settings["ranks"] == ranks
-
-
-def test_behind_a_launcher_each_rank_writes_its_own_report() -> None:
-    plan = plan_run(["./program"], NsysOptions(Path("/out"), nsys()), ["/opt/nsys", "profile"], Path("/out"), None, 3)
-    assert plan.command == ["/opt/nsys", "profile", "--output=/out/rank3", "./program"]
-    assert plan.mode == "own-rank"
 
 
 def fake_nsys(folder: Path, version: str) -> Path:
