@@ -18,7 +18,6 @@ INJECT = Path(__file__).parent / "inject"
 HOOK, WRAPPED = "TRACEVIZ_HOOK", "TRACEVIZ_WRAPPED"
 CAPTURES = (".json.gz", ".nsys-rep", ".qdrep")
 NOTHING_USABLE = 3
-MOST_SAID = 1 << 20  # bytes that a rank may say of itself
 LITTLE_SPACE = 1 << 20  # bytes free below which a disk counts as full
 
 
@@ -93,14 +92,9 @@ def said_by_ranks(folder: Path) -> list[dict[str, Any]]:
     order = {"captured": 0, "capturing": 1, "failed": 2, "early": 3, "waiting": 4, "other": 5}
     found: dict[int, dict[str, Any]] = {}
     for path in sorted(folder.glob(".about-*.json")):
-        try:
-            about = json.loads(path.read_text(encoding="utf-8")) if path.stat().st_size < MOST_SAID else None
-        except (OSError, ValueError, RecursionError):
-            continue
-        if not isinstance(about, dict) or type(about.get("rank")) is not int or type(about.get("state")) is not str:
-            continue  # nothing that a rank of ours wrote
+        about = json.loads(path.read_text(encoding="utf-8"))
         there = found.get(about["rank"])
-        if there is None or order.get(about["state"], 9) < order.get(there["state"], 9):
+        if there is None or order[about["state"]] < order[there["state"]]:
             found[about["rank"]] = about
     return [found[rank] for rank in sorted(found)]
 

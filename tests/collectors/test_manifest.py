@@ -131,18 +131,6 @@ def test_of_several_processes_of_a_rank_the_one_that_captured_speaks(tmp_path: P
     assert [one["pid"] for one in session.said_by_ranks(tmp_path)] == [2]
 
 
-@pytest.mark.parametrize(
-    "left",
-    ["", "[]", "7", '{"rank": 0}', '{"rank": "0", "state": "captured"}', '{"rank": 0, "state": []}', "[" * 99999],
-    ids=["empty", "list", "number", "no state", "rank of another type", "state of another type", "deep"],
-)
-def test_what_no_rank_of_ours_wrote_is_passed_over(tmp_path: Path, left: str) -> None:
-    (tmp_path / ".about-a-1.json").write_text(left)
-    (tmp_path / ".about-a-2.json").write_text('{"rank": 0, "state": "captured", "note": "' + "x" * (1 << 20) + '"}')
-    (tmp_path / ".about-a-3.json").write_text('{"rank": 1, "state": "captured"}')
-    assert session.said_by_ranks(tmp_path) == [{"rank": 1, "state": "captured"}]
-
-
 @pytest.mark.parametrize(("first", "last", "named"), [(3, 3, None), (5, 2, "step"), (0, 2, None), (-1, 2, "step")])
 def test_windows_that_cannot_be_captured_are_refused(first: int, last: int, named: str | None) -> None:
     with pytest.raises(CollectError):

@@ -217,7 +217,7 @@ def test_told_to_end_while_it_writes_it_ends_when_the_trace_is_there(folder: Pat
     )
     (folder / "train.py").write_text(TRAIN.replace("for index in range", slow))
     ran = traceviz("collect", "torch", "--steps", "3:5", "-o", "out", "--", sys.executable, "train.py", cwd=folder)
-    assert ran.returncode == -signal.SIGTERM
+    assert ran.returncode == 128 + signal.SIGTERM
     assert steps(folder / "out" / "rank0.json.gz") == ["step 3", "step 4"]
     assert "STEP 5" not in ran.stdout
 

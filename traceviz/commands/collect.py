@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -174,17 +171,9 @@ def _steps(text: str, step_range: str | None, warmup: int = 2) -> Steps:
 
 
 def end(collected: Collected) -> None:
-    """Say what is usable, and end as the command did: by its exit code, or its signal."""
+    """Say what is usable, and end with the command's exit code; 128 and the signal's number where one ended it."""
     for line in summary(collected):
         sys.stderr.write(f"traceviz: {line}\n")
-    sys.stderr.flush()
-    sys.stdout.flush()
-    number = -collected.outcome.returncode
-    if number > 0 and collected.outcome.stopped != "timeout":
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command's own core, if any, is enough
-        if number != signal.SIGKILL:
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
     raise typer.Exit(collected.exit_code)
 
 
@@ -197,7 +186,7 @@ def summary(collected: Collected) -> list[str]:
     if outcome.stopped:
         lines.append(f"stopped by {outcome.stopped}.")
     if outcome.killed:
-        lines.append(f"{outcome.killed} processes that the command left were stopped.")
+        lines.append(f"processes that were left and had to be stopped: {outcome.killed}.")
     names = ", ".join(capture.path for capture in collected.captures)
     where = plain(str(collected.folder))
     lines.append(f"usable in {where}: {names}. Next: traceviz info {where}" if names else f"nothing usable in {where}.")
