@@ -20,7 +20,6 @@ from analyzers.trace.tables import Trace
 def load(
     paths: Iterable[str | Path],
     *,
-    nsys_command: str | None = None,
     align: bool = True,
     reading: Reading = READING,
     progress: Progress = silent,
@@ -30,21 +29,35 @@ def load(
     Parameters
     ----------
     paths : files, globs, folders or manifests.
-    nsys_command : the `nsys` that exports reports; found by itself where not given.
     align : False leaves the times of each capture and device as they were recorded.
-    reading : cache, workers, and what happens to captures that can't be read.
+    reading : nsys, cache, workers, and what happens to captures that can't be read.
     progress : told of bytes read.
 
     Raises
     ------
-    TracevizError : a file is no trace or damaged, ranks contradict each other, or there is no GPU work at all.
+    TracevizError : a file is no trace or damaged, ranks contradict each other, there is no GPU work at all, or
+        `reading` wants captures looked at one by one.
     """
+    refuse_parts(reading)
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
     if any(one.kind == PARQUET_EXPORT for one in inputs):
         return _exported(inputs, align, progress)
-    reading = replace(reading, nsys=nsys_command or reading.nsys)
     traces, bad = read_many(inputs, reading, progress)
     return joined(traces, inputs, skipped, bad, align=align)
+
+
+def refuse_parts(reading: Reading) -> None:
+    """Refuse to go capture by capture: timeline, report, compare, export and --save need all ops of a run at once.
+
+    Raises
+    ------
+    TracevizError : `reading` bounds the memory or names a Dask scheduler.
+    """
+    if reading.by_parts:
+        raise TracevizError(
+            "Timelines, reports, comparisons, exports and saved runs need all ranks in memory at once.",
+            hint="Leave out memory and dask.",
+        )
 
 
 def joined(

@@ -10,9 +10,9 @@ import traceviz as tv
 from collectors.errors import CollectError
 from collectors.workloads.catalog import WORKLOADS, find, read_sizes
 from tests.collectors.collecting import manifest, traceviz
-from traceviz import contract
-from traceviz.arguments import read_steps
 from traceviz.commands import workload
+from traceviz.options.arguments import read_steps
+from traceviz.output import contract
 
 DATA = Path(__file__).parent / "data" / "workloads"
 CAPTURES = sorted(path.name for path in DATA.iterdir() if path.is_dir())
@@ -21,7 +21,7 @@ CAPTURES = sorted(path.name for path in DATA.iterdir() if path.is_dir())
 def ask_here(command: str, folder: str, *words: str) -> dict[str, Any]:
     """What the command answers, without a process of its own."""
     options = dict(zip(words[::2], words[1::2], strict=True))
-    trace = tv.load(folder).steps(*read_steps(options["--steps"]))
+    trace = tv.load(folder).only(steps=read_steps(options["--steps"]))
     if command == "syncs":
         return contract.syncs(tv.sync_points(trace))
     return contract.overlap(tv.check_overlap(trace, options["-a"], options["-b"]))

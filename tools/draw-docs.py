@@ -9,11 +9,11 @@ from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.syncs.report import order_report
 from analyzers.verdict.check import check_overlap
+from traceviz.timelines.compared import compared
 from traceviz.timelines.draw import figure
 from traceviz.timelines.files import write_bytes
 from traceviz.timelines.images import image
 from traceviz.timelines.picture import Picture, picture
-from traceviz.views.compare import timeline
 
 FOLDER = Path("docs/images")
 WIDTH = 1200
@@ -40,7 +40,7 @@ def main() -> None:
         write(name, picture(trace, check_overlap(trace, a, b), order_report(trace)))
     before, after, a, b = RUNS
     traces = [load([f"tests/data/torch/{capture}.rank0.json.gz"]) for capture in (before, after)]
-    write("before-and-after", timeline(compare(traces, a, b, labels=(before, after)), traces))
+    write("before-and-after", compared(compare(traces, a, b, labels=(before, after)), traces))
 
 
 def write(name: str, drawn: Picture) -> None:

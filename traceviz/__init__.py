@@ -12,29 +12,49 @@ check_packages()
 TYPE_CHECKING = False  # without typing, which takes its time, as all that is imported here
 
 if TYPE_CHECKING:
-    from analyzers.trace.tables import Trace
     from traceviz.api import (
         TracevizError,
+        capture,
         check_overlap,
-        check_ranks,
         collectives,
         compare,
         info,
         load,
+        report,
         streams,
         sync_points,
+        timeline,
         trend,
     )
-    from traceviz.api_making import capture, report, timeline
+    from traceviz.results import (
+        Capture,
+        Collectives,
+        Comparison,
+        OrderReport,
+        OverlapResult,
+        PairTrend,
+        Report,
+        StreamsResult,
+        TraceInfo,
+    )
+    from traceviz.trace import Trace
+    from traceviz.version import __version__
 
-__version__ = "0.1.0"
 __all__ = [
+    "Capture",
+    "Collectives",
+    "Comparison",
+    "OrderReport",
+    "OverlapResult",
+    "PairTrend",
+    "Report",
+    "StreamsResult",
     "Trace",
+    "TraceInfo",
     "TracevizError",
     "__version__",
     "capture",
     "check_overlap",
-    "check_ranks",
     "collectives",
     "compare",
     "info",
@@ -45,16 +65,21 @@ __all__ = [
     "timeline",
     "trend",
 ]
-_MADE_BY = {"Trace": "analyzers.trace.tables"} | dict.fromkeys(("capture", "report", "timeline"), "traceviz.api_making")
+_RESULTS = [name for name in __all__ if name[0].isupper()]
+_HOMES = dict.fromkeys(_RESULTS, "traceviz.results") | {
+    "Trace": "traceviz.trace",
+    "TracevizError": "traceviz.api",
+    "__version__": "traceviz.version",
+}
 
 
 def __getattr__(name: str) -> object:
     """What is public is imported when it is asked for: a command needs none of it, and pandas takes long to load."""
-    if name not in __all__:
+    if name not in __all__ and name != "check_ranks":  # which warns that it goes
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    found = getattr(importlib.import_module(_MADE_BY.get(name, "traceviz.api")), name)
+    found = getattr(importlib.import_module(_HOMES.get(name, "traceviz.api")), name)
     globals()[name] = found
     return found
 

@@ -1,4 +1,4 @@
-"""The Python API for questions; everything here is re-exported by `traceviz` itself, as is `traceviz.api_making`.
+"""The Python API; everything here is re-exported by `traceviz` itself.
 
 Results are frozen dataclasses with `.to_frame()`, a readable `repr` and, in a notebook, a small table. Times are whole
 nanoseconds in columns ending in `_ns`, ratios floats in columns ending in `_ratio`. What a command prints is in the
@@ -7,41 +7,74 @@ result of the function of its name. Errors of the user's are `TracevizError`. Th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from analyzers.common.errors import TracevizError
-from traceviz.terminal import progress
+from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from distributed import Client
+    from typing_extensions import Unpack
 
     from analyzers.collectives.report import Collectives
+    from analyzers.common.progress import Progress
     from analyzers.compare.results import Comparison
     from analyzers.info import TraceInfo
+    from analyzers.readers.captures import Reading
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
-    from analyzers.trace.tables import Trace
+    from analyzers.trace import tables as tables
+    from analyzers.trace.run import PartitionedRun
     from analyzers.verdict.check import OverlapResult
-    from traceviz.trends import PairTrend
+    from collectors.capture import Capture
+    from traceviz.history.trends import PairTrend
+    from traceviz.reports.report import Report
+    from traceviz.trace import Trace
+
+    Paths = str | Path | Sequence[str | Path]
+    Run = tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
 
 __all__ = [
     "TracevizError",
+    "capture",
     "check_overlap",
-    "check_ranks",
     "collectives",
     "compare",
     "info",
     "load",
+    "report",
     "streams",
     "sync_points",
+    "timeline",
     "trend",
 ]
 
 
+class ReadingOfAll(TypedDict, total=False):
+    """How captures are read, as `load` takes it by name."""
+
+    nsys: str | None
+    align: bool
+    workers: int | None
+    skip_bad: bool
+    cache: bool
+
+
+class ReadingOptions(ReadingOfAll, total=False):
+    """The same for what can be asked rank by rank."""
+
+    memory: int | str | None
+    dask: str | Client | None
+
+
 def load(
-    *paths: str | Path,
+    *paths: Paths,
     nsys: str | None = None,
     align: bool = True,
     workers: int | None = None,
@@ -52,7 +85,7 @@ def load(
 
     Parameters
     ----------
-    paths : what to read; several ranks' captures belong to one run.
+    paths : what to read, each a path or a list of them; several ranks' captures belong to one run.
     nsys : path of the `nsys` that exports `.nsys-rep` reports; found by itself where not given.
     align : put all clocks on the lowest rank's, by matched collectives; False leaves times as they were recorded.
     workers : processes that read captures side by side; one per processor where not given.
@@ -62,8 +95,8 @@ def load(
     Returns
     -------
     Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.trace.schemas`); a part of it
-        with `.ranks(0, 3)`, `.steps(10, 13)` and `.window(low_ns, high_ns)`, which give a Trace again; written for
-        other tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
+        with `.only(ranks=(0, 3), steps=(10, 13), window_ns=(low, high))`, which is a Trace again; written for other
+        tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
 
     Raises
     ------
@@ -72,29 +105,41 @@ def load(
     Examples
     --------
     >>> trace = load("tests/data/torch/dpmp_overlap.rank*.json.gz")
-    >>> trace.rank_ids, len(trace.ops), len(trace.ranks(1).ops)
+    >>> trace.rank_ids, len(trace.ops), len(trace.only(ranks=1).ops)
     ([0, 1], 114, 57)
     >>> sorted(trace.ops["stream"].unique().tolist())
     [7, 17, 25]
     """
     from analyzers import load as loading
     from analyzers.readers.captures import Reading
+    from traceviz.trace import Trace
 
     reading = Reading(nsys, cache, workers, skip_bad)
     with progress() as tell:
-        return loading.load(paths, align=align, reading=reading, progress=tell)
+        return Trace.of(loading.load(_paths(paths), align=align, reading=reading, progress=tell))
 
 
 def check_overlap(
-    trace: Trace, a: str = "comm", b: str = "compute", *, min_overlap: float = 0.6, baseline: Trace | None = None
+    trace: Run,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = 0.6,
+    baseline: Run | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> OverlapResult:
     """Did A and B really overlap on the GPU, and is it enough?
 
     Parameters
     ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
     a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
-    baseline : a run of the same work without the overlap; `.gain` then says what the overlap gained.
+    baseline : a run of the same work without the overlap, as `trace`; `.gain` then says what the overlap gained.
+    reading : for paths, all that `load` takes by name, and for more ranks than memory holds one of these two, with
+        which they are looked at one by one, and the gaps behind the causes are left out: `memory`, what this machine's
+        processes may take together, bytes or a text such as "8GB"; `dask`, the address of a Dask scheduler or a client
+        of one, whose workers look at the ranks.
 
     Returns
     -------
@@ -105,7 +150,8 @@ def check_overlap(
 
     Raises
     ------
-    TracevizError : a selector can't be read, or the sides share ops that belong to neither alone.
+    TracevizError : a selector can't be read, or the sides share ops that belong to neither alone; as `load`; no Dask
+        scheduler answers, or the memory has no room for one rank.
 
     Examples
     --------
@@ -113,12 +159,19 @@ def check_overlap(
     >>> result = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding")
     >>> result.verdict, result.job.real_overlap_ns, result.job.achievable_ns
     ('partial', 161600, 1012379)
+    >>> check_overlap("tests/data/torch/dpmp_overlap.rank*.json.gz", memory="4GB").verdict
+    'inconclusive'
     >>> result.to_frame()["overlap_ns"].to_dict()
     {(0, 0): 162879, (1, 1): 212705}
     """
     from analyzers.verdict import check
 
-    return check.check_overlap(trace, a, b, min_overlap=min_overlap, baseline=baseline)
+    with (
+        progress() as tell,
+        _opened(trace, reading, tell) as run,
+        nullcontext() if baseline is None else _opened(baseline, reading, tell) as alone,
+    ):
+        return check.check_overlap(run, a, b, min_overlap=min_overlap, baseline=alone)
 
 
 def check_ranks(
@@ -131,54 +184,30 @@ def check_ranks(
     workers: int | None = None,
     skip_bad: bool = False,
 ) -> OverlapResult:
-    """The same as `check_overlap(load(...))` for more ranks than memory holds: they are looked at one by one.
-
-    Parameters
-    ----------
-    paths : as `load` takes them, and URLs that fsspec opens.
-    a, b, min_overlap : as `check_overlap` takes them.
-    dask : a client of a Dask cluster, or its scheduler's address, whose workers look at the ranks; else this machine's.
-    memory : bytes that this machine's processes may take together; not with `dask`, whose workers have their own limit.
-    workers, skip_bad : as `load` takes them.
-
-    Returns
-    -------
-    OverlapResult : with the same JSON; the gaps behind the causes are left out.
-
-    Raises
-    ------
-    TracevizError : as `load` and `check_overlap`; no Dask scheduler answers; the memory has no room
-        for one rank.
-
-    Examples
-    --------
-    >>> check_ranks("tests/data/torch/dpmp_overlap.rank*.json.gz", a="nvtx:DP Embedding", b="nvtx:MP Embedding")
-    <partial: 'nvtx:DP Embedding' against 'nvtx:MP Embedding', 16.0% of what could overlap did; bar 60%; 2 rank(s)>
-    """
-    from analyzers.readers.captures import Reading
-    from analyzers.scale import answers
-    from traceviz.opened import run_of
-
-    reading = Reading(workers=workers, skip_bad=skip_bad, memory=memory, dask=dask)
-    with progress() as tell, run_of(paths, reading, align=True, progress=tell) as run:
-        return answers.check_overlap(run, a, b, min_overlap=min_overlap)
+    """Deprecated: `check_overlap(paths, a, b, memory=..., dask=...)`."""
+    text = "check_ranks goes with the next version of traceviz; use check_overlap(paths, a, b, memory=..., dask=...)."
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    how: ReadingOptions = {"workers": workers, "skip_bad": skip_bad, "memory": memory, "dask": dask}
+    return check_overlap(paths, a, b, min_overlap=min_overlap, **how)
 
 
 def compare(
-    *traces: Trace,
+    *traces: Run,
     a: str | None = None,
     b: str | None = None,
     labels: Sequence[str] = (),
     claimed: float | None = None,
+    **reading: Unpack[ReadingOfAll],
 ) -> Comparison:
     """What changed from the first run to the others, and can a claimed speedup be?
 
     Parameters
     ----------
-    traces : two or more runs; only steps and ranks that all have are compared.
+    traces : two or more runs, each a Trace or what `load` takes; only steps and ranks that all have are compared.
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : a name for each run.
     claimed : a stated speedup of the pair, such as 14.7, to be held against the most that two tasks can gain.
+    reading : for paths, all that `load` takes by name.
 
     Returns
     -------
@@ -192,37 +221,55 @@ def compare(
     """
     from analyzers.compare import compare as comparing
 
-    return comparing.compare(traces, a, b, labels=labels, claimed=claimed)
+    runs = [_loaded(trace, reading) for trace in traces]
+    return comparing.compare(runs, a, b, labels=labels, claimed=claimed)
 
 
-def streams(trace: Trace) -> StreamsResult:
+def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
     """How long 0, 1, 2 … streams were busy at once, and which overlap which, per rank and device.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
     StreamsResult : `.to_frame()` is indexed by (rank, device, stream): ops, busy_ns, alone_ns; `.concurrency()` has the
         ns at each number of busy streams, `.pairs()` the ns that each pair of streams overlaps.
     """
-    from analyzers import streams as concurrency
+    from analyzers.scale import answers
 
-    return concurrency.streams(trace)
+    with progress() as tell, _opened(trace, reading, tell) as run:
+        return answers.streams(run)
 
 
-def info(trace: Trace) -> TraceInfo:
+def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
     """What is in a trace, which ranges can be selected, and what can't be answered from it.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
     TraceInfo : `.to_frame()` is indexed by rank: op counts, streams, first_ns, last_ns; `.ranges_frame()` by range;
         `.steps`, `.cannot` (in words), `.captures`, `.warnings`.
     """
-    from analyzers import info as look
+    from analyzers.scale import answers
 
-    return look.info(trace)
+    with progress() as tell, _opened(trace, reading, tell) as run:
+        return answers.info(run)
 
 
-def collectives(trace: Trace) -> Collectives:
+def collectives(trace: Run, **reading: Unpack[ReadingOptions]) -> Collectives:
     """What each collective really cost: fastest rank, last arrival, wait and transfer per rank, bus bandwidth.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
@@ -241,13 +288,19 @@ def collectives(trace: Trace) -> Collectives:
     >>> [(one.operation, one.fastest_ns) for one in found]
     [('all_reduce', 266689), ('all_reduce', 261377)]
     """
-    from analyzers.collectives import report as analysis
+    from analyzers.scale import answers
 
-    return analysis.collectives_of(trace)
+    with progress() as tell, _opened(trace, reading, tell) as run:
+        return answers.collectives(run)
 
 
-def sync_points(trace: Trace) -> OrderReport:
+def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """Where the host waited and what that cost, copies nobody waits for, missing waits, plan of chunked loops.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
@@ -256,9 +309,10 @@ def sync_points(trace: Trace) -> OrderReport:
         missing waits, `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
         `.plan.to_frame()` the chunks of stream-parallel loops.
     """
-    from analyzers.syncs import report as order_report
+    from analyzers.scale import answers
 
-    return order_report.order_report(trace)
+    with progress() as tell, _opened(trace, reading, tell) as run:
+        return answers.syncs(run)
 
 
 def trend(database: str | Path, a: str | None = None, b: str | None = None) -> list[PairTrend]:
@@ -278,8 +332,168 @@ def trend(database: str | Path, a: str | None = None, b: str | None = None) -> l
     TracevizError : the file is no history, or a selector can't be read.
     """
     from analyzers.select import language
-    from traceviz.history import saved_runs
-    from traceviz.trends import trends
+    from traceviz.history.database import saved_runs
+    from traceviz.history.trends import trends
 
     sides = [None if text is None else str(language.parse(text)) for text in (a, b)]
     return trends(saved_runs(Path(database)), *sides)
+
+
+def timeline(
+    trace: Run,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = 0.6,
+    dark: bool = False,
+    **reading: Unpack[ReadingOfAll],
+) -> go.Figure:
+    """Draw an aligned timeline of all ranks, opened on the typical instance.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    a, b, min_overlap : as `check_overlap` takes them.
+    dark : on dark ground.
+    reading : for paths, all that `load` takes by name.
+
+    Returns
+    -------
+    plotly Figure : bars in ms on the trace's clock; `customdata` has whole ns. Where there are too many to draw, marks
+        too small to see are drawn as one that says how many they are; narrow the trace to see more. The page that
+        `traceviz timeline -o x.html` writes does so by itself as one zooms.
+
+    Raises
+    ------
+    TracevizError : as `check_overlap`.
+    """
+    from analyzers.syncs import report as order_report
+    from analyzers.verdict import check
+    from traceviz.timelines import draw, palette, picture
+
+    whole = _loaded(trace, reading)
+    result = check.check_overlap(whole, a, b, min_overlap=min_overlap)
+    drawn = picture.picture(whole, result, order_report.order_report(whole))
+    return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
+
+
+def report(
+    trace: Run,
+    folder: str | Path = "traceviz-report",
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = 0.6,
+    **reading: Unpack[ReadingOfAll],
+) -> Report:
+    """Write the attachment of a pull request: summary.md, report.html, results.json and timeline.png.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
+    a, b, min_overlap : as `check_overlap` takes them.
+    reading : for paths, all that `load` takes by name.
+
+    Returns
+    -------
+    Report : `.files` were written (no timeline.png where neither a browser nor kaleido can draw it); `.overlap`,
+        `.collectives`, `.order`, `.streams` and `.info` are the results they show.
+
+    Raises
+    ------
+    TracevizError : as `check_overlap`, or the folder can't be written.
+    """
+    from traceviz.reports import files
+    from traceviz.reports.report import make
+
+    made = make(_loaded(trace, reading), a, b, min_overlap=min_overlap)
+    return replace(made, files=tuple(files.write(made, Path(folder))))
+
+
+def capture(
+    folder: str | Path = "captures",
+    *,
+    tool: str | None = None,
+    name: str = "capture",
+    shapes: bool = False,
+    stacks: bool = False,
+) -> Capture:
+    """Capture a `with` block, or each call of a function that this decorates; nothing without torch or a GPU.
+
+    torch.profiler writes `rankN.json.gz` and `manifest.json`; under nsys (with --capture-range=cudaProfilerApi) the
+    block is what nsys captures. An exception passes through; the trace is written and NVTX ranges are closed.
+
+    Parameters
+    ----------
+    folder : where to write.
+    tool : "torch" or "nsys"; told by whether nsys runs this program, where not given.
+    name : the range around the block.
+    shapes, stacks : record ops' shapes, Python stacks.
+
+    Returns
+    -------
+    Capture : `.range(name)` is a range for both profilers, `.path` the trace once the block has ended.
+    """
+    from collectors import capture as capturing
+
+    return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
+
+
+def _opened(run: Run, how: ReadingOptions, tell: Progress) -> AbstractContextManager[PartitionedRun]:
+    """A run to ask something of, for the time of a block."""
+    from analyzers.scale.parts import opened
+    from analyzers.trace import tables as tables
+    from analyzers.trace.run import OnePart
+
+    if isinstance(run, tables.Trace):
+        _refuse(how)
+        return nullcontext(OnePart(run))
+    return opened(_paths((run,)), _reading(how), align=how.get("align", True), progress=tell)
+
+
+def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
+    """A run as one trace, for what needs all of it at once."""
+    from analyzers.load import load as read
+    from analyzers.trace import tables as tables
+
+    if isinstance(run, tables.Trace):
+        _refuse(how)
+        return run
+    with progress() as tell:
+        return read(_paths((run,)), align=how.get("align", True), reading=_reading(how), progress=tell)
+
+
+def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
+    from analyzers.readers.captures import Reading
+    from traceviz.options.arguments import read_bytes
+
+    given = {name: value for name, value in how.items() if name != "align"}
+    if isinstance(given.get("memory"), str):
+        given["memory"] = read_bytes(str(given["memory"]))
+    try:
+        return Reading(**given)  # type: ignore[arg-type]
+    except TypeError as error:
+        known = ", ".join(ReadingOptions.__annotations__)
+        raise TracevizError(f"There is no such option ({error}).", hint=f"Captures are read with: {known}.") from error
+
+
+def _refuse(how: ReadingOptions | ReadingOfAll) -> None:
+    """Options on reading make no sense where a trace is given."""
+    if how:
+        raise TracevizError(
+            f"{', '.join(how)} say how captures are read, and this trace was read before.",
+            hint="Give the captures' paths, or leave them out.",
+        )
+
+
+def _paths(given: object) -> list[str | Path]:
+    """Paths out of what was given, lists within taken apart."""
+    if isinstance(given, str | Path):
+        return [given]
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        return [path for one in given for path in _paths(one)]
+    raise TracevizError(
+        f"Captures are named by paths, and this is a {type(given).__name__}: {given!r:.60}.",
+        hint="Give a text or a Path (a file, folder, glob or manifest), a list of them, or a Trace that tv.load made.",
+    )

@@ -9,7 +9,6 @@ import typer
 
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
-from traceviz import __version__
 from traceviz.commands import (
     cache,
     check_overlap,
@@ -25,7 +24,8 @@ from traceviz.commands import (
     timeline,
     workload,
 )
-from traceviz.terminal import fail
+from traceviz.output.terminal import fail
+from traceviz.version import __version__
 
 app = typer.Typer(
     add_completion=False,

@@ -8,25 +8,26 @@ are not in the cache, they wait in a scratch folder for the next question.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from analyzers.arrays.types import Ints
 from analyzers.cache.tables import Unusable, read_trace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, Progress, silent
-from analyzers.load import joined
+from analyzers.load import joined, load
 from analyzers.readers.captures import Reading, cited, read_one, stored, without_bad
 from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
-from analyzers.scale.crew import Crew
+from analyzers.scale.crew import Crew, crew_for
 from analyzers.scale.outline import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.trace.narrow import Narrowing, check_ranks
+from analyzers.trace.run import ALL, OnePart, PartitionedRun, Question
 from analyzers.trace.tables import Trace
-
-Question = Callable[[Trace], Any]  # a module's function, or a partial of one
-ALL = Narrowing()
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,13 @@ class Nothing:
     why: TracevizError
 
 
-class PartitionedRun:
+class CapturesRun:
     """A run of captures that are looked at one by one.
 
     trace : made of the captures' outlines: its collectives, clocks, ranks and warnings are those of the run.
     """
+
+    is_one_part = False
 
     def __init__(
         self, inputs: Sequence[Input], outlines: Sequence[CaptureSummary], trace: Trace, crew: Crew, progress: Progress
@@ -51,16 +54,7 @@ class PartitionedRun:
         self.folders: list[Path | None] = [None] * len(inputs)
 
     def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
-        """Ask captures, side by side, and return the answers of those that hold what is asked for, by their number.
-
-        Parameters
-        ----------
-        only : numbers of captures; all where not given.
-
-        Raises
-        ------
-        TracevizError : what a question raises, or narrowing where it leaves nothing of any capture.
-        """
+        """Ask captures, side by side, and return the answers of those that hold what is asked for, by their number."""
         if narrowing.ranks is not None:
             check_ranks(self.trace, narrowing.ranks)
         asked = [place for place in (range(len(self.inputs)) if only is None else only) if self._has(place, narrowing)]
@@ -81,13 +75,48 @@ class PartitionedRun:
             raise next(answer.why for answer in answers.values())
         return found
 
+    def communication(self, narrowing: Narrowing = ALL) -> Trace:
+        """The communication kernels of all captures, which the outlines hold, or those of the part asked for."""
+        if narrowing == ALL:
+            return self.trace
+        kept = self.ask(_rows_kept, narrowing)
+        rows, first = [], 0
+        for place, outline in enumerate(self.outlines):
+            if place in kept:
+                there = np.arange(outline.size) if kept[place] is None else kept[place]
+                rows.append(first + np.flatnonzero(np.isin(outline.rows, there)))
+            first += outline.rows.size
+        return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
+
     def _has(self, place: int, narrowing: Narrowing) -> bool:
         return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.standings[place].ranks)
 
 
+def _rows_kept(trace: Trace) -> Ints | None:
+    return trace.rows
+
+
+@contextlib.contextmanager
+def opened(
+    paths: Sequence[str | Path], reading: Reading, *, align: bool = True, progress: Progress = silent
+) -> Iterator[PartitionedRun]:
+    """Captures as a run, for the time of the block: one part, or each by itself where memory or Dask ask for it.
+
+    Raises
+    ------
+    TracevizError : as `analyzers.load.load`; the memory has no room for one capture, or no Dask scheduler answers.
+    """
+    if not reading.by_parts:
+        yield OnePart(load(paths, align=align, reading=reading, progress=progress))
+        return
+    texts = [str(path) for path in paths]
+    with crew_for(texts, reading) as crew:
+        yield open_run(texts, reading, crew, align=align, progress=progress)
+
+
 def open_run(
     paths: Iterable[str | Path], reading: Reading, crew: Crew, *, align: bool = True, progress: Progress = silent
-) -> PartitionedRun:
+) -> CapturesRun:
     """Read the outlines of captures and make a run of them.
 
     Raises
@@ -106,7 +135,7 @@ def open_run(
     good = [one for one, each in zip(inputs, found, strict=True) if not isinstance(each, TracevizError)]
     outlines = [outline for outline, _ in outlined]
     trace = joined([outline.trace for outline in outlines], good, skipped, bad, align=align)
-    run = PartitionedRun(good, outlines, trace, crew, progress)
+    run = CapturesRun(good, outlines, trace, crew, progress)
     run.reading, run.folders = for_tasks, [folder for _, folder in outlined]
     return run
 

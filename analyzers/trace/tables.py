@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,59 +96,6 @@ class Trace:
     def rank_ids(self) -> list[int]:
         """Ranks that have GPU work, ascending."""
         return [int(rank) for rank in np.unique(ints(self.ops, "rank"))]
-
-    def ranks(self, *ranks: int) -> Trace:
-        """Only the GPU ops of some ranks; TracevizError where one is not there."""
-        from analyzers.trace import narrow
-
-        return narrow.only_ranks(self, ranks)
-
-    def steps(self, first: int, last: int) -> Trace:
-        """Only the GPU ops launched in steps `first` up to, not including, `last`; TracevizError where none are."""
-        from analyzers.trace import narrow
-
-        return narrow.only_steps(self, first, last)
-
-    def window(self, low_ns: int, high_ns: int) -> Trace:
-        """Clip GPU ops to [low_ns, high_ns) of the trace's clock; TracevizError where nothing lies in it."""
-        from analyzers.trace import narrow
-
-        return narrow.clip(self, low_ns, high_ns)
-
-    def select(self, selector: str) -> pd.DataFrame:
-        """The GPU ops a selector picks ("comm", "kernel:gemm", "nvtx:backward+!comm"): rows of `ops`."""
-        from analyzers.select import select as picked
-
-        return picked.picked(self, selector)
-
-    def in_ranges(self, name: str) -> pd.DataFrame:
-        """The GPU ops launched in ranges of a name ("chunk *", "op:aten::mm"), with their `range` and `occurrence`."""
-        from analyzers.select import select as picked
-
-        return picked.in_ranges(self, name)
-
-    def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
-        """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.export.perfetto_write`."""
-        from analyzers.export import perfetto_write
-
-        return perfetto_write.to_perfetto(self, path, a, b, overwrite=overwrite)
-
-    def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write a folder of Parquet files, one a table; see `analyzers.export.parquet`."""
-        from analyzers.export import parquet
-
-        return parquet.to_parquet(self, folder, overwrite=overwrite)
-
-    def to_sqlite(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
-        """Write a SQLite file of tables and findings; see `analyzers.export.sqlite`."""
-        from analyzers.export import sqlite
-
-        return sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
-
-    def _repr_html_(self) -> str:
-        from analyzers.info import info
-
-        return info(self)._repr_html_()
 
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")

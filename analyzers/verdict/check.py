@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from operator import add
 
 from analyzers.common.errors import TracevizError, TraceWarning
@@ -13,16 +13,19 @@ from analyzers.overlap.certainty import with_bounds
 from analyzers.overlap.job import Arrivals, Job, job_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
+from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.select.language import parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, OnePart, PartitionedRun
 from analyzers.trace.tables import Trace
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
-from analyzers.verdict.part import Part, agree, examine
+from analyzers.verdict.part import PairingDecision, Part, agree, examine, reconcile
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.warnings import (
     FEW_INSTANCES,
@@ -42,33 +45,86 @@ SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
 
 def check_overlap(
-    trace: Trace,
+    run: Trace | PartitionedRun,
     a: str = "comm",
     b: str = "compute",
     *,
     min_overlap: float = DEFAULT_BAR,
-    baseline: Trace | None = None,
+    baseline: Trace | PartitionedRun | None = None,
+    narrowing: Narrowing = ALL,
     explain: bool = True,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
     Parameters
     ----------
+    run : in parts, or a trace; of several parts, gaps and ops behind the causes stay with the parts.
     a, b : selectors, see `analyzers.select.language`.
     min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
     baseline : a run of the same work without overlap, to say what the overlap gained.
+    narrowing : the part of the run that is looked at; of the baseline, all is.
     explain : False leaves out the causes of what was missed.
 
     Raises
     ------
-    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, or the bar is no ratio.
+    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, the bar is no ratio, or
+        narrowing leaves nothing.
     """
     check_bar(min_overlap)
-    part = examine(trace, a, b, explain=explain)
+    run = OnePart(run) if isinstance(run, Trace) else run
     alone = None
     if baseline is not None:
         alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
-    return answer([part], RunContext.of(trace), a, b, min_overlap=min_overlap, baseline=alone)
+    parts = _explained(run, _examined(run, a, b, narrowing, explain=explain), (a, b), narrowing)
+    return answer(parts, RunContext.of(run.trace), a, b, min_overlap=min_overlap, baseline=alone)
+
+
+def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool) -> list[Part]:
+    """What each part says, once all do what they agreed on."""
+    question = partial(examine if run.is_one_part else _without_gaps, a=a, b=b, explain=explain)
+    found = run.ask(question, narrowing)
+    numbers = list(found)
+
+    def again(agreed: PairingDecision, disagreeing: list[int]) -> Sequence[Part]:
+        only = [numbers[i] for i in disagreeing]
+        return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
+
+    return reconcile(list(found.values()), str(parse(a)), str(parse(b)), again)
+
+
+def _without_gaps(trace: Trace, *, a: str, b: str, explain: bool, agreed: PairingDecision | None = None) -> Part:
+    part = examine(trace, a, b, explain=explain, agreed=agreed)
+    return replace(part, ranks=tuple(replace(rank, gaps=None) for rank in part.ranks))
+
+
+def _explained(
+    run: PartitionedRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
+) -> Sequence[Part]:
+    """The parts, with why a side is empty told by what all of them hold; one part alone has told it."""
+    if run.is_one_part:
+        return parts
+    for side, text in enumerate(texts):
+        if not any(part.sides[side].picked for part in parts):
+            reason = _why_empty(run, text, narrowing)
+            parts = [_because(part, side, reason) for part in parts]
+    return parts
+
+
+def _because(part: Part, side: int, reason: str) -> Part:
+    sides = list(part.sides)
+    sides[side] = replace(sides[side], reason=reason)
+    return replace(part, sides=(sides[0], sides[1]))
+
+
+def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
+    def launches(kind: str, wanted: Sequence[str]) -> Mapping[str, int]:
+        return reduce(add, run.ask(partial(launches_in, kind=kind, wanted=wanted), narrowing).values())
+
+    selector = parse(text)
+    work = reduce(add, run.ask(partial(work_of, selector=selector), narrowing).values())
+    # Narrowing concerns GPU work alone: ranges are those of all captures.
+    ranges = reduce(add, run.ask(partial(ranges_of, selector=selector)).values())
+    return explain_nothing(selector, work, ranges, launches)
 
 
 @dataclass(frozen=True)
@@ -80,7 +136,7 @@ class RunContext:
 
     @staticmethod
     def of(trace: Trace) -> RunContext:
-        """Take it from a loaded trace."""
+        """Take it from a run's trace."""
         return RunContext(trace.clocks, trace.warnings)
 
 

@@ -22,8 +22,8 @@ from analyzers.cache.tables import read_trace, write_trace
 from analyzers.clocks.align import align
 from analyzers.collectives.report import collectives
 from tests.support.collective_runs import MS, Call, run
-from traceviz.document import markdown
-from traceviz.views import collectives as collectives_view
+from traceviz.output.document import markdown
+from traceviz.output.views import collectives as collectives_view
 
 CALLS = 50
 BAR_SECONDS, BAR_EXPONENT = 60.0, 1.1

@@ -13,11 +13,11 @@ from analyzers.verdict.check import check_overlap
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import Page
 from tests.support.timeline_traces import HOSTILE, HOSTILE_PAIR, hostile, loaded
-from traceviz import history
+from traceviz.history import database as history
+from traceviz.history.trends import trends
+from traceviz.output.views.history import write_plot
+from traceviz.timelines.compared import compared
 from traceviz.timelines.files import write
-from traceviz.trends import trends
-from traceviz.views.compare import timeline
-from traceviz.views.history import write_plot
 
 pytestmark = pytest.mark.once
 
@@ -27,7 +27,7 @@ HARMLESS = "document.querySelectorAll('a[href]:not([href^=\"#\"]), img, iframe, 
 def test_before_and_after_with_hostile_names_and_labels(browser: Chromium, tmp_path: Path) -> None:
     traces = [loaded(hostile()), loaded(hostile())]
     result = compare(traces, *HOSTILE_PAIR, labels=[HOSTILE[0], HOSTILE[2]])
-    write(tmp_path / "stacked.html", timeline(result, traces))
+    write(tmp_path / "stacked.html", compared(result, traces))
     opened = Page(browser, tmp_path / "stacked.html")
     titles = opened.js("[...document.querySelectorAll('.annotation-text')].map((one) => one.textContent)")
     assert [title.startswith(name) for title, name in zip(titles, (HOSTILE[0], HOSTILE[2]), strict=True)] == [

@@ -14,12 +14,13 @@ from tests.browser.conftest import Page
 from tests.support.timeline_traces import HOSTILE_PAIR, hostile, loaded, two_instances
 from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
+from traceviz.reports.report import make
 
 pytestmark = pytest.mark.once
 
 
 def test_every_section_of_a_report_is_seen_without_requests_or_complaints(browser: Chromium, tmp_path: Path) -> None:
-    written = reports.write(reports.make(loaded(hostile()), *HOSTILE_PAIR), tmp_path)
+    written = reports.write(make(loaded(hostile()), *HOSTILE_PAIR), tmp_path)
     assert [path.name for path in written] == ["summary.md", "report.html", "results.json", "timeline.png"]
     opened = Page(browser, tmp_path / "report.html")
     opened.settle()
@@ -38,7 +39,7 @@ def test_mermaid_draws_the_gantt(browser: Chromium, tmp_path: Path, name: str) -
     if not script:
         pytest.skip("no Mermaid: name its mermaid.min.js in $TRACEVIZ_MERMAID")
     pair = HOSTILE_PAIR if name == "hostile" else ("nvtx:A", "nvtx:B")
-    code = gantt(reports.make(loaded(hostile() if name == "hostile" else two_instances()), *pair).picture)
+    code = gantt(make(loaded(hostile() if name == "hostile" else two_instances()), *pair).picture)
     program = Path(script).read_text(encoding="utf-8")
     (tmp_path / "chart.html").write_text(
         f"<meta charset=utf-8><pre id=code>{html.escape(code)}</pre><div id=out></div><script>{program}</script>",

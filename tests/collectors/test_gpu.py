@@ -133,14 +133,14 @@ def python(folder: Path, body: str, *before: str, ranks: int = 1) -> None:
 
 def added(trace: Any, rank: int = 0) -> int:
     """How many of a rank's kernels are those of `work`, launched within the capture."""
-    ops = trace.ranks(rank).ops
+    ops = trace.only(ranks=rank).ops
     ops = ops[ops["launch"] >= 0]
     return int(ops["name"].astype(str).str.contains("elementwise").sum())
 
 
 def added_around(trace: Any, rank: int, first: str, last: str) -> tuple[int, int, int]:
     """Likewise, by when each was launched: before the step `first`, from there to the end of `last`, and after that."""
-    one = trace.ranks(rank)
+    one = trace.only(ranks=rank)
     ops = one.ops[(one.ops["launch"] >= 0) & one.ops["name"].astype(str).str.contains("elementwise")]
     called = one.api["start_ns"].to_numpy()[ops["launch"].to_numpy()]
     ranges = one.ranges[one.ranges["process"].isin(ops["process"]) & one.ranges["name"].isin([first, last])]
@@ -201,7 +201,7 @@ def test_the_steps_asked_for_are_there_whole(
     trace = tv.load(folder / "out")
     assert trace.rank_ids == list(range(ranks))
     for rank in trace.rank_ids:
-        assert added(trace.steps(6, 8), rank) == 6
+        assert added(trace.only(steps=(6, 8)), rank) == 6
         before, within, after = added_around(trace, rank, "step 6", "step 7")
         assert within == 6
         assert before == 0 if tool == ("torch",) else before <= 3  # nsys begins a step early, some of it is too late
@@ -252,4 +252,4 @@ def test_when_a_rank_is_killed_the_others_work_is_there_and_nothing_runs_on(
     assert running(str(folder)) == []
     trace = tv.load(folder / "out", skip_bad=True)  # nsys' report of the killed rank may hold no GPU work
     assert 0 in trace.rank_ids
-    assert added(trace.steps(6, 9)) == 9  # of the rank that lives on
+    assert added(trace.only(steps=(6, 9))) == 9  # of the rank that lives on

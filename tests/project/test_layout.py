@@ -1,4 +1,4 @@
-"""How the code is laid out: one direction of imports, quiet analyzers, short files, documented and runnable help."""
+"""How the code is laid out: one direction of imports, quiet analyzers, no circles, documented and runnable help."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,11 @@ import pytest
 import typer
 
 from analyzers.select import language
-from traceviz import arguments
 from traceviz.cli import app
+from traceviz.options import arguments
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("traceviz", "analyzers", "collectors")
-MOST_LINES = {"traceviz": 300, "analyzers": 300, "collectors": 300, "tests": 400}  # tests mirror modules one to one
-LONGER_BY_RIGHT = {
-    "analyzers/matching/sequences.py": "one algorithm, whose steps are of no use elsewhere",
-}
 
 MAY_NOT_IMPORT = {
     "analyzers": {"traceviz", "collectors", "typer", "click", "plotly", "rich", "torch"},
@@ -61,6 +58,21 @@ def test_imports_go_one_way(package: str) -> None:
     assert not wrong
 
 
+def test_no_modules_of_the_user_facing_package_import_each_other_in_a_circle() -> None:
+    """Imports within functions and for type checking count: who reads one module must not have to read both at once."""
+    needs: dict[str, set[str]] = {module_name(path): set() for path in sources("traceviz")}
+    for path in sources("traceviz"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom):
+                found = {f"{node.module}.{alias.name}" for alias in node.names} & set(needs)
+                needs[module_name(path)] |= found or {str(node.module)} & set(needs)
+    TopologicalSorter(needs).prepare()  # which raises where there is one
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 def test_analyzers_neither_talk_nor_end_the_process() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
@@ -69,17 +81,6 @@ def test_analyzers_neither_talk_nor_end_the_process() -> None:
         if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in NOT_AN_ANALYZERS_BUSINESS
     ]
     assert not wrong
-
-
-def test_files_hold_one_subject() -> None:
-    long = [
-        f"{path.relative_to(ROOT)}: {lines} lines"
-        for folder, most in MOST_LINES.items()
-        for path in sources(folder)
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > most
-        and str(path.relative_to(ROOT)) not in LONGER_BY_RIGHT
-    ]
-    assert not long
 
 
 def test_what_is_public_has_a_docstring() -> None:

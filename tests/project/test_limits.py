@@ -15,6 +15,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.readers import gzipped
 from analyzers.readers.kineto import read as kineto
 from analyzers.readers.kineto import stream
 from analyzers.readers.nsys import nccl, stats
@@ -33,7 +34,7 @@ def refused(path: Path, message: str) -> None:
 
 
 def test_a_gzip_bomb_is_refused_long_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HARMLESS", 32 * MB)
+    monkeypatch.setattr(gzipped, "HARMLESS", 32 * MB)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (256 * MB) + b"]}", 9))
     began = time.process_time()
@@ -42,7 +43,7 @@ def test_a_gzip_bomb_is_refused_long_before_its_end(tmp_path: Path, monkeypatch:
 
 
 def test_a_bomb_of_events_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HARMLESS", 16 * MB)
+    monkeypatch.setattr(gzipped, "HARMLESS", 16 * MB)
     event = json.dumps(EVENT)
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(("[" + f"{event}," * 500_000 + event + "]").encode(), 9))
@@ -52,7 +53,7 @@ def test_a_bomb_of_events_is_refused_too(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_real_trace_unpacks_to_far_less_than_the_limit() -> None:
     for path in sorted((Path(__file__).parents[1] / "data" / "torch").glob("*.gz")):
-        assert len(gzip.decompress(path.read_bytes())) / path.stat().st_size < stream.MOST_FOLD / 4
+        assert len(gzip.decompress(path.read_bytes())) / path.stat().st_size < gzipped.MOST_FOLD / 4
 
 
 @pytest.mark.parametrize(

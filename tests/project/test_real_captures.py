@@ -11,6 +11,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.select.language import Atom
+from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import raw_captures
@@ -128,7 +129,8 @@ def test_one_report_of_four_gpus_and_its_ranks_one_by_one_say_the_same() -> None
     trace = loaded((NSYS / "dpmp_overlap.4gpu.sqlite",))
     together = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding").ranks
     alone = [
-        check_overlap(trace.ranks(rank), "nvtx:DP Embedding", "nvtx:MP Embedding").ranks[0] for rank in trace.rank_ids
+        check_overlap(only_ranks(trace, (rank,)), "nvtx:DP Embedding", "nvtx:MP Embedding").ranks[0]
+        for rank in trace.rank_ids
     ]
     assert [(one.rank, one.overlap_ns, one.a.busy_ns) for one in alone] == [
         (one.rank, one.overlap_ns, one.a.busy_ns) for one in together

@@ -9,7 +9,7 @@ import pandas as pd
 import traceviz as tv
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
-from traceviz import contract
+from traceviz.output import contract
 
 
 def answers(trace: Trace) -> list[dict[str, Any]]:

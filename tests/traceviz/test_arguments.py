@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
-from traceviz.arguments import read_numbers, read_ratio, read_steps, read_window
+from traceviz.options.arguments import read_numbers, read_ratio, read_steps, read_window
 
 
 @pytest.mark.parametrize(

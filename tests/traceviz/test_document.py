@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from traceviz.document import Block, Bullets, Headline, Paragraph, Table, markdown, plain, quoted
-from traceviz.printed import print_blocks
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, markdown, plain, quoted
+from traceviz.output.printed import print_blocks
 
 EVIL = "\x1b[31mred\x1b]8;;http://evil\x07\r\n\x00\x9b2J\u202eabc\u2028|<script>alert(1)</script>"
 

@@ -13,8 +13,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
-from traceviz import cli, history
-from traceviz.trends import trends
+from traceviz import cli
+from traceviz.history import database as history
+from traceviz.history.trends import trends
 
 TORCH = Path(__file__).parents[1] / "data" / "torch"
 SIDES = ("-a", "nvtx:optimizer", "-b", "nvtx:emb_lookup")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceviz.quantities import duration, listing, percent, size
+from traceviz.output.quantities import duration, listing, percent, size
 
 UNITS = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}
 

@@ -23,6 +23,7 @@ from traceviz.cli import app
 from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
 from traceviz.reports.page import html
+from traceviz.reports.report import Report, make
 from traceviz.reports.summary import summary
 
 FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
@@ -38,8 +39,8 @@ def without_kaleido(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def report() -> reports.Report:
-    return reports.make(load(FILES), *DP_MP)
+def report() -> Report:
+    return make(load(FILES), *DP_MP)
 
 
 def rendered(text: str) -> str:
@@ -57,7 +58,7 @@ def by_github(text: str) -> str:
     return run.stdout.decode()
 
 
-def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: reports.Report) -> None:
+def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: Report) -> None:
     text = summary(report, with_image=True)
     page = by_github(text)
     tables = len(re.findall(r"^\|[-:|]+\|$", text, re.MULTILINE))
@@ -71,18 +72,18 @@ def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: r
 
 
 def test_hostile_names_stay_text_in_githubs_renderer() -> None:
-    page = by_github(summary(reports.make(loaded(hostile()), *HOSTILE_PAIR), with_image=False))
+    page = by_github(summary(make(loaded(hostile()), *HOSTILE_PAIR), with_image=False))
     own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
     assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in page
 
 
-def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: reports.Report) -> None:
+def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
     assert re.search(r"<h2>PARTIAL: 16\.0% .*: 161\.6 µs of 1\.012 ms on rank 0", page)
 
 
-def test_the_summary_holds_what_a_reviewer_needs(report: reports.Report) -> None:
+def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
     for words in ("Per rank", "Missed overlap by cause", "Why, on rank 0", "Captured", "Clocks", "NVIDIA H200"):
         assert words in page
@@ -92,7 +93,7 @@ def test_the_summary_holds_what_a_reviewer_needs(report: reports.Report) -> None
     assert "timeline.png" not in summary(report, with_image=False)
 
 
-def test_the_same_figures_stand_in_every_file(report: reports.Report, tmp_path: Path) -> None:
+def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) -> None:
     reports.write(report, tmp_path / "out")
     data = json.loads((tmp_path / "out" / "results.json").read_text())
     assert data["schema"] == "traceviz.report/1"
@@ -111,15 +112,13 @@ def test_the_same_figures_stand_in_every_file(report: reports.Report, tmp_path: 
     assert "162.9 µs" in (tmp_path / "out" / "summary.md").read_text()
 
 
-def test_nothing_is_written_where_the_folder_cannot_be_made(report: reports.Report, tmp_path: Path) -> None:
+def test_nothing_is_written_where_the_folder_cannot_be_made(report: Report, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TracevizError, match="No folder can be made"):
         reports.write(report, tmp_path / "file" / "out")
 
 
-def test_no_half_file_takes_a_final_name(
-    report: reports.Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_half_file_takes_a_final_name(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     reports.write(report, out)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
@@ -138,7 +137,7 @@ def test_no_half_file_takes_a_final_name(
 
 def test_the_gantt_shows_the_instance_as_it_was() -> None:
     """Instance 0 of `two_instances`: the median of two is the lower."""
-    made = reports.make(loaded(two_instances()), "nvtx:A", "nvtx:B")
+    made = make(loaded(two_instances()), "nvtx:A", "nvtx:B")
     low = made.picture.low_ns
     chart = gantt(made.picture)
     tasks = {
@@ -157,7 +156,7 @@ def test_the_gantt_shows_the_instance_as_it_was() -> None:
     assert tasks["host 1", "blocked"] == (at(12), at(40))
 
 
-def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: reports.Report) -> None:
+def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: Report) -> None:
     (title,) = [line for line in gantt(report.picture).splitlines() if line.startswith("  title ")]
     assert title == "  title occurrence 2 on rank 0, µs"
     named = replace(report.picture, shown=replace(report.picture.shown, label="x" * 500))
@@ -170,7 +169,7 @@ def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: repo
 @pytest.mark.parametrize("trace", [two_instances(), hostile()], ids=["plain", "hostile"])
 def test_the_gantt_holds_nothing_but_its_own_grammar(trace: Trace) -> None:
     pair = HOSTILE_PAIR if len(trace.ops) > 8 else ("nvtx:A", "nvtx:B")
-    lines = gantt(reports.make(loaded(trace), *pair).picture).splitlines()
+    lines = gantt(make(loaded(trace), *pair).picture).splitlines()
     assert lines[:4] == ["---", "displayMode: compact", "---", "gantt"]
     for line in lines[8:]:
         assert TASK.fullmatch(line) or re.fullmatch(r"  section [A-Za-z0-9 ]+", line), line
@@ -178,7 +177,7 @@ def test_the_gantt_holds_nothing_but_its_own_grammar(trace: Trace) -> None:
 
 
 def test_hostile_names_stay_text_in_markdown_and_html() -> None:
-    made = reports.make(loaded(hostile()), *HOSTILE_PAIR)
+    made = make(loaded(hostile()), *HOSTILE_PAIR)
     page = rendered(summary(made, with_image=False))
     assert "hacked" in page
     own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
@@ -204,7 +203,7 @@ def test_the_summary_fits_into_a_comment_whatever_the_names_and_numbers() -> Non
             rank.kernel(
                 "l" * 5000 + str(k), 9, begin + 25 * US, begin + 40 * US, launch=(begin + 6 * US, begin + 7 * US)
             )
-    made = reports.make(loaded(run.trace()), "nvtx:~^A", "nvtx:~^B", command="traceviz report " + "long/path " * 9000)
+    made = make(loaded(run.trace()), "nvtx:~^A", "nvtx:~^B", command="traceviz report " + "long/path " * 9000)
     assert len(summary(made, with_image=True)) < GITHUBS_LIMIT
 
 
@@ -237,7 +236,7 @@ def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
 
 
 def test_a_part_taken_in_python_names_no_command_that_would_show_something_else(tmp_path: Path) -> None:
-    tv.report(tv.load(*FILES).ranks(0), tmp_path, *DP_MP)
+    tv.report(tv.load(*FILES).only(ranks=0), tmp_path, *DP_MP)
     assert json.loads((tmp_path / "results.json").read_text())["command"] == ""
     assert "traceviz report" not in (tmp_path / "summary.md").read_text()
     assert "<h2>Command</h2>" not in (tmp_path / "report.html").read_text()

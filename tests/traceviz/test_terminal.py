@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from analyzers.common.errors import TracevizError
-from traceviz import terminal
+from traceviz.output import terminal
 
 
 class Terminal(io.StringIO):

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from traceviz.arguments import Format, OutputFormat
-from traceviz.reading_options import read_bytes
-from traceviz.terminal import write
+from traceviz.options.arguments import Format, OutputFormat, read_bytes
+from traceviz.output.terminal import emit
 
 EPILOG = """\b
 Examples:
@@ -35,12 +34,12 @@ def cache(
     """
     size = None if limit is None else read_bytes(limit)
     from analyzers.cache import folder as kept
-    from traceviz import contract
-    from traceviz.views import cache as view
+    from traceviz.output import contract
+    from traceviz.output.views import cache as view
 
     removed = kept.clear() if clear else []
     if size is not None:
         kept.set_limit(size)
         removed += kept.prune(at_once=True)
     state = kept.state(removed)
-    write(output, lambda: view.blocks(state), lambda: contract.cache(state))
+    emit(state, output, view.blocks, contract.cache)

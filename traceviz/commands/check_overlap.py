@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from analyzers.common.errors import TracevizError
-from analyzers.readers.captures import READING, Reading
-from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, OutputFormat, shown
-from traceviz.asked import Asked, asks
-from traceviz.opened import narrowing_of, run_of
-from traceviz.reading_options import reads_by_parts
-from traceviz.terminal import progress
+from traceviz.options.arguments import (
+    A,
+    B,
+    Dask,
+    Format,
+    Memory,
+    MinOverlap,
+    NoAlign,
+    NoCache,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    SkipBad,
+    StepRange,
+    Traces,
+    Window,
+    Workers,
+    read_ratio,
+)
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -36,11 +49,16 @@ Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:Dt
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
 
 
-@answers
-@reads_by_parts
-@asks
 def check_overlap(
-    asked: Asked,
+    traces: Traces,
+    a: A = "comm",
+    b: B = "compute",
+    min_overlap: MinOverlap = "60%",
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,46 +73,47 @@ def check_overlap(
         str | None,
         typer.Option(metavar="ID", help="The commit to save the run under.", show_default="from CI, else git"),
     ] = None,
-    reading: Reading = READING,
+    workers: Workers = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
+    memory: Memory = None,
+    dask: Dask = None,
     output: OutputFormat = Format.text,
-) -> Said:
+) -> None:
     """Did A and B really overlap? Verdict and exit code.
 
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
-    bar = asked.bar
+    options = RunOptions.of(
+        traces,
+        ranks=ranks,
+        steps=steps,
+        window=window,
+        no_align=no_align,
+        nsys=nsys,
+        workers=workers,
+        skip_bad=skip_bad,
+        no_cache=no_cache,
+        memory=memory,
+        dask=dask,
+    )
+    bar = read_ratio(min_overlap)
+    from analyzers import load
     from analyzers.verdict import check
-    from traceviz import contract
-    from traceviz.views import overlap
+    from traceviz.output import contract
+    from traceviz.output.views import overlap as view
 
-    if reading.by_parts and save is not None:
-        raise TracevizError(
-            "A run whose ranks are looked at one by one can't be saved.", hint="Leave out --memory or --dask."
-        )
-    with progress() as tell, ExitStack() as stack:
-        if reading.by_parts:
-            from analyzers.scale import answers as parts_answers
+    if save is not None:
+        load.refuse_parts(options.reading)
+    with (
+        progress() as tell,
+        options.opened(tell) as run,
+        replace(options, paths=tuple(baseline)).opened(tell) if baseline else nullcontext() as alone,
+    ):
+        result = check.check_overlap(run, a, b, min_overlap=bar, baseline=alone, narrowing=options.narrowing)
+    emit(result, output, view.blocks, contract.overlap)
+    if save is not None:
+        from traceviz.history import database
 
-            reading = replace(reading, nsys=asked.nsys)
-            runs = [
-                stack.enter_context(run_of(paths, reading, align=not asked.no_align, progress=tell))
-                for paths in (asked.traces, baseline)
-                if paths
-            ]
-            result = parts_answers.check_overlap(
-                runs[0],
-                asked.a,
-                asked.b,
-                min_overlap=bar,
-                baseline=runs[1] if baseline else None,
-                narrowing=narrowing_of(asked.ranks, asked.steps, asked.window),
-            )
-        else:
-            trace = asked.load(tell, reading)
-            alone = asked.whole(shown(baseline), tell, reading) if baseline else None
-            result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar, baseline=alone)
-    if save is None:
-        return said(result, overlap.blocks, contract.overlap)
-    from traceviz import history
-
-    return said(result, overlap.blocks, contract.overlap, lambda: history.save(save, result, trace, commit=commit))
+        database.save(save, result, options.narrowing.of(run.trace), commit=commit)
+    raise typer.Exit(result.exit_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from traceviz.arguments import read_steps
+from traceviz.options.arguments import read_steps
 
 if TYPE_CHECKING:
     from collectors.nsys_command import Nsys
@@ -179,7 +179,7 @@ def end(collected: Collected) -> None:
 
 def summary(collected: Collected) -> list[str]:
     """What was captured and what came in its way, a line each."""
-    from traceviz.document import plain
+    from traceviz.output.document import plain
 
     outcome = collected.outcome
     lines = [plain(note) for note in collected.notes]

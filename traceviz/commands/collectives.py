@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from analyzers.readers.captures import READING, Reading
-from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
-from traceviz.opened import looked_at
-from traceviz.reading_options import reads_by_parts
+from traceviz.options.arguments import (
+    Dask,
+    Format,
+    Memory,
+    NoAlign,
+    NoCache,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    SkipBad,
+    StepRange,
+    Traces,
+    Window,
+    Workers,
+)
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -17,8 +27,6 @@ Examples:
   traceviz collectives pasted-cuda_gpu_trace.txt --format md"""
 
 
-@answers
-@reads_by_parts
 def collectives(
     traces: Traces,
     ranks: Ranks = None,
@@ -26,27 +34,34 @@ def collectives(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
-    reading: Reading = READING,
+    workers: Workers = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
+    memory: Memory = None,
+    dask: Dask = None,
     output: OutputFormat = Format.text,
-) -> Said:
+) -> None:
     """What did each collective really cost?
 
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
     """
-    from analyzers.collectives import report as analysis
-    from analyzers.scale import answers as parts_answers
-    from traceviz import contract
-    from traceviz.views import collectives as view
-
-    reading = replace(reading, nsys=nsys)
-    result = looked_at(
+    options = RunOptions.of(
         traces,
-        reading,
-        parts_answers.collectives,
-        analysis.collectives_of,
         ranks=ranks,
         steps=steps,
         window=window,
-        align=not no_align,
+        no_align=no_align,
+        nsys=nsys,
+        workers=workers,
+        skip_bad=skip_bad,
+        no_cache=no_cache,
+        memory=memory,
+        dask=dask,
     )
-    return said(result, view.blocks, contract.collectives)
+    from analyzers.scale import answers
+    from traceviz.output import contract
+    from traceviz.output.views import collectives as view
+
+    with progress() as tell, options.opened(tell) as run:
+        result = answers.collectives(run, options.narrowing)
+    emit(result, output, view.blocks, contract.collectives)

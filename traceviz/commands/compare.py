@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from analyzers.common.errors import TracevizError
-from analyzers.readers.captures import READING, Reading
-from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Window, narrowed
-from traceviz.reading_options import reads_captures
-from traceviz.terminal import progress
+from traceviz.options.arguments import (
+    Format,
+    NoAlign,
+    NoCache,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    SkipBad,
+    StepRange,
+    Window,
+    WorkersForAll,
+)
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -34,8 +44,6 @@ _SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite|\.nsys-rep|\.qdrep)
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
-@answers
-@reads_captures
 def compare(
     traces: Annotated[
         list[Path],
@@ -72,37 +80,43 @@ def compare(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
-    reading: Reading = READING,
+    workers: WorkersForAll = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
     output: OutputFormat = Format.text,
-) -> Said:
+) -> None:
     """What changed from one run to another, and can a claimed speedup be?
 
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
     """
+    options = RunOptions.of(
+        traces,
+        ranks=ranks,
+        steps=steps,
+        window=window,
+        no_align=no_align,
+        nsys=nsys,
+        workers=workers,
+        skip_bad=skip_bad,
+        no_cache=no_cache,
+    )
     speedup = None if claimed is None else read_speedup(claimed)
     if timeline is not None:
         from traceviz.timelines import files
+        from traceviz.timelines.compared import compared
 
         files.kind_of(timeline)
-    from analyzers import load
     from analyzers.compare import compare as analysis
-    from traceviz import contract_runs
-    from traceviz.views import compare as view
+    from traceviz.output import contract
+    from traceviz.output.views import compare as view
 
     with progress() as tell:
-        runs = [
-            narrowed(
-                load.load([str(one)], nsys_command=nsys, align=not no_align, reading=reading, progress=tell),
-                ranks,
-                steps,
-                window,
-            )
-            for one in traces
-        ]
+        runs = [replace(options, paths=(one,)).loaded(tell) for one in options.paths]
         result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
         if timeline is not None:
-            files.write(timeline, view.timeline(result, runs))
-    return said(result, view.blocks, contract_runs.comparison)
+            files.write(timeline, compared(result, runs))
+    emit(result, output, view.blocks, contract.comparison)
+    raise typer.Exit(result.exit_code)
 
 
 def read_speedup(text: str) -> float:

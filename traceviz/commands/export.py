@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from analyzers.common.errors import TracevizError
-from traceviz.arguments import NoAlign, Nsys, Ranks, StepRange, Traces, Window, narrowed, shown
-from traceviz.terminal import progress
+from traceviz.options.arguments import NoAlign, Nsys, Ranks, StepRange, Traces, Window
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -57,19 +58,21 @@ def export(
     All times are whole nanoseconds on one clock. A part (--ranks, --steps, --window) is written without the rest.
     """
     kind = to or kind_of(output)
-    from analyzers import load
+    options = RunOptions.of(traces, ranks=ranks, steps=steps, window=window, no_align=no_align, nsys=nsys)
     from analyzers.common.writing import refuse_existing
+    from analyzers.export import parquet as export_parquet
+    from analyzers.export import perfetto_write
+    from analyzers.export import sqlite as export_sqlite
 
     refuse_existing(output, overwrite=force)
     with progress() as tell:
-        trace = load.load(shown(traces), nsys_command=nsys, align=not no_align, progress=tell)
-        trace = narrowed(trace, ranks, steps, window)
+        trace = options.loaded(tell)
         if kind is Kind.parquet:
-            trace.to_parquet(output, overwrite=force)
+            export_parquet.to_parquet(trace, output, overwrite=force)
         elif kind is Kind.sqlite:
-            trace.to_sqlite(output, a, b, overwrite=force)
+            export_sqlite.to_sqlite(trace, output, a, b, overwrite=force)
         else:
-            trace.to_perfetto(output, a, b, overwrite=force)
+            perfetto_write.to_perfetto(trace, output, a, b, overwrite=force)
     typer.echo(f"{output}: {len(trace.ops):,} GPU ops of {len(trace.rank_ids)} rank(s), as {kind.value}.")
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from traceviz.arguments import Format, OutputFormat
-from traceviz.terminal import write
+from traceviz.options.arguments import Format, OutputFormat
+from traceviz.output.terminal import emit
 
 EPILOG = """\b
 Examples:
@@ -35,14 +35,14 @@ def history(
     Ends with 1 where the newest run is worse than the runs before it scatter, on the same GPUs.
     """
     from analyzers.select import language
-    from traceviz import contract_runs
-    from traceviz.history import saved_runs
-    from traceviz.trends import trends
-    from traceviz.views import history as view
+    from traceviz.history.database import saved_runs
+    from traceviz.history.trends import trends
+    from traceviz.output import contract
+    from traceviz.output.views import history as view
 
     sides = [None if text is None else str(language.parse(text)) for text in (a, b)]
     found = trends(saved_runs(database), *sides)
     if plot is not None:
         view.write_plot(found, plot)
-    write(output, lambda: view.blocks(found), lambda: contract_runs.history(found))
+    emit(found, output, view.blocks, contract.history)
     raise typer.Exit(3 if not found else int(any(one.call == "regression" for one in found)))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from analyzers.readers.captures import READING, Reading
-from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, Nsys, OutputFormat, Traces
-from traceviz.opened import looked_at
-from traceviz.reading_options import reads_by_parts
+from traceviz.options.arguments import Dask, Format, Memory, NoCache, Nsys, OutputFormat, SkipBad, Traces, Workers
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -16,18 +12,27 @@ Examples:
   traceviz info rank*.json.gz --format json"""
 
 
-@answers
-@reads_by_parts
-def info(traces: Traces, nsys: Nsys = None, reading: Reading = READING, output: OutputFormat = Format.text) -> Said:
+def info(
+    traces: Traces,
+    nsys: Nsys = None,
+    workers: Workers = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
+    memory: Memory = None,
+    dask: Dask = None,
+    output: OutputFormat = Format.text,
+) -> None:
     """What is in these captures?
 
     Ranks, ranges to select by, steps, and what the captures can't answer.
     """
-    from analyzers import info as look
-    from analyzers.scale import answers as parts_answers
-    from traceviz import contract
-    from traceviz.views import info as view
+    options = RunOptions.of(
+        traces, nsys=nsys, workers=workers, skip_bad=skip_bad, no_cache=no_cache, memory=memory, dask=dask
+    )
+    from analyzers.scale import answers
+    from traceviz.output import contract
+    from traceviz.output.views import info as view
 
-    reading = replace(reading, nsys=nsys)
-    result = looked_at(traces, reading, lambda run, _: parts_answers.info(run), look.info)
-    return said(result, view.blocks, contract.info)
+    with progress() as tell, options.opened(tell) as run:
+        result = answers.info(run)
+    emit(result, output, view.blocks, contract.info)

@@ -7,11 +7,23 @@ from typing import Annotated
 
 import typer
 
-from analyzers.readers.captures import READING, Reading
-from traceviz.arguments import shown
-from traceviz.asked import Asked, asks
-from traceviz.reading_options import reads_captures
-from traceviz.terminal import progress
+from traceviz.options.arguments import (
+    A,
+    B,
+    MinOverlap,
+    NoAlign,
+    NoCache,
+    Nsys,
+    Ranks,
+    SkipBad,
+    StepRange,
+    Traces,
+    Window,
+    WorkersForAll,
+    read_ratio,
+)
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -23,27 +35,49 @@ Examples:
 Exit code, once all is written: 0 the bar is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing written."""
 
 
-@reads_captures
-@asks
 def report(
-    asked: Asked,
+    traces: Traces,
+    a: A = "comm",
+    b: B = "compute",
+    min_overlap: MinOverlap = "60%",
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into; made where needed.")
     ] = Path("traceviz-report"),
-    reading: Reading = READING,
+    workers: WorkersForAll = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
 ) -> None:
     """Write what a pull request needs: the verdict with its proof.
 
     summary.md to paste, timeline.png to attach, report.html with every section and the zoomable timeline, and
     results.json.
     """
-    bar, opening = asked.bar, asked.opening
+    options = RunOptions.of(
+        traces,
+        ranks=ranks,
+        steps=steps,
+        window=window,
+        no_align=no_align,
+        nsys=nsys,
+        workers=workers,
+        skip_bad=skip_bad,
+        no_cache=no_cache,
+    )
+    bar = read_ratio(min_overlap)
     from traceviz.reports import files
+    from traceviz.reports.report import command_of, make
 
-    command = files.command_of(shown(asked.traces), asked.a, asked.b, bar, *asked.narrowing)
+    given = (("--ranks", ranks), ("--steps", steps), ("--window", window))
+    more = [word for option, value in given if value is not None for word in (option, value)]
+    command = command_of(options.paths, a, b, bar, *more, *["--no-align"] * no_align)
     with progress() as tell:
-        trace = asked.load(tell, reading)
-        made = files.make(trace, asked.a, asked.b, min_overlap=bar, window=opening, command=command)
+        trace = options.loaded(tell)
+        made = make(trace, a, b, min_overlap=bar, window=options.window, command=command)
         written = files.write(made, output)
     typer.echo(made.picture.headline)
     typer.echo(f"Written to {output}: {', '.join(path.name for path in written)}.")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from analyzers.readers.captures import READING, Reading
-from traceviz.answered import Said, answers, said
-from traceviz.arguments import Format, NoAlign, Nsys, OutputFormat, Ranks, StepRange, Traces, Window
-from traceviz.opened import looked_at
-from traceviz.reading_options import reads_by_parts
+from traceviz.options.arguments import (
+    Dask,
+    Format,
+    Memory,
+    NoAlign,
+    NoCache,
+    Nsys,
+    OutputFormat,
+    Ranks,
+    SkipBad,
+    StepRange,
+    Traces,
+    Window,
+    Workers,
+)
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -17,8 +27,6 @@ Examples:
   traceviz syncs captures/ --ranks 0 --format json"""
 
 
-@answers
-@reads_by_parts
 def syncs(
     traces: Traces,
     ranks: Ranks = None,
@@ -26,28 +34,35 @@ def syncs(
     window: Window = None,
     no_align: NoAlign = False,
     nsys: Nsys = None,
-    reading: Reading = READING,
+    workers: Workers = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
+    memory: Memory = None,
+    dask: Dask = None,
     output: OutputFormat = Format.text,
-) -> Said:
+) -> None:
     """Where did the host wait, and is anything unordered?
 
     Host sync points by the GPU idle time they cost, with the operator that brought them; copies nobody waits for;
     missing waits between streams; and the plan of stream-parallel loops.
     """
-    from analyzers.scale import answers as parts_answers
-    from analyzers.syncs import report as order_report
-    from traceviz import contract
-    from traceviz.views import syncs as view
-
-    reading = replace(reading, nsys=nsys)
-    result = looked_at(
+    options = RunOptions.of(
         traces,
-        reading,
-        parts_answers.syncs,
-        order_report.order_report,
         ranks=ranks,
         steps=steps,
         window=window,
-        align=not no_align,
+        no_align=no_align,
+        nsys=nsys,
+        workers=workers,
+        skip_bad=skip_bad,
+        no_cache=no_cache,
+        memory=memory,
+        dask=dask,
     )
-    return said(result, view.blocks, contract.syncs)
+    from analyzers.scale import answers
+    from traceviz.output import contract
+    from traceviz.output.views import syncs as view
+
+    with progress() as tell, options.opened(tell) as run:
+        result = answers.syncs(run, options.narrowing)
+    emit(result, output, view.blocks, contract.syncs)

@@ -7,10 +7,23 @@ from typing import Annotated
 
 import typer
 
-from analyzers.readers.captures import READING, Reading
-from traceviz.asked import Asked, asks
-from traceviz.reading_options import reads_captures
-from traceviz.terminal import progress
+from traceviz.options.arguments import (
+    A,
+    B,
+    MinOverlap,
+    NoAlign,
+    NoCache,
+    Nsys,
+    Ranks,
+    SkipBad,
+    StepRange,
+    Traces,
+    Window,
+    WorkersForAll,
+    read_ratio,
+)
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import progress
 
 EPILOG = """\b
 Examples:
@@ -24,15 +37,23 @@ An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show 
   (pip install 'traceviz-gpu[png]') and Chrome or Chromium."""
 
 
-@reads_captures
-@asks
 def timeline(
-    asked: Asked,
+    traces: Traces,
+    a: A = "comm",
+    b: B = "compute",
+    min_overlap: MinOverlap = "60%",
+    ranks: Ranks = None,
+    steps: StepRange = None,
+    window: Window = None,
+    no_align: NoAlign = False,
+    nsys: Nsys = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write: .html, .png or .svg.")
     ] = Path("timeline.html"),
     dark: Annotated[bool, typer.Option("--dark", help="Draw .png and .svg on dark ground; .html has both.")] = False,
-    reading: Reading = READING,
+    workers: WorkersForAll = None,
+    skip_bad: SkipBad = False,
+    no_cache: NoCache = False,
 ) -> None:
     """Draw an aligned timeline of all ranks.
 
@@ -42,14 +63,25 @@ def timeline(
     from traceviz.timelines import files
 
     files.kind_of(output)
-    bar, opening = asked.bar, asked.opening
+    options = RunOptions.of(
+        traces,
+        ranks=ranks,
+        steps=steps,
+        window=window,
+        no_align=no_align,
+        nsys=nsys,
+        workers=workers,
+        skip_bad=skip_bad,
+        no_cache=no_cache,
+    )
+    bar = read_ratio(min_overlap)
     from analyzers.syncs.report import order_report
-    from analyzers.verdict import check
+    from analyzers.verdict.check import check_overlap
     from traceviz.timelines.picture import picture
 
     with progress() as tell:
-        trace = asked.load(tell, reading)
-        result = check.check_overlap(trace, asked.a, asked.b, min_overlap=bar)
-        drawn = picture(trace, result, order_report(trace), window=opening)
+        trace = options.loaded(tell)
+        result = check_overlap(trace, a, b, min_overlap=bar)
+        drawn = picture(trace, result, order_report(trace), window=options.window)
         files.write(output, drawn, dark=dark)
     typer.echo(f"{output}: opens on {drawn.shown.text}.")

@@ -1,1 +1,1 @@
-"""The pull-request attachment: `files` makes and writes it, `summary`, `gantt` and `page` are its parts."""
+"""The pull-request attachment: `report` makes it, `files` writes it, `summary`, `gantt` and `page` are its parts."""

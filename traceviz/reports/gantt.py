@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceviz.quantities import duration
+from traceviz.output.quantities import duration
 from traceviz.timelines.marks import ROLE, ROLES, Marks
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.rows import Band

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from traceviz.document import Block, Bullets, Headline, Paragraph, plain
-from traceviz.reports.files import Report
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, plain
+from traceviz.output.views import collectives, info, overlap, streams, syncs
+from traceviz.reports.report import Report
 from traceviz.reports.summary import capture
 from traceviz.timelines.page import document, timeline
-from traceviz.views import collectives, info, overlap, streams, syncs
 
 
 def html(report: Report) -> str:

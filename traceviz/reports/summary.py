@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from traceviz.document import Block, Bullets, Paragraph, Table, markdown, plain
-from traceviz.quantities import duration, listing
-from traceviz.reports.files import Report
+from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain
+from traceviz.output.quantities import duration, listing
+from traceviz.output.views import collectives, overlap
 from traceviz.reports.gantt import gantt, legend
-from traceviz.views import collectives, overlap
+from traceviz.reports.report import Report
 
 MOST_CAPTURES = 16
 MOST = 65_000  # letters; GitHub takes 65,536

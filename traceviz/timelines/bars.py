@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from traceviz.quantities import size
+from traceviz.output.quantities import size
 from traceviz.timelines.marks import NEVER, ROLES, Marks
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, long, safe, short, wrapped

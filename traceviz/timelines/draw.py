@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
-from traceviz.timelines.fold import folded, folds
+from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import LIGHT, Theme, group, pale
-from traceviz.timelines.picture import Picture
+from traceviz.timelines.picture import Picture, folded
 from traceviz.timelines.texts import safe, wrapped
 
 if TYPE_CHECKING:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.check import OverlapResult
-from traceviz.timelines.rows import Band, placed
+from traceviz.timelines.rows import Band
 from traceviz.timelines.shown import speaker
-
-if TYPE_CHECKING:
-    from traceviz.timelines.picture import Picture
 
 MOST_BANDS = 8  # that are shown without folding
 FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an outlier (Tukey)
@@ -21,7 +15,7 @@ FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an o
 Place = tuple[int, int]
 
 
-def spokesmen(result: OverlapResult) -> dict[Place, str]:
+def representative_ranks(result: OverlapResult) -> dict[Place, str]:
     """(rank, device) -> why it is shown, where there are too many to show all; {} where there are not.
 
     The critical rank, then by time (from the first to the last of each instance, added up) the fastest, the median and
@@ -45,13 +39,6 @@ def spokesmen(result: OverlapResult) -> dict[Place, str]:
         elif len(why) < MOST_BANDS:
             why.setdefault(places[row], word)
     return why
-
-
-def folded(picture: Picture) -> Picture:
-    """The picture with those bands alone that are shown at first."""
-    kept = placed([band for band in picture.bands if band.shown])
-    rows = [row.number for band in kept for row in band.rows]
-    return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)))
 
 
 def folds(bands: tuple[Band, ...]) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from traceviz.document import plain
+from traceviz.output.document import plain
+from traceviz.output.views.overlap import warnings
 from traceviz.timelines.bars import (
     HEIGHT,
     INSIDE_PIXELS,
@@ -21,12 +22,11 @@ from traceviz.timelines.bars import (
     label,
 )
 from traceviz.timelines.draw import MOST_BARS, about, figure, layout, layout_style, spans, trace_styles
-from traceviz.timelines.fold import folded, folds
+from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
-from traceviz.timelines.picture import Picture
+from traceviz.timelines.picture import Picture, folded
 from traceviz.timelines.texts import LEAST, fixed_name, long, short
-from traceviz.views.overlap import warnings
 
 MOST_TEXTS = 400  # on marks at once
 FILLED = ("base", "x", "y", "width", "text", "customdata")

@@ -17,7 +17,7 @@ from analyzers.trace.columns import codes, ints
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
-from traceviz.quantities import duration
+from traceviz.output.quantities import duration
 from traceviz.timelines.marks import NEVER, ROLE, Marks, make
 from traceviz.timelines.ranges import ThreadRanges, span
 from traceviz.timelines.rows import Band

@@ -18,15 +18,15 @@ from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
-from traceviz.quantities import duration, percent
+from traceviz.output.quantities import duration, percent
+from traceviz.output.views.overlap import sentence
 from traceviz.timelines import parts
-from traceviz.timelines.fold import spokesmen
+from traceviz.timelines.fold import representative_ranks
 from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
 from traceviz.timelines.ranges import user_ranges
-from traceviz.timelines.rows import Band, bands
+from traceviz.timelines.rows import Band, bands, placed
 from traceviz.timelines.shown import Shown, typical
 from traceviz.timelines.texts import Texts
-from traceviz.views.overlap import sentence
 
 NOT_ALIGNED = {
     "session": "clocks that only session start times tie: ranks may be shifted against each other",
@@ -78,7 +78,7 @@ def picture(
     missed = {(one.rank, one.device): _missed_sides(one) for one in result.ranks}
     ranges = user_ranges(trace, side)
     depths = {key: int(mine.depth.max()) + 1 for key, mine in ranges.items()}
-    found = _told_apart(bands(trace, _blocked_threads(order), titles, missed, depths), spokesmen(result))
+    found = _told_apart(bands(trace, _blocked_threads(order), titles, missed, depths), representative_ranks(result))
     by_place = {(one.rank, one.device): one for one in result.ranks}
     points: dict[int, list[SyncPoint]] = {}
     for point in order.syncs:
@@ -117,6 +117,13 @@ def picture(
         _clock(trace),
         result.warnings,
     )
+
+
+def folded(picture: Picture) -> Picture:
+    """The picture with those bands alone that are shown at first."""
+    kept = placed([band for band in picture.bands if band.shown])
+    rows = [row.number for band in kept for row in band.rows]
+    return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)))
 
 
 def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tuple[Band, ...]:

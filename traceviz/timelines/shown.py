@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from analyzers.overlap.measure import Instance, RankOverlap
 from analyzers.verdict.check import OverlapResult
-from traceviz.quantities import percent
+from traceviz.output.quantities import percent
 
 
 @dataclass(frozen=True)

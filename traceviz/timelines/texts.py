@@ -10,7 +10,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.trace.kernels import function
-from traceviz.document import plain
+from traceviz.output.document import plain
 
 LONGEST = 160  # letters of a name in a hover text
 SHORT = 40  # letters of a name on a mark

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from isal import isal_zlib
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
+from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
 
 PIECE = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
@@ -255,66 +255,3 @@ def _likely_border(text: bytes) -> int:
         if borders:
             return borders[-1] + 1
     return 0
-
-
-# Read a gzip file so that all of a truncated one's readable part is had.
-
-_GZIP = b"\x1f\x8b"
-_GZIP_FORMAT = 31  # window bits, as zlib names the container
-_BLOCK = 1 << 18
-HARMLESS = 1 << 30  # bytes that may be unpacked whatever they were packed to
-MOST_FOLD = 200  # traces of profilers unpack to 10 to 40 times their size
-
-
-class DamagedGzip(Exception):
-    """The compressed data contradict themselves."""
-
-
-class Bomb(Exception):
-    """The compressed data unpack to more than any trace does."""
-
-
-class Plain:
-    """The content of a file, gzipped or not. `cut_short` once compressed data have ended too early."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        start = file.read(len(_GZIP))
-        file.seek(0)
-        self._unzip = isal_zlib.decompressobj(_GZIP_FORMAT) if start == _GZIP else None
-        self.cut_short = False
-        self._rest = b""  # read but not yet unpacked
-        self._unpacked = 0
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, about `size` of a plain file; none at the end.
-
-        Raises
-        ------
-        DamagedGzip : what is compressed is no gzip data, or fails its checksum.
-        Bomb : it unpacks to over `HARMLESS` bytes, and over `MOST_FOLD` times what was read.
-        """
-        if self._unzip is None:
-            return self._file.read(size)
-        plain = b""
-        while not plain:
-            block = self._rest or self._file.read(_BLOCK)
-            self._rest = b""
-            if not block:
-                self.cut_short = not self._unzip.eof
-                break
-            if self._unzip.eof:  # files joined end to end; zeros may pad the last one
-                if not block.strip(b"\0"):
-                    continue
-                self._unzip = isal_zlib.decompressobj(_GZIP_FORMAT)
-            try:
-                plain = self._unzip.decompress(block)
-            except isal_zlib.IsalError as error:  # type: ignore[misc]
-                raise DamagedGzip(str(error)) from error
-            self._rest = self._unzip.unused_data
-            self._unpacked += len(plain)
-            if self._unpacked > HARMLESS and self._unpacked > MOST_FOLD * self._file.tell():
-                raise Bomb(
-                    f"unpacks to over {self._unpacked:,} bytes, {MOST_FOLD} times its size: traces of profilers don't."
-                )
-        return plain

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import only_steps
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle, oracle_causes
@@ -100,7 +101,7 @@ def test_a_part_of_steps_is_explained_as_in_the_whole(program: list[Action]) -> 
     parts = []
     for step in range(steps):
         try:
-            parts.append(check_overlap(trace.steps(step, step + 1), A, B))
+            parts.append(check_overlap(only_steps(trace, step, step + 1), A, B))
         except TracevizError:  # nothing was launched in this step
             continue
     if check_overlap(trace, A, B).paired_by != "training steps":

@@ -14,6 +14,7 @@ from analyzers.load import load
 from analyzers.overlap.measure import Missed
 from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.trace.columns import codes, ints
+from analyzers.trace.narrow import clip, only_ranks, only_steps
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.support import oracle_causes
@@ -253,20 +254,20 @@ def test_a_logged_loss_costs_the_gpu_and_has_its_line() -> None:
 def test_ranks_and_windows_are_explained_as_in_the_whole(name: str, source: str) -> None:
     trace, whole = capture(name, source), answer(name, source)
     for rank in whole.ranks:
-        (same,) = check_overlap(trace.ranks(rank.rank), *SCENARIOS[name]).ranks
+        (same,) = check_overlap(only_ranks(trace, (rank.rank,)), *SCENARIOS[name]).ranks
         assert same.missed == rank.missed
         assert same.missed_ns == rank.missed_ns
     low, high = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
-    for rank, same in zip(whole.ranks, check_overlap(trace.window(low, high), *SCENARIOS[name]).ranks, strict=True):
+    for rank, same in zip(whole.ranks, check_overlap(clip(trace, low, high), *SCENARIOS[name]).ranks, strict=True):
         assert same == rank
 
 
 def test_a_window_around_one_instance_explains_it_as_its_step_does() -> None:
     trace = capture("dpmp_overlap", "nsys")
     for step in (0, 1, 2):
-        (one, _) = check_overlap(trace.ranks(0, 1).steps(step, step + 1), DP, MP).ranks
+        (one, _) = check_overlap(only_steps(only_ranks(trace, (0, 1)), step, step + 1), DP, MP).ranks
         (instance,) = one.instances
-        (windowed,) = check_overlap(trace.ranks(0).window(instance.start_ns, instance.end_ns), DP, MP).ranks
+        (windowed,) = check_overlap(clip(only_ranks(trace, (0,)), instance.start_ns, instance.end_ns), DP, MP).ranks
         assert [(m.cause, m.ns, m.evidence) for m in windowed.missed] == [
             (m.cause, m.ns, m.evidence) for m in one.missed
         ]

@@ -10,6 +10,7 @@ import pytest
 
 from analyzers.clocks.align import align
 from analyzers.collectives.report import Collectives, collectives, collectives_of
+from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from tests.analyzers.collectives.test_report import pasted, three_ranks
 from tests.support.builder import Builder
@@ -103,9 +104,9 @@ def test_without_a_size_or_a_duration_there_is_no_bandwidth() -> None:
 def test_a_part_has_the_collectives_its_ops_took_part_in_with_the_figures_of_all_ranks() -> None:
     whole = run({0: (0, 50), 1: (10, 50)}, {0: (100, 200), 1: (130, 210)}, {0: (300, 400), 1: (320, 410)})
     everything = list(collectives_of(whole))
-    part = whole.window(100, 260)
+    part = clip(whole, 100, 260)
     assert list(collectives_of(part)) == [everything[1]]
-    later = collectives_of(whole.window(100, 500))
+    later = collectives_of(clip(whole, 100, 500))
     assert list(later) == everything[1:]
     (kind,) = later.summary
     assert (kind.count, kind.last_by_rank) == (2, {1: 2})
@@ -227,7 +228,7 @@ def test_kinds_are_told_by_size_and_the_most_time_comes_first() -> None:
 
 
 def test_a_part_s_frames_are_numbered_anew() -> None:
-    part = collectives_of(run({0: (0, 50), 1: (10, 50)}, {0: (100, 200), 1: (130, 210)}).window(100, 260))
+    part = collectives_of(clip(run({0: (0, 50), 1: (10, 50)}, {0: (100, 200), 1: (130, 210)}), 100, 260))
     assert part.table.index.tolist() == [0]
     assert part.calls.index.tolist() == [0, 1]
     assert next(iter(part.calls)) == "collective"

@@ -17,14 +17,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import traceviz as tv
+from analyzers.export.parquet import to_parquet
 from analyzers.export.perfetto_lines import nesting
+from analyzers.export.perfetto_write import to_perfetto
+from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support import traces
 from tests.support.builder import Builder
 from tests.support.exports import same_tables
 from tests.support.oracle import Interval
-from traceviz import contract
+from traceviz.output import contract
 
 DATA = Path(__file__).parents[2] / "data"
 CAPTURES = {
@@ -46,7 +49,7 @@ def load(name: str) -> Trace:
 @BY_CAPTURE
 def test_is_valid_by_the_trace_event_format(name: str, tmp_path: Path) -> None:
     trace = load(name)
-    content = json.loads(trace.to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
+    content = json.loads(to_perfetto(trace, tmp_path / "x.json").read_text(encoding="utf-8"))
     check_format(content)
     zero, gpu = content["traceviz"]["zero_ns"], ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
     found = {one["args"]["row"]: one for one in content["traceEvents"] if one.get("cat") in gpu}
@@ -58,7 +61,7 @@ def test_is_valid_by_the_trace_event_format(name: str, tmp_path: Path) -> None:
 
 def test_what_is_gzipped_holds_the_same_text(tmp_path: Path) -> None:
     trace = load("kineto")
-    plain, zipped = trace.to_perfetto(tmp_path / "x.json"), trace.to_perfetto(tmp_path / "x.json.gz")
+    plain, zipped = to_perfetto(trace, tmp_path / "x.json"), to_perfetto(trace, tmp_path / "x.json.gz")
     assert gzip.decompress(zipped.read_bytes()) == plain.read_bytes()
 
 
@@ -146,9 +149,9 @@ def test_any_trace_is_written(trace: Trace, texts: list[str], parquet: bool) -> 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.json"
         if parquet:
-            same_tables(odd, tv.load(odd.to_parquet(path)))
+            same_tables(odd, tv.load(to_parquet(odd, path)))
             return
-        content = json.loads(odd.to_perfetto(path, "stream:5", "stream:6").read_text(encoding="utf-8"))
+        content = json.loads(to_perfetto(odd, path, "stream:5", "stream:6").read_text(encoding="utf-8"))
         check_format(content)
         ops = {one["args"]["row"]: one for one in content["traceEvents"] if one.get("cat") == "kernel"}
         for row, correlation in zip(range(len(odd.ops)), odd.ops["correlation"], strict=True):
@@ -171,7 +174,7 @@ def crossed() -> Trace:
 
 def test_what_crosses_goes_to_a_further_track(tmp_path: Path) -> None:
     trace = crossed()
-    content = json.loads(trace.to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
+    content = json.loads(to_perfetto(trace, tmp_path / "x.json").read_text(encoding="utf-8"))
     check_format(content)
     names = [event["args"]["name"] for event in content["traceEvents"] if event["name"] == "thread_name"]
     assert {"stream 7", "stream 7 (2)", "thread 1", "thread 1 (2)"} <= set(names)
@@ -179,7 +182,7 @@ def test_what_crosses_goes_to_a_further_track(tmp_path: Path) -> None:
 
 def test_findings_are_tracks(tmp_path: Path) -> None:
     """By hand: the two ops overlap from 150 to 200."""
-    content = json.loads(crossed().to_perfetto(tmp_path / "x.json").read_text(encoding="utf-8"))
+    content = json.loads(to_perfetto(crossed(), tmp_path / "x.json").read_text(encoding="utf-8"))
     found = {
         (event["cat"], event["name"]): (event["ts"], event["dur"])
         for event in content["traceEvents"]
@@ -194,7 +197,7 @@ def test_findings_are_tracks(tmp_path: Path) -> None:
 def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidence(tmp_path: Path) -> None:
     trace = load("kineto")
     a, b = "nvtx:DP Embedding", "nvtx:MP Embedding"
-    content = json.loads(trace.to_perfetto(tmp_path / "x.json", a, b).read_text(encoding="utf-8"))
+    content = json.loads(to_perfetto(trace, tmp_path / "x.json", a, b).read_text(encoding="utf-8"))
     missed = [event for event in content["traceEvents"] if event.get("cat") == "traceviz.missed"]
     result = tv.check_overlap(trace, a, b)
     gaps = sum(rank.gaps.side.size for rank in result.ranks if rank.gaps is not None)
@@ -208,8 +211,8 @@ def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidenc
 
 def test_a_part_is_written_without_the_rest_and_keeps_its_overlap(tmp_path: Path) -> None:
     trace = load("kineto")
-    part = trace.ranks(1)
-    again = tv.load(part.to_parquet(tmp_path / "x"))
+    part = only_ranks(trace, (1,))
+    again = tv.load(to_parquet(part, tmp_path / "x"))
     assert again.rank_ids == [1]
     assert len(again.ops) == len(part.ops)
     assert len(again.api) < len(trace.api)
@@ -223,9 +226,9 @@ def test_nothing_is_written_over_unless_asked(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("mine", encoding="utf-8")
     with pytest.raises(tv.TracevizError, match="there already"):
-        trace.to_perfetto(path)
+        to_perfetto(trace, path)
     assert path.read_text(encoding="utf-8") == "mine"
-    trace.to_perfetto(path, overwrite=True)
+    to_perfetto(trace, path, overwrite=True)
     check_format(json.loads(path.read_text(encoding="utf-8")))
     assert [each.name for each in tmp_path.iterdir()] == ["x.json"]
 
@@ -233,12 +236,12 @@ def test_nothing_is_written_over_unless_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["no/such/folder/x.json", "."])
 def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
     with pytest.raises(tv.TracevizError, match=r"there already|Could not"):
-        crossed().to_perfetto(tmp_path / place)
+        to_perfetto(crossed(), tmp_path / place)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
 def test_one_that_is_given_is_an_error_that_points_to_parquet(name: str, tmp_path: Path) -> None:
-    path = crossed().to_perfetto(tmp_path / name)
+    path = to_perfetto(crossed(), tmp_path / name)
     for place in (path, tmp_path):
         with pytest.raises(tv.TracevizError, match="--to parquet, which can be read back") as raised:
             tv.load(place)
@@ -247,7 +250,7 @@ def test_one_that_is_given_is_an_error_that_points_to_parquet(name: str, tmp_pat
 
 def test_an_export_is_given_alone(tmp_path: Path) -> None:
     trace = load("kineto")
-    path = trace.to_parquet(tmp_path / "x")
+    path = to_parquet(trace, tmp_path / "x")
     with pytest.raises(tv.TracevizError, match="alone"):
         tv.load(path, DATA / CAPTURES["kineto"][0])
     unaligned = tv.load(path, align=False)
@@ -262,7 +265,7 @@ def test_every_column_of_every_table_is_written(tmp_path: Path) -> None:
         row = {column: _odd(kind) for column, (kind, _) in schema.items()}
         run.add(name, **{**row, "process": 0, **({"rank": 0, "launch": 0, "end_ns": 90} if name == "ops" else {})})
     trace = run.trace()
-    same_tables(trace, tv.load(trace.to_parquet(tmp_path / "x")))
+    same_tables(trace, tv.load(to_parquet(trace, tmp_path / "x")))
 
 
 def _odd(kind: str | tuple[str, ...]) -> Any:

@@ -13,6 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import traceviz as tv
+from analyzers.export.parquet import to_parquet
+from analyzers.export.sqlite import to_sqlite
+from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.exports import answers, same_tables
@@ -29,7 +32,7 @@ def trace() -> Trace:
 
 @pytest.fixture
 def database(trace: Trace, tmp_path: Path) -> Any:
-    with closing(sqlite3.connect(trace.to_sqlite(tmp_path / "x.sqlite", *PAIR))) as connection:
+    with closing(sqlite3.connect(to_sqlite(trace, tmp_path / "x.sqlite", *PAIR))) as connection:
         yield connection
 
 
@@ -44,35 +47,35 @@ def database(trace: Trace, tmp_path: Path) -> Any:
 )
 def test_parquet_loads_back_equal(name: str, tmp_path: Path) -> None:
     before = tv.load(DATA / name)
-    folder = before.to_parquet(tmp_path / "x")
+    folder = to_parquet(before, tmp_path / "x")
     for after in (tv.load(folder), tv.load(folder / "trace.json")):
         same_tables(before, after)
         assert answers(after) == answers(before)
 
 
 def test_pandas_reads_a_table_alone(trace: Trace, tmp_path: Path) -> None:
-    ops = pd.read_parquet(trace.to_parquet(tmp_path / "x") / "ops.parquet")
+    ops = pd.read_parquet(to_parquet(trace, tmp_path / "x") / "ops.parquet")
     assert (ops["end_ns"] - ops["start_ns"]).sum() == (trace.ops["end_ns"] - trace.ops["start_ns"]).sum()
 
 
 def test_only_an_earlier_export_is_replaced(trace: Trace, tmp_path: Path) -> None:
-    folder = trace.to_parquet(tmp_path / "x")
+    folder = to_parquet(trace, tmp_path / "x")
     with pytest.raises(tv.TracevizError, match="there already"):
-        trace.to_parquet(folder)
-    trace.ranks(1).to_parquet(folder, overwrite=True)
+        to_parquet(trace, folder)
+    to_parquet(only_ranks(trace, (1,)), folder, overwrite=True)
     assert tv.load(folder).rank_ids == [1]
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work", encoding="utf-8")
     with pytest.raises(tv.TracevizError, match="no export"):
-        trace.to_parquet(mine, overwrite=True)
+        to_parquet(trace, mine, overwrite=True)
     assert (mine / "thesis.tex").exists()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "x"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "short", "about"])
 def test_a_damaged_folder_is_refused_in_one_line(damage: str, trace: Trace, tmp_path: Path) -> None:
-    folder = trace.to_parquet(tmp_path / "x")
+    folder = to_parquet(trace, tmp_path / "x")
     ops = folder / "ops.parquet"
     if damage == "missing":
         ops.unlink()
@@ -140,7 +143,7 @@ def test_sqlite_holds_the_findings(trace: Trace, database: sqlite3.Connection) -
 
 def test_what_is_not_known_of_an_inconclusive_run_is_null_and_typed(tmp_path: Path) -> None:
     one_rank = tv.load(DATA / "torch" / "delta_sync.rank0.json.gz")
-    path = one_rank.to_sqlite(tmp_path / "x.db", "nvtx:not there", "compute")
+    path = to_sqlite(one_rank, tmp_path / "x.db", "nvtx:not there", "compute")
     with closing(sqlite3.connect(path)) as connection:
         query = "select verdict, critical_rank, real_overlap_ratio, reason from verdict"
         verdict, rank, ratio, reason = connection.execute(query).fetchone()
@@ -151,13 +154,13 @@ def test_what_is_not_known_of_an_inconclusive_run_is_null_and_typed(tmp_path: Pa
 
 
 def test_a_part_in_sqlite_links_to_nothing_it_does_not_hold(trace: Trace, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(trace.ranks(1).to_sqlite(tmp_path / "x.db", *PAIR))) as connection:
+    with closing(sqlite3.connect(to_sqlite(only_ranks(trace, (1,)), tmp_path / "x.db", *PAIR))) as connection:
         assert connection.execute("pragma foreign_key_check").fetchall() == []
         assert connection.execute("select distinct rank from ops").fetchall() == [(1,)]
 
 
 def test_an_exported_sqlite_is_not_taken_for_a_report(trace: Trace, tmp_path: Path) -> None:
-    path = trace.to_sqlite(tmp_path / "x.sqlite")
+    path = to_sqlite(trace, tmp_path / "x.sqlite")
     with pytest.raises(tv.TracevizError) as raised:
         tv.load(path)
     assert "\n" not in str(raised.value)

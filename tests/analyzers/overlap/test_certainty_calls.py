@@ -11,6 +11,7 @@ from analyzers.overlap.certainty import collectives_of_ops, real_overlap_error, 
 from analyzers.overlap.job import Arrivals, arrivals
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.overlap.test_certainty import with_clocks
@@ -74,7 +75,7 @@ def test_without_clocks_or_matches_no_wait_is_unsure() -> None:
 
 def test_a_part_of_a_trace_has_the_errors_of_its_own_ops() -> None:
     trace = three_ranks(0, 5, 12)
-    assert errors(trace.ranks(2)) == [(7, True), (15, True)]
+    assert errors(only_ranks(trace, (2,))) == [(7, True), (15, True)]
 
 
 def test_one_capture_has_errors_as_the_run_found_them() -> None:
@@ -95,7 +96,7 @@ def test_each_op_knows_its_collective_and_how_many_calls_that_has() -> None:
     collective, in_run = collectives_of_ops(trace)
     assert collective.tolist() == [0, 0, 0, 1, 1, 1, 2, -1]
     assert in_run.tolist() == [3, 3, 3, 3, 3, 3, 1, 0]
-    assert [column.tolist() for column in collectives_of_ops(trace.ranks(1))] == [[0, 1, 2], [3, 3, 1]]
+    assert [column.tolist() for column in collectives_of_ops(only_ranks(trace, (1,)))] == [[0, 1, 2], [3, 3, 1]]
     assert collectives_of_ops(replace(trace, matches=None))[0].tolist() == [-1] * 8
 
 
@@ -191,11 +192,11 @@ def test_a_collective_that_may_count_on_a_rank_left_out_may_count_nowhere() -> N
     """Both ranks may have come last to the first; to the second rank 0 did."""
     collectives = [{0: (40, 100), 1: (36, 100)}, {0: (260, 300), 1: (200, 300)}]
     trace = with_clocks(job_run(collectives, {0: [(0, 76), (270, 280)], 1: [(0, 300)]}), 0, 10)
-    job = check_overlap(trace.ranks(0)).job
+    job = check_overlap(only_ranks(trace, (0,))).job
     assert job.real_overlap_ratio == (36 + 10) / (76 + 10), "rank 0 computes less than the 60 + 40 that it transfers"
     # Without the first, 10 of 40 overlap; the bounds are the least of both, 46 − 36, over the most, and 46 over 40.
     assert (job.ratio_low, job.ratio_high) == (10 / 86, 1.0)
-    sure = check_overlap(with_clocks(trace, 0, 4).ranks(0)).job
+    sure = check_overlap(only_ranks(with_clocks(trace, 0, 4), (0,))).job
     assert (sure.ratio_low, sure.ratio_high) == (46 / 86, 46 / 86)
 
 
@@ -203,7 +204,7 @@ def test_a_collective_that_counts_on_a_rank_left_out_may_count_here() -> None:
     """Rank 1 came last to the first, or rank 0 did; to the second rank 0 did, surely."""
     collectives = [{0: (36, 100), 1: (40, 100)}, {0: (260, 300), 1: (200, 300)}]
     trace = with_clocks(job_run(collectives, {0: [(0, 76), (270, 280)], 1: [(0, 300)]}), 0, 10)
-    job = check_overlap(trace.ranks(0)).job
+    job = check_overlap(only_ranks(trace, (0,))).job
     assert job.real_overlap_ratio == 10 / 40
     # With the first, 40 more overlap, of 64 more: 50 of 104. The most is over what is sure, the least over all of 86
     # that rank 0 computes.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from analyzers.overlap.job import last_arrivals
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import clip, only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle
@@ -109,8 +110,8 @@ def test_of_two_that_arrive_together_the_lower_rank_counts() -> None:
 
 def test_a_part_knows_who_was_last_outside_it() -> None:
     trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(0, 90)], 1: [(70, 80)]})
-    assert last_arrivals(trace.ranks(0)).rank.tolist() == [1, -1]
-    assert last_arrivals(trace.window(65, 200)).rank.tolist() == [1, 1, -1, -1]
+    assert last_arrivals(only_ranks(trace, (0,))).rank.tolist() == [1, -1]
+    assert last_arrivals(clip(trace, 65, 200)).rank.tolist() == [1, 1, -1, -1]
 
 
 def test_the_late_rank_is_named_in_the_causes() -> None:

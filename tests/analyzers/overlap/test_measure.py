@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.overlap.measure import RankOverlap, Side
+from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.support import oracle, traces
@@ -181,7 +182,7 @@ def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, leng
     inside = [row for row in rows if row.start < low + length and row.start + row.length > low and row.length]
     if not inside:
         return
-    found = figures(check_overlap(traces.build([row for row in rows if row.length]).window(low, low + length)))
+    found = figures(check_overlap(clip(traces.build([row for row in rows if row.length]), low, low + length)))
     for key, (a_busy, b_busy, overlap, _, _) in found.items():
         a, b = (
             [(max(s, low), min(e, low + length)) for s, e in traces.intervals(inside, *key, side)]

@@ -4,6 +4,7 @@ import pytest
 
 from analyzers.overlap.pairing import Pairing, pair
 from analyzers.select.select import select
+from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
 
@@ -49,7 +50,7 @@ def test_work_that_a_window_took_away_shifts_no_pair() -> None:
     for k in range(3):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
         launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k + 500, 1000 * k + 550)
-    trace = run.trace().window(500, 2100)  # without a0 and b2
+    trace = clip(run.trace(), 500, 2100)  # without a0 and b2
     assert labels(trace, paired(trace, "nvtx:A", "nvtx:B")) == [
         ("b0", "", "occurrence 0"),
         ("a1", "occurrence 1", ""),

@@ -113,9 +113,9 @@ KILLING = """
 import json, os, signal, sys
 from distributed import Client
 from analyzers.scale.crew import dask_crew
-from analyzers import parts, parts_answers
+from analyzers import check, parts
 from analyzers.readers.captures import Reading
-from traceviz import contract
+from traceviz.output import contract
 
 address, killed, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
 
@@ -134,11 +134,11 @@ def one_dies(killed):
 with Client(address) as client, dask_crew(client) as crew:
     client.run(one_dies, killed)
     run = parts.open_run(paths, Reading(cache=False), crew)
-    result = parts_answers.check_overlap(run, "comm", "compute")
+    result = check.check_overlap(run, "comm", "compute")
     print(json.dumps(contract.overlap(result), indent=1))
     assert len(client.scheduler_info()["workers"]) == 1
     import traceviz as tv
-    assert contract.overlap(tv.check_ranks(*paths, dask=client)) == contract.overlap(result)
+    assert contract.overlap(tv.check_overlap(paths, dask=client)) == contract.overlap(result)
 """
 
 

@@ -19,16 +19,17 @@ from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import Input
 from analyzers.scale import answers, parts
 from analyzers.scale.crew import LocalCrew
-from analyzers.scale.parts import PartitionedRun, open_run
+from analyzers.scale.parts import open_run
 from analyzers.syncs import report as order_report
 from analyzers.trace.merge import merge
 from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import PartitionedRun
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from tests.support.builder import Builder
 from tests.support.command_lines import run_text
-from traceviz import contract
 from traceviz.cli import app
+from traceviz.output import contract
 
 pytestmark = pytest.mark.once
 
@@ -112,7 +113,7 @@ def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
 def verdict(run: PartitionedRun | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> str:
     """Of a run, or of a trace as a whole."""
     return said(
-        lambda run: contract.overlap(answers.check_overlap(run, a, b, narrowing=narrowing)),
+        lambda run: contract.overlap(check.check_overlap(run, a, b, narrowing=narrowing)),
         lambda trace: contract.overlap(check.check_overlap(narrowing.of(trace), a, b)),
         run,
         trace,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analyzers.syncs.report import order_report
+from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -30,11 +31,11 @@ def test_the_whole_reports_every_sync() -> None:
 
 def test_a_part_reports_what_lies_in_it_with_the_figures_of_the_whole() -> None:
     trace = two_ranks_of_two_steps()
-    assert places(trace.ranks(1)) == [(1, 30), (1, 10_030)]
-    assert places(trace.steps(1, 2)) == [(0, 10_030), (1, 10_030)]
-    assert places(trace.ranks(0).steps(0, 1)) == [(0, 30)]
+    assert places(only_ranks(trace, (1,))) == [(1, 30), (1, 10_030)]
+    assert places(only_steps(trace, 1, 2)) == [(0, 10_030), (1, 10_030)]
+    assert places(only_steps(only_ranks(trace, (0,)), 0, 1)) == [(0, 30)]
     (whole,) = [point for point in order_report(trace).syncs if (point.rank, point.start_ns) == (0, 30)]
-    (part,) = order_report(trace.ranks(0).steps(0, 1)).syncs
+    (part,) = order_report(only_steps(only_ranks(trace, (0,)), 0, 1)).syncs
     assert (part.gpu_idle_ns, part.duration_ns) == (whole.gpu_idle_ns, whole.duration_ns) == (1000, 4070)
 
 

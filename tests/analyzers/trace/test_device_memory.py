@@ -20,9 +20,9 @@ from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from tests.support.builder import Builder
 from traceviz.cli import app
-from traceviz.contract_runs import comparison
-from traceviz.document import markdown
-from traceviz.views import compare as view
+from traceviz.output.contract import comparison
+from traceviz.output.document import markdown
+from traceviz.output.views import compare as view
 
 MIB = 1 << 20
 TORCH = Path("tests/data/torch")

@@ -15,10 +15,10 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder, Rank
-from traceviz.document import markdown
+from traceviz.output.document import markdown
+from traceviz.output.views import collectives as view
+from traceviz.output.views import overlap
 from traceviz.timelines.shown import typical
-from traceviz.views import collectives as view
-from traceviz.views import overlap
 
 AR = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 US = 1000

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
+from analyzers.trace.narrow import clip, only_ranks, only_steps
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -25,22 +26,22 @@ def names(trace: Trace) -> list[str]:
 
 
 def test_ranks_keep_their_numbers() -> None:
-    assert two_ranks().ranks(2).rank_ids == [2]
-    assert two_ranks().ranks(2, 0).rank_ids == [0, 2]
+    assert only_ranks(two_ranks(), (2,)).rank_ids == [2]
+    assert only_ranks(two_ranks(), (2, 0)).rank_ids == [0, 2]
 
 
 def test_a_rank_that_is_not_there_is_an_error_that_says_which_are() -> None:
     with pytest.raises(TracevizError, match=r"There is no rank 1, 3; there are 0, 2\."):
-        two_ranks().ranks(0, 1, 3)
+        only_ranks(two_ranks(), (0, 1, 3))
 
 
 def test_steps_go_by_launch_and_the_second_number_is_not_included() -> None:
-    assert names(two_ranks().steps(10, 12)) == ["k10", "k11"] * 2
-    assert names(two_ranks().steps(12, 99)) == ["k12"] * 2
+    assert names(only_steps(two_ranks(), 10, 12)) == ["k10", "k11"] * 2
+    assert names(only_steps(two_ranks(), 12, 99)) == ["k12"] * 2
 
 
 def test_a_narrowed_trace_still_knows_its_launches() -> None:
-    trace = two_ranks().steps(11, 12)
+    trace = only_steps(two_ranks(), 11, 12)
     launched = trace.api["start_ns"].to_numpy()[trace.ops["launch"].to_numpy()]
     assert launched.tolist() == [11_010, 11_010]
 
@@ -50,7 +51,7 @@ def test_a_narrowed_trace_still_knows_its_launches() -> None:
 )
 def test_steps_that_are_not_there_are_an_error(first: int, last: int, says: str) -> None:
     with pytest.raises(TracevizError, match=says):
-        two_ranks().steps(first, last)
+        only_steps(two_ranks(), first, last)
 
 
 def test_a_trace_without_step_marks_or_a_step_without_work_is_an_error() -> None:
@@ -58,10 +59,10 @@ def test_a_trace_without_step_marks_or_a_step_without_work_is_an_error() -> None
     rank = run.rank(0)
     rank.kernel("k", 7, 0, 1, launch=(5, 6))
     with pytest.raises(TracevizError, match="no step marks"):
-        run.trace().steps(0, 1)
+        only_steps(run.trace(), 0, 1)
     rank.range("step 1", 100, 110)
     with pytest.raises(TracevizError, match="No GPU op was launched in steps from 1 up to 2"):
-        run.trace().steps(1, 2)
+        only_steps(run.trace(), 1, 2)
 
 
 def window_of(low: int, high: int) -> list[tuple[str, int, int, int]]:
@@ -71,7 +72,7 @@ def window_of(low: int, high: int) -> list[tuple[str, int, int, int]]:
     rank.kernel("cut", 7, 5, 25, wait_ns=12)
     rank.kernel("point", 7, 20, 20)
     rank.kernel("late", 7, 40, 50)
-    ops = run.trace().window(low, high).ops
+    ops = clip(run.trace(), low, high).ops
     rows = (ops[column].tolist() for column in ("name", "start_ns", "end_ns", "wait_ns"))
     return list(zip(*rows, strict=True))
 
@@ -89,7 +90,7 @@ def test_a_window_as_wide_as_can_be_written_is_the_whole_trace() -> None:
 
 
 def test_times_given_as_floats_leave_whole_nanoseconds() -> None:
-    trace = two_ranks().window(0, 1e6)  # type: ignore[arg-type]
+    trace = clip(two_ranks(), 0, 1000000.0)  # type: ignore[arg-type]
     assert trace.ops["end_ns"].dtype == np.int64
 
 

@@ -9,9 +9,8 @@ from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from tests.support.timeline_traces import US, drawn, many_ranks, race, two_instances
 from traceviz.timelines.draw import figure
-from traceviz.timelines.fold import folded
 from traceviz.timelines.marks import NEVER, ROLE, Marks
-from traceviz.timelines.picture import Picture
+from traceviz.timelines.picture import Picture, folded
 from traceviz.timelines.rows import GAP
 
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")

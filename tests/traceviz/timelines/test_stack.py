@@ -13,11 +13,11 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.timeline_traces import HOSTILE, US, drawn, many_ranks
 from traceviz.cli import app
+from traceviz.timelines.compared import compared
 from traceviz.timelines.draw import about
 from traceviz.timelines.marks import NEVER, ROLE
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.stack import stacked
-from traceviz.views.compare import timeline
 
 PAIR = ("nvtx:A", "nvtx:B")
 
@@ -91,7 +91,7 @@ def test_of_many_ranks_the_one_that_speaks_is_shown_of_both_runs() -> None:
 def test_the_headline_is_the_comparisons_verdict() -> None:
     traces = [run_at(100, 0), run_at(7000, 15)]
     result = compare(traces, *PAIR, labels=["one", HOSTILE[0]])
-    picture = timeline(result, traces)
+    picture = compared(result, traces)
     assert picture.headline.startswith("TOO FEW STEPS: <script>")
     assert picture.names == PAIR
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from analyzers.cache.folder import KINDS, State
-from traceviz.document import Block, Paragraph, Table
-from traceviz.quantities import size
+from traceviz.output.document import Block, Paragraph, Table
+from traceviz.output.quantities import size
 
 MOST = 40
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

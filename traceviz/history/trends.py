@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from analyzers.compare.noise import Trend, trend
 
 if TYPE_CHECKING:
-    from traceviz.history import SavedRun
+    from traceviz.history.database import SavedRun
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,18 @@
-"""Options that commands share, and how their texts are read."""
+"""Arguments and options that commands share, and how their texts are read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from analyzers.common.errors import TracevizError
 
-if TYPE_CHECKING:
-    from analyzers.trace.tables import Trace
-
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
+_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIDE_BY_SIDE = "Processes that read captures side by side"
 
 
 class Format(str, Enum):
@@ -34,6 +31,9 @@ Traces = Annotated[
         show_default=False,
     ),
 ]
+A = Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")]
+B = Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")]
+MinOverlap = Annotated[str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to print the result.")]
 Ranks = Annotated[
     str | None, typer.Option(metavar="LIST", help="Only these ranks, such as 0,2 or 0-3.", show_default=False)
@@ -55,6 +55,38 @@ Nsys = Annotated[
     str | None,
     typer.Option(
         metavar="PATH", help="The nsys that exports .nsys-rep reports.", show_default="$TRACEVIZ_NSYS, else found"
+    ),
+]
+Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help=f"{_SIDE_BY_SIDE}.", show_default="processors")]
+WorkersForAll = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help=f"{_SIDE_BY_SIDE}; this command then holds all ranks in memory.",
+        show_default="processors",
+    ),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out captures that can't be read, with a warning naming them.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor fill the cache (see: traceviz cache).")]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Look at ranks one by one, as many at once as this much memory has room for, such as 8GB; "
+        "a rank that needs more is an error. Not with --dask.",
+        show_default=False,
+    ),
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786; their memory is "
+        "bounded by dask worker --memory-limit.",
+        show_default=False,
     ),
 ]
 
@@ -124,17 +156,14 @@ def _read_time(part: str, text: str) -> int:
     return (-1 if match[1] else 1) * (int(match[2]) * unit + fraction)
 
 
-def narrowed(trace: Trace, ranks: str | None, steps: str | None, window: str | None) -> Trace:
-    """The part of a trace that the options ask for."""
-    if ranks is not None:
-        trace = trace.ranks(*read_numbers(ranks))
-    if steps is not None:
-        trace = trace.steps(*read_steps(steps))
-    if window is not None:
-        trace = trace.window(*read_window(window))
-    return trace
+def read_bytes(text: str) -> int:
+    """A number of bytes.
 
-
-def shown(paths: Sequence[str | Path]) -> list[str]:
-    """Paths as texts."""
-    return [str(path) for path in paths]
+    >>> read_bytes("8GB"), read_bytes("512 MiB"), read_bytes("1.5g")
+    (8000000000, 536870912, 1500000000)
+    """
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    unit = _BYTES.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise TracevizError(f"{text!r} is no number of bytes.", hint="Write it as 8GB or 512MiB.")
+    return int(float(match[1]) * unit)

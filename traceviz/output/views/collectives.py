@@ -9,9 +9,9 @@ from analyzers.collectives.summary import Kind
 from analyzers.matching.match import MATCHED_BY
 from analyzers.trace.alignment import METHODS, Clocks
 from analyzers.trace.devices import DeviceLabels
-from traceviz.document import Block, Headline, Table
-from traceviz.quantities import duration, percent, size
-from traceviz.views.overlap import warnings
+from traceviz.output.document import Block, Headline, Table
+from traceviz.output.quantities import duration, percent, size
+from traceviz.output.views.overlap import warnings
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16

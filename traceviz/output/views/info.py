@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.info import TraceInfo
-from traceviz.document import Block, Bullets, Paragraph, Table
-from traceviz.quantities import duration, listing
-from traceviz.views.overlap import warnings
+from traceviz.output.document import Block, Bullets, Paragraph, Table
+from traceviz.output.quantities import duration, listing
+from traceviz.output.views.overlap import warnings
 
 
 def blocks(result: TraceInfo) -> list[Block]:

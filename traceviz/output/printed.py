@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from traceviz.document import Block, Bullets, Headline, Paragraph, Table, plain
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, plain
 
 STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from analyzers.compare.gain import PairGain
 from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.trace.memory import MemoryPeak
-from analyzers.verdict.check import check_overlap
-from traceviz.document import Block, Headline, Paragraph, Table
-from traceviz.quantities import duration, listing, percent, size
-from traceviz.views.overlap import warnings
-
-if TYPE_CHECKING:
-    from analyzers.trace.tables import Trace
-    from traceviz.timelines.picture import Picture
+from traceviz.output.document import Block, Headline, Paragraph, Table
+from traceviz.output.quantities import duration, listing, percent, size
+from traceviz.output.views.overlap import warnings
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
 MOST_RANKS = 32
@@ -53,16 +47,10 @@ def blocks(result: Comparison) -> list[Block]:
     return [*shown, *differing, _lanes(result), *warnings(result.warnings)]
 
 
-def timeline(result: Comparison, traces: Sequence[Trace]) -> Picture:
-    """The compared runs below each other, on one axis that starts with each run's typical instance."""
-    from analyzers.syncs.report import order_report
-    from traceviz.timelines.picture import picture
-    from traceviz.timelines.stack import stacked
-
-    drawn = [picture(trace, check_overlap(trace, result.a, result.b), order_report(trace)) for trace in traces]
+def headline(result: Comparison) -> str:
+    """All verdicts in one line."""
     said = [_verdict(result, run) for run in result.runs[1:] if run.changes]
-    headline = " ".join(f"{one.word}: {one.text}" for one in said) or f"INCONCLUSIVE: {result.reason}."
-    return stacked(drawn, [run.label for run in result.runs], headline)
+    return " ".join(f"{one.word}: {one.text}" for one in said) or f"INCONCLUSIVE: {result.reason}."
 
 
 def _verdict(result: Comparison, run: ComparedRun) -> Headline:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.streams import RankStreams, StreamsResult
-from traceviz.document import Block, Table
-from traceviz.quantities import duration, percent
-from traceviz.views.overlap import warnings
+from traceviz.output.document import Block, Table
+from traceviz.output.quantities import duration, percent
+from traceviz.output.views.overlap import warnings
 
 MOST_STREAMS = 24
 MOST_PAIRS = 12

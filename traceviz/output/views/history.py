@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from analyzers.common.errors import TracevizError
 from analyzers.compare.noise import LEAST_RUNS, Trend
-from traceviz.document import Block, Headline, Table, plain
-from traceviz.quantities import duration, percent
+from traceviz.history.trends import PairTrend
+from traceviz.output.document import Block, Headline, Table, plain
+from traceviz.output.quantities import duration, percent
 from traceviz.timelines.files import write_bytes
 from traceviz.timelines.page import document
-from traceviz.trends import PairTrend
 
 if TYPE_CHECKING:
-    from traceviz.history import SavedRun
+    from traceviz.history.database import SavedRun
 
 MOODS = {"regression": "bad", "improvement": "good", "steady": "good", "too-few": "middle"}
 MOST_RUNS = 30

@@ -10,8 +10,8 @@ from analyzers.common.errors import TraceWarning
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
-from traceviz.document import Block, Bullets, Headline, Paragraph, Table
-from traceviz.quantities import duration, listing, percent
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
+from traceviz.output.quantities import duration, listing, percent
 
 MOST_RANKS = 32
 MOST_INSTANCES = 8

@@ -10,16 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress
-from traceviz.arguments import Format
-from traceviz.document import Block, markdown, plain
+from traceviz.options.arguments import Format
+from traceviz.output.document import Block, markdown, plain
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+Result = TypeVar("Result")
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
 LEAST_WIDTH = 20
 SLOW = 1.0  # seconds before progress is worth showing
@@ -27,9 +28,14 @@ _IN_PLAIN_LETTERS = "traceviz.plain"
 _PLAIN_LETTERS = {"µ": "u", "–": "-", "…": "...", "•": "-", "×": "x", "\u200b": ""}
 
 
-def write(kind: Format, blocks: Callable[[], Sequence[Block]], contract: Callable[[], dict[str, Any]]) -> None:
+def emit(
+    result: Result,
+    kind: Format,
+    blocks: Callable[[Result], Sequence[Block]],
+    contract: Callable[[Result], dict[str, Any]],
+) -> None:
     """Print a result to standard output in the format asked for."""
-    put(as_json(contract()) if kind is Format.json else as_text(kind, blocks()))
+    put(as_json(contract(result)) if kind is Format.json else as_text(kind, blocks(result)))
 
 
 def put(text: str) -> None:
@@ -54,7 +60,7 @@ def as_text(kind: Format, blocks: Sequence[Block]) -> str:
         return markdown(blocks)
     from rich.console import Console
 
-    from traceviz.printed import print_blocks
+    from traceviz.output.printed import print_blocks
 
     console = Console(width=None if sys.stdout.isatty() else _pipe_width())
     with console.capture() as captured:  # left to print, it would end the command with 1 at a broken pipe

@@ -9,9 +9,9 @@ from analyzers.syncs.loops import Chunk
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.kernels import function
-from traceviz.document import Block, Bullets, Headline, Table
-from traceviz.quantities import duration, size
-from traceviz.views.overlap import warnings
+from traceviz.output.document import Block, Bullets, Headline, Table
+from traceviz.output.quantities import duration, size
+from traceviz.output.views.overlap import warnings
 
 MOST = 20
 

@@ -1,0 +1,84 @@
+"""All that a report says: every analysis of a trace, and its timeline."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analyzers import info
+from analyzers import streams as concurrency
+from analyzers.collectives import report as collectives
+from analyzers.collectives.report import Collectives
+from analyzers.info import TraceInfo
+from analyzers.streams import StreamsResult
+from analyzers.syncs import report as order_report
+from analyzers.syncs.report import OrderReport
+from analyzers.trace.tables import Trace
+from analyzers.verdict import check
+from analyzers.verdict.check import OverlapResult
+from traceviz.timelines.picture import Picture, picture
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of a pair in a trace.
+
+    `command` makes the same report again, "" where it is not known; `files` are those that were written.
+    """
+
+    overlap: OverlapResult
+    collectives: Collectives
+    order: OrderReport
+    streams: StreamsResult
+    info: TraceInfo
+    picture: Picture
+    command: str
+    files: tuple[Path, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<report: {self.picture.headline} {len(self.files)} file(s) written>"
+
+
+def make(
+    trace: Trace,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    min_overlap: float = check.DEFAULT_BAR,
+    window: tuple[int, int] | None = None,
+    command: str = "",
+) -> Report:
+    """Analyze a trace.
+
+    Parameters
+    ----------
+    a, b, min_overlap : as `check_overlap` takes them.
+    window : what the timeline opens on, ns; the typical instance where not given.
+    command : what to give as the command that makes this report; of a whole trace it is known.
+    """
+    result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
+    order = order_report.order_report(trace)
+    if not command and trace.whole is None:
+        command = command_of([one.path for one in trace.captures], a, b, min_overlap)
+    return Report(
+        result,
+        collectives.collectives_of(trace),
+        order,
+        concurrency.streams(trace),
+        info.info(trace),
+        picture(trace, result, order, window=window),
+        command
+        or ("" if trace.whole is not None else command_of([one.path for one in trace.captures], a, b, min_overlap)),
+    )
+
+
+def command_of(paths: Sequence[str], a: str, b: str, min_overlap: float, *more: str) -> str:
+    """The command line that makes a report.
+
+    >>> command_of(["my run.json"], "comm", "nvtx:x", 0.6)
+    "traceviz report 'my run.json' -a comm -b nvtx:x --min-overlap 60% -o report"
+    """
+    bar = f"{100 * min_overlap:g}%"
+    return shlex.join(["traceviz", "report", *paths, "-a", a, "-b", b, "--min-overlap", bar, *more, "-o", "report"])
