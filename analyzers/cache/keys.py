@@ -16,7 +16,7 @@ FORMAT = 1  # of a capture's tables
 # Below these sizes a capture is read about as fast as its tables, by kind; gzip packs JSON some ten times.
 WORTH_BYTES = 4 << 20
 WORTH_BYTES_PACKED = 512 << 10
-KINDS = ("kineto", "nsys-report", "nsys-sqlite")
+KINDS = ("kineto", "nsys-report", "nsys-sqlite", "nsys-sqlite-gz")
 
 
 def is_worth_keeping(path: Path, kind: str) -> bool:

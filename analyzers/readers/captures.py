@@ -210,6 +210,10 @@ def _recorded(one: Input, reading: Reading, progress: Progress) -> Trace:
         from analyzers.readers.nsys import read as nsys
 
         return nsys.read_sqlite(one.path, progress)
+    if one.kind == "nsys-sqlite-gz":
+        from analyzers.readers.nsys import gzipped
+
+        return gzipped.read(one.path, progress)
     from analyzers.readers.nsys import stats
 
     return stats.read(one.path)

@@ -21,11 +21,12 @@ MANIFEST_SCHEMA = "traceviz.manifest/1"
 REPORTS = (".nsys-rep", ".qdrep")
 PARQUET_EXPORT = "parquet-export"  # kind of what `export --to parquet` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
-SUFFIXES = (".json", ".json.gz", ".sqlite", *REPORTS)
+SUFFIXES = (".json", ".json.gz", ".sqlite", ".sqlite.gz", *REPORTS)
+SQLITE = b"SQLite format 3\x00"
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
 PACKED, PACKED_REPORT = 12, 3  # bytes of JSON in one of .gz, of an export in one of its report
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
-KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite), a torch.profiler trace (.json, .json.gz) or nsys stats output"
+KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite[.gz]), a torch.profiler trace (.json[.gz]) or nsys stats output"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is by its content: nsys-report, nsys-sqlite, kineto, manifest, nsys-stats or parquet-export.
+    """A file's kind by its content: nsys-report, nsys-sqlite, nsys-sqlite-gz, kineto, manifest, nsys-stats, parquet-export.
 
     Raises
     ------
@@ -122,12 +123,13 @@ def kind_of(path: Path) -> str:
 def _kind_of_head(head: bytes, path: Path) -> str:
     if not head:
         raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
-    if head.startswith(b"SQLite format 3\x00"):
+    if head.startswith(SQLITE):
         return "nsys-sqlite"
     if path.name.endswith(REPORTS) or head.startswith(b"NVIDIA Tegra Profiler Report"):
         return "nsys-report"
     if head.startswith(b"\x1f\x8b"):
-        return _kind_of_json(_unzipped(head), path)
+        plain = _unzipped(head)
+        return "nsys-sqlite-gz" if plain.startswith(SQLITE) else _kind_of_json(plain, path)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
         return "manifest" if MANIFEST_SCHEMA.encode() in head else _kind_of_json(head, path)

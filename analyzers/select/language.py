@@ -87,6 +87,8 @@ Not(part=Atom(kind='comm', text='', regex=False)))), Atom(kind='stream', text='3
     ------
     TracevizError : the text is no selector; says where.
     """
+    if not isinstance(text, str):
+        raise TracevizError(f"A selector is a text, and this is {text!r:.60}.", hint=f"Examples: {EXAMPLES}.")
     parser = _Parser(text)
     try:
         return parser.whole()

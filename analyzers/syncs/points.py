@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,11 +87,6 @@ class HostSyncs:
     def to_frame(self) -> pd.DataFrame:
         """A copy of the table."""
         return self.table.copy()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON contract `traceviz.syncs/1`."""
-        rows = self.table.drop(columns=["process", "device", "waited_op", "call"]).to_dict("records")
-        return {"schema": "traceviz.syncs/1", "syncs": rows}
 
 
 def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:

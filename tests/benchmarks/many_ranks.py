@@ -22,10 +22,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from traceviz.reading_options import read_bytes
-
 from tests.benchmarks.kineto_json import HTA, PANDAS, SOURCE, tile
 from tests.benchmarks.kineto_scale import BYTES_PER_EVENT, SIMDJSON
+from traceviz.options.arguments import read_bytes
 
 DATA = Path(__file__).parent / "data"
 EACH = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html.parser
 import importlib
 import inspect
@@ -18,6 +19,7 @@ from analyzers.load import load as load_quietly
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from traceviz.history.database import save
+from traceviz.output import contract
 
 DATA = Path(__file__).parents[1] / "data"
 PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -247,3 +249,89 @@ def test_functions_stay_functions_when_modules_are_imported() -> None:
 def test_loading_without_a_terminal_is_the_same(trace: Trace) -> None:
     again = load_quietly([DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)])
     assert again.ops.equals(trace.ops)
+
+
+ONE = str(DATA / "torch" / "dpmp_overlap.rank0.json.gz")
+TWO = [ONE, DATA / "torch" / "dpmp_overlap.rank1.json.gz"]
+BY_QUESTION = pytest.mark.parametrize("name", ["check_overlap", "collectives", "sync_points", "streams", "info"])
+
+
+def as_json(name: str, result: Any) -> dict[str, Any]:
+    writers = {"check_overlap": contract.overlap, "sync_points": contract.syncs}
+    found: dict[str, Any] = writers.get(name, getattr(contract, name, None))(result)
+    return found
+
+
+@BY_QUESTION
+def test_whatever_names_a_run_gets_the_same_answer(name: str, trace: Trace) -> None:
+    """A glob, a list, a list looked at rank by rank, and a trace that was loaded."""
+    ask = getattr(tv, name)
+    glob = str(DATA / "torch" / "dpmp_overlap.rank*.json.gz")
+    answers = [as_json(name, ask(run)) for run in (trace, glob, TWO)]
+    answers.append(as_json(name, ask(TWO, memory="4GB", workers=1)))
+    assert answers[1:] == answers[:1] * 3
+
+
+def test_several_paths_are_one_run_however_they_are_given(trace: Trace) -> None:
+    for given in ((TWO,), TWO, (TWO[:1], TWO[1])):
+        assert tv.load(*given).ops.equals(trace.ops)
+
+
+def test_what_needs_the_whole_run_takes_paths_as_well(trace: Trace, tmp_path: Path) -> None:
+    assert len(tv.timeline(TWO, *PAIR).data) == len(tv.timeline(trace, *PAIR).data)
+    assert tv.compare(ONE, TWO, labels=("one", "two")).ranks == (0,)
+    with pytest.raises(tv.TracevizError, match="all ranks in memory"):
+        tv.report(TWO, tmp_path / "out", memory="4GB")
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"x.json", {"x.json"}, [7], ["x.json", None]])
+@BY_QUESTION
+def test_what_names_no_run_is_an_error_that_says_what_does(name: str, wrong: object) -> None:
+    with pytest.raises(tv.TracevizError, match="Give a text or a Path"):
+        getattr(tv, name)(wrong)
+
+
+def test_wrong_values_are_errors_that_say_what_was_expected(trace: Trace) -> None:
+    for wrong, message in (
+        (lambda: tv.check_overlap(trace, a=7), "selector"),
+        (lambda: tv.check_overlap(trace, min_overlap="60%"), "0.6"),
+        (lambda: tv.check_overlap(ONE, nsyss="x"), "nsys, align"),
+        (lambda: tv.check_overlap(ONE, memory="much"), "8GB"),
+        (lambda: tv.check_overlap(trace, memory="8GB"), "was read before"),
+        (lambda: trace.only(ranks="0"), "ranks=0 or"),
+        (lambda: trace.only(steps=(1, 2, 3)), "steps=3 or"),
+        (lambda: trace.only(window_ns=5), "window_ns="),
+    ):
+        with pytest.raises(tv.TracevizError, match=message):
+            wrong()
+
+
+def test_older_names_still_work_and_say_what_to_use(trace: Trace) -> None:
+    for outdated, now in (
+        (lambda: trace.ranks(1), trace.only(ranks=1)),
+        (lambda: trace.steps(0, 2), trace.only(steps=(0, 2))),
+        (lambda: trace.window(2_000_000, 3_000_000), trace.only(window_ns=(2_000_000, 3_000_000))),
+    ):
+        with pytest.warns(DeprecationWarning, match="use only"):
+            assert outdated().ops.equals(now.ops)
+    with pytest.warns(DeprecationWarning, match="use check_overlap"):
+        assert tv.check_ranks(*TWO, memory=4 * 10**9).verdict == tv.check_overlap(trace).verdict
+    assert "check_ranks" not in tv.__all__
+
+
+def test_results_are_of_classes_that_are_public(trace: Trace) -> None:
+    for result in (trace, trace.only(ranks=0), *results(trace).values()):
+        assert type(result) is getattr(tv, type(result).__name__)
+
+
+def test_a_gzipped_export_is_the_export(tmp_path: Path) -> None:
+    export = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
+    packed = tmp_path / "run.sqlite.gz"
+    packed.write_bytes(gzip.compress(export.read_bytes()))
+    found, plain = tv.load(tmp_path), tv.load(export)
+    assert found.ops.equals(plain.ops)
+    assert [capture.path for capture in found.captures] == [str(packed)]
+    packed.write_bytes(packed.read_bytes()[:-1000])
+    with pytest.raises(tv.TracevizError, match="ends too early") as error:
+        tv.info(packed)
+    assert error.value.path == str(packed)

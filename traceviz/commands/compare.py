@@ -40,7 +40,7 @@ Each TRACE is one run: a file, a quoted glob, a folder or a manifest. The first 
 \b
 Exit code: 0 fine, 1 a claim that can't be, 2 bad input or usage, 3 nothing to compare, or no way to tell."""
 
-_SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite|\.nsys-rep|\.qdrep)$")
+_SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite(\.gz)?|\.nsys-rep|\.qdrep)$")
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 

@@ -27,7 +27,7 @@ Traces = Annotated[
     list[str],
     typer.Argument(
         metavar="TRACE",
-        help="Captures of one run: .nsys-rep, .sqlite, torch.profiler .json[.gz], a glob, folder, manifest or URL.",
+        help="Captures of one run: .nsys-rep, .sqlite[.gz], torch.profiler .json[.gz], glob, folder, manifest, URL.",
         show_default=False,
     ),
 ]

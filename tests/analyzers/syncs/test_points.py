@@ -8,7 +8,9 @@ import pytest
 
 from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.syncs.report import order_report
 from tests.support.builder import Builder, Rank
+from traceviz.output import contract
 
 
 def one_rank() -> tuple[Builder, Rank]:
@@ -246,7 +248,7 @@ def test_the_json_contract() -> None:
     run, rank = one_rank()
     rank.kernel("lookup", 7, 10, 170, launch=(0, 5))
     item(rank, 100)
-    answer = json.loads(json.dumps(host_syncs(run.trace()).to_dict()))
+    answer = json.loads(json.dumps(contract.syncs(order_report(run.trace()))))
     assert answer["schema"] == "traceviz.syncs/1"
     wanted = [
         "rank",
@@ -268,4 +270,4 @@ def test_a_trace_without_calls_has_no_points() -> None:
     run, rank = one_rank()
     rank.kernel("work", 7, 10, 100)
     found: HostSyncs = host_syncs(run.trace())
-    assert (len(found), list(found), found.to_dict()["syncs"]) == (0, [], [])
+    assert (len(found), list(found)) == (0, [])
