@@ -104,7 +104,7 @@ def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
 
 
 def kind_of(path: Path) -> str:
-    """A file's kind by its content: nsys-report, nsys-sqlite, nsys-sqlite-gz, kineto, manifest, nsys-stats, parquet-export.
+    """A file's kind by its content: nsys-report, nsys-sqlite[-gz], kineto, manifest, nsys-stats or parquet-export.
 
     Raises
     ------

@@ -83,6 +83,7 @@ def report(
     typer.echo(f"Written to {output}: {', '.join(path.name for path in written)}.")
     if not any(path.suffix == ".png" for path in written):
         typer.echo(
-            "There is no timeline.png: it needs kaleido (pip install 'traceviz-gpu[png]') and Chrome or Chromium.", err=True
+            "There is no timeline.png: it needs kaleido (pip install 'traceviz-gpu[png]') and Chrome or Chromium.",
+            err=True,
         )
     raise typer.Exit(made.overlap.exit_code)
