@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
 PER_BYTE = 1.0  # memory at most for a byte of a capture, unpacked: of Kineto JSON, 0.9 were measured
-PER_BYTE_OF = {"nsys-sqlite": 5.0, "nsys-sqlite-gz": 5.0, "nsys-report": 5.0}  # 4.3 were measured, of an export without any other tables
+PER_BYTE_OF = {
+    "nsys-sqlite": 5.0,
+    "nsys-sqlite-gz": 5.0,
+    "nsys-report": 5.0,
+}  # 4.3 were measured, of an export without any other tables
 IDLE_SECONDS = 10  # after which a worker without a task ends; also one whose caller was killed
 TICK_SECONDS = 0.1  # between looks at how far the workers are
 
