@@ -1,0 +1,73 @@
+"""Equal ranks: the processor time of check-overlap as their number doubles.
+
+    python -m tests.benchmarks.equal_ranks [--ranks 64 128 256 512] [--repeats 3] [--against FOLDER]
+
+Each rank is the same small real capture under another rank, so that all that grows is their number. A round runs the
+whole command once for each number, without a cache; the least of the rounds counts, and what one rank takes (start-up)
+is subtracted. With --against, the code of another working tree runs in the same rounds. Bar: 2.2 for each doubling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from tests.benchmarks.timing import run
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "tests" / "data" / "torch" / "dpmp_overlap.rank0.json.gz"
+PAIR = ("-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding")
+BAR = 2.2
+
+
+def make(folder: Path, ranks: int) -> None:
+    """Write the capture once for each rank."""
+    text = gzip.decompress(SOURCE.read_bytes()).decode()
+    assert '"rank": 0,' in text
+    for rank in range(ranks):
+        (folder / f"rank{rank}.json").write_text(text.replace('"rank": 0,', f'"rank": {rank},'))
+
+
+def busy_seconds(tree: Path, folder: Path, ranks: int) -> float:
+    """Processor seconds of one command, those of its processes included."""
+    paths = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
+    command = [sys.executable, "-m", "traceviz", "check-overlap", *paths, *PAIR, "--min-overlap", "0%", "-f", "json"]
+    return run(command, {"TRACEVIZ_CACHE": "off", "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}).busy_seconds
+
+
+def table(ranks: list[int], least: dict[int, float]) -> Iterator[str]:
+    """Rows of Markdown, the last column how many times the row before it takes."""
+    beyond = {number: least[number] - least[1] for number in ranks}
+    growth = ["", *(f"{beyond[many] / beyond[few]:.2f}" for few, many in pairwise(ranks))]
+    yield "| ranks | CPU | beyond start-up | times the row above |"
+    yield "|---:|---:|---:|---:|"
+    for number, times in zip(ranks, growth, strict=True):
+        yield f"| {number} | {least[number]:.2f} s | {beyond[number]:.2f} s | {times} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128, 256, 512])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
+    options = parser.parse_args()
+    trees = [ROOT, *options.against]
+    found: dict[tuple[Path, int], list[float]] = {(tree, n): [] for n in [1, *options.ranks] for tree in trees}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make(folder, max(options.ranks))
+        for _ in range(options.repeats):
+            for (tree, number), seconds in found.items():
+                seconds.append(busy_seconds(tree, folder, number))
+    for tree in trees:
+        least = {number: min(found[tree, number]) for number in [1, *options.ranks]}
+        print(f"{tree}: start-up {least[1]:.2f} s; bar {BAR}", *table(options.ranks, least), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
