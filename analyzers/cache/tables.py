@@ -20,6 +20,7 @@ import pyarrow as pa
 from analyzers.cache.folder import ABOUT
 from analyzers.cache.keys import FORMAT
 from analyzers.common.errors import TraceWarning
+from analyzers.trace.columns import repeated
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -122,7 +123,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     columns = {}
     for column, about in said["columns"].items():
         if "value" in about:
-            numbers = np.full(said["rows"], about["value"], about["type"])
+            numbers = repeated(about["value"], about["type"], said["rows"])
         else:
             numbers = batch.column(column).to_numpy(zero_copy_only=True)
         columns[column] = numbers if about["texts"] is None else _categorical(numbers, about["texts"])

@@ -9,6 +9,7 @@ released it finds the GPU full, or is on its way: dispatch takes some microsecon
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.occupancy import Pieces, limits_of, room
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
-from analyzers.overlap.job import Last
 from analyzers.overlap.pairing import Pairing
 from analyzers.syncs.calls import Blocking, blocking_calls
 from analyzers.trace.columns import ints
@@ -55,17 +55,15 @@ class Explained:
 class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
-    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing, last: Last) -> None:
+    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> None:
         """Prepare.
 
         Parameters
         ----------
         a, b : masks over `trace.ops`.
-        last : rank and device that came last to each op's collective.
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
-        self.ordering = Ordering(trace)
-        self.last = last
+        self.ordering = trace.once(Ordering)
         self.queues = PredecessorIndex(self.ordering, (a, b))
         self.blocking = blocking_calls(trace, self.ordering)
         self.blocked = _unions_by_thread(trace, self.blocking)
@@ -75,24 +73,49 @@ class Explainer:
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
-        ops = self.trace.ops
-        here = (ints(ops, "rank") == rank) & (ints(ops, "device") == device)
-        a, b = np.flatnonzero(here & self.a), np.flatnonzero(here & self.b)
-        found = find_gaps(self.trace, a, b, self.pairing)
-        return [self._explain(gaps, np.flatnonzero(here)) for gaps in found if gaps.size]
+        here = self._by_rank[rank, device]
+        found = find_gaps(self.trace, here[self.a[here]], here[self.b[here]], self.pairing)
+        return [self._explain(gaps, here) for gaps in found if gaps.size]
+
+    def ops_of(self, process: int, device: int) -> Ints:
+        """Rows of the ops of one process on one device."""
+        return self._by_process[process, device]
+
+    @cached_property
+    def _by_rank(self) -> dict[tuple[int, ...], Ints]:
+        return rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device"))
+
+    @cached_property
+    def _by_process(self) -> dict[tuple[int, ...], Ints]:
+        return rows_by_key(ints(self.trace.ops, "process"), ints(self.trace.ops, "device"))
+
+    @cached_property
+    def _waiting(self) -> dict[tuple[int, ...], Ints]:
+        """By process: the ops of either side that waited for a late rank."""
+        rows = np.flatnonzero((ints(self.trace.ops, "wait_ns") > 0) & (self.a | self.b))
+        return {key: rows[mine] for key, mine in rows_by_key(ints(self.trace.ops, "process")[rows]).items()}
+
+    @cached_property
+    def _ahead(self) -> dict[tuple[int, ...], Ints]:
+        """By process and launching thread: when the launches returned that were well ahead of their op, ascending."""
+        thread, _, returned = self.launches
+        ahead = (ints(self.trace.ops, "launch") >= 0) & (ints(self.trace.ops, "start_ns") > returned + DISPATCH_NS)
+        rows = np.flatnonzero(ahead)
+        by_thread = rows_by_key(ints(self.trace.ops, "process")[rows], thread[rows])
+        return {key: np.sort(returned[rows[mine]]) for key, mine in by_thread.items()}
 
     def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
         """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
         ops = self.trace.ops
         op = int(gaps.op[gap])
         start, wait = ints(ops, "start_ns"), ints(ops, "wait_ns")
-        same = ints(ops, "process") == int(ints(ops, "process")[op])
         low, high = int(gaps.start[gap]), int(start[op] + wait[op])
-        rows = np.flatnonzero(same & (wait > 0) & (self.a | self.b) & (start < high) & (start + wait > low))
+        rows = self._waiting.get((int(ints(ops, "process")[op]),), np.empty(0, np.int64))
+        rows = rows[(start[rows] < high) & (start[rows] + wait[rows] > low)]
         if not rows.size:
             return None
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
-        return longest, int(self.last.rank[longest]), int(self.last.device[longest])
+        return longest, int(ints(ops, "last_rank")[longest]), int(ints(ops, "last_device")[longest])
 
     def one_queue(self, process: int) -> bool:
         """Whether a process has a single hardware queue for all of its streams."""
@@ -191,18 +214,16 @@ class Explainer:
     def _after_sync(self, gaps: Gaps, queued: Ints) -> Mask:
         """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
         thread, _, returned = self.launches
-        start, process = ints(self.trace.ops, "start_ns"), ints(self.trace.ops, "process")
-        ahead = (ints(self.trace.ops, "launch") >= 0) & (start > returned + DISPATCH_NS)
         marked = np.zeros(gaps.size, dtype=bool)
         late = queued > gaps.start
-        keys = process[gaps.op], thread[gaps.op]
+        keys = ints(self.trace.ops, "process")[gaps.op], thread[gaps.op]
         for key, rows in rows_by_key(*keys).items():
             blocked = self.blocked.get(key)
             if blocked is None:
                 continue
             launched = returned[gaps.op[rows]]
             at = np.searchsorted(blocked.ends, launched, side="right") - 1
-            mine = np.sort(returned[ahead & (process == key[0]) & (thread == key[1])])
+            mine = self._ahead.get(key, np.empty(0, np.int64))
             regained = np.searchsorted(mine, launched, side="left") - np.searchsorted(
                 mine, blocked.ends[np.maximum(at, 0)], side="right"
             )

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.causes.causes import CAUSES, DISPATCH_NS, Explained, Explainer
@@ -31,7 +32,6 @@ class EvidenceWriter:
         self._op_code, self._op_names = codes(self.trace.ops, "name")
         self._api_code, self._api_names = codes(self.trace.api, "name")
         self.places = labels_of(self.trace)
-        self._calls_of: dict[tuple[int, int], Ints] = {}
 
     def evidence(self, one: Explained, gap: int, cause: str) -> str:
         """What a gap's cause rests on."""
@@ -119,8 +119,12 @@ class EvidenceWriter:
         return f"'{self._side(one, gap)}' ({self.op_name(int(one.gaps.op[gap]))}) was submitted {late} late"
 
     @cached_property
+    def _calls_of(self) -> dict[tuple[int, ...], Ints]:
+        return rows_by_key(ints(self.trace.api, "process"), ints(self.trace.api, "thread"))
+
+    @cached_property
     def _syncs(self) -> HostSyncs:
-        return host_syncs(self.trace, self.ordering)
+        return self.trace.once(host_syncs)
 
     def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
         blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start[gap]), self._submitted(one, gap))
@@ -178,9 +182,7 @@ class EvidenceWriter:
         """CUDA calls of the launching thread between the gap's begin and the launch."""
         op, api = int(one.gaps.op[gap]), self.trace.api
         key = self._of_op("process", op), int(self.explainer.launches[0][op])
-        if key not in self._calls_of:
-            self._calls_of[key] = np.flatnonzero((ints(api, "process") == key[0]) & (ints(api, "thread") == key[1]))
-        mine = self._calls_of[key]
+        mine = self._calls_of.get(key, np.empty(0, np.int64))
         inside = (ints(api, "end_ns")[mine] > one.gaps.start[gap]) & (
             ints(api, "start_ns")[mine] < self._submitted(one, gap)
         )
@@ -247,7 +249,7 @@ class EvidenceWriter:
         op, end = int(one.gaps.op[gap]), one.gaps.end[[gap]]
         bound = np.clip(one.releases.released[:, gap].max(keepdims=True), one.gaps.start[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
-        here = np.flatnonzero((ints(self.trace.ops, "process") == process) & (ints(self.trace.ops, "device") == device))
+        here = self.explainer.ops_of(process, device)
         one_queue = self.explainer.one_queue(process)
         limits = None if one_queue else limits_of(self.trace, process, device)
         pieces = room(self.trace, np.array([op]), bound, end, here, limits)

@@ -1,4 +1,7 @@
-"""Put a whole trace on one clock, and split each collective into wait and transfer."""
+"""Put a whole trace on one clock, and fill in what its collectives say of each op: who came last, and the wait for it.
+
+Once, for all ranks: these are columns of `Trace.ops` from then on, and a part of the trace keeps them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.clocks.solve import FEW, middle, solve, unaligned
 from analyzers.common.allocator import keeping_freed_memory
 from analyzers.common.errors import TraceWarning
@@ -18,12 +22,13 @@ from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.merge import TIME_COLUMNS
+from analyzers.trace.schemas import OPS
 from analyzers.trace.tables import Trace
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """A trace on one clock, `ops.wait_ns` filled, and how that was done; `matches` keeps times as captured."""
+    """A trace on one clock, all columns of its ops filled, and how that was done; `matches` keeps times as captured."""
 
     trace: Trace
     clocks: Clocks
@@ -45,7 +50,8 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     matches = matches.doubt(np.array(clocks.doubtful, np.int64))
     moved = move(trace, clocks) if clocks.method == "collectives" else trace
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
-    moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)))
+    moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)), clocks=clocks, matches=matches)
+    moved = with_collectives(moved)
     alone = len(rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
     for warning in [] if alone else _warnings(clocks):
         moved = moved.warn(warning.code, warning.message)
@@ -74,6 +80,76 @@ def waits(trace: Trace, matches: Matches) -> Ints:
     last = np.maximum.reduceat(start, np.flatnonzero(np.diff(collective, prepend=-1)))
     wait[op] = np.minimum(last[collective], end) - start
     return wait
+
+
+def with_collectives(trace: Trace) -> Trace:
+    """The trace with who came last to each op's collective, and how sure its wait is, as matches and clocks have it.
+
+    Fills `schemas.OF_COLLECTIVES`; waits stay as they are. Of several that came last at once, the lowest rank and
+    device did. Nobody came last to a collective that was seen once.
+    """
+    if trace.matches is None or not len(trace.matches.calls):
+        return trace
+    op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
+    calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
+    count = np.bincount(collective)[collective]
+    start, rank, device = (ints(calls, column) for column in ("start_ns", "rank", "device"))
+    order = np.lexsort((-device, -rank, start, collective))
+    tail = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
+    last = np.empty(int(collective.max()) + 1, np.int64)
+    last[collective[tail]] = tail
+    last = last[collective]
+    error, known = _wait_errors(trace.clocks, calls, collective, last)
+    several = count > 1
+    found = {
+        "collective": collective,
+        "collective_calls": count,
+        "last_rank": np.where(several, rank[last], -1),
+        "last_device": np.where(several, device[last], -1),
+        "wait_error_ns": np.where(several, error, 0),
+        "wait_known": (known | ~several).astype(np.int8),
+    }
+    columns = {}
+    for name, values in found.items():
+        columns[name] = np.full(len(trace.ops), OPS[name][1], values.dtype)
+        columns[name][op] = values
+    return replace(trace, ops=trace.ops.assign(**columns))
+
+
+def _wait_errors(clocks: Clocks | None, calls: pd.DataFrame, collective: Ints, last: Ints) -> tuple[Ints, Mask]:
+    """How far off each call's wait may be, ns, at most all of the call; and where that is known, as clocks are.
+
+    A wait lasts until the last arrival, on another clock: it is as sure as those two clocks are. The call that came
+    last waited for nobody, unless another's clock may be so far off that it came later. Three ranks whose clocks are
+    known to 2, 3 and 4 µs arrive at 0, 90 and 96 µs: the first waits 96 ± (2 + 4) µs, the second 6 ± (3 + 4) µs, and
+    the third 0, off by at most 1: the second may have come 7 µs later than it seems, that is 1 µs after the third.
+
+    Parameters
+    ----------
+    last : for each call, the row of the one that came last to its collective.
+    """
+    if clocks is None:
+        return np.zeros(len(calls), np.int64), np.ones(len(calls), bool)
+    start, rank, device = (ints(calls, column) for column in ("start_ns", "rank", "device"))
+    came_last = (rank == rank[last]) & (device == device[last])
+    residual = _residuals(clocks, rank, device)
+    reach = residual + residual[last]
+    later = np.where(came_last, 0.0, np.maximum(reach - (start[last] - start), 0.0))
+    latest = np.zeros(int(collective.max(initial=-1)) + 1)
+    np.maximum.at(latest, collective, later)
+    unsure = np.where(came_last, latest[collective], reach)
+    return np.minimum(unsure, ints(calls, "end_ns") - start).astype(np.int64), np.isfinite(unsure)
+
+
+def _residuals(clocks: Clocks, rank: Ints, device: Ints) -> npt.NDArray[np.float64]:
+    """Error of each device's clock; infinite where it is not known."""
+    error = {
+        (one.rank, one.device): np.inf if one.residual_ns is None else float(one.residual_ns) for one in clocks.clocks
+    }
+    found = np.zeros(rank.size)
+    for (one, its_device), rows in rows_by_key(rank, device).items():
+        found[rows] = error.get((one, its_device), np.inf)
+    return found
 
 
 def _warnings(clocks: Clocks) -> list[TraceWarning]:

@@ -81,6 +81,6 @@ def outermost_twins(trace: Trace) -> dict[str, str]:
 
 def _of_the_user(trace: Trace) -> Mask:
     code, texts = codes(trace.ranges, "name")
-    _, ranged, _ = range_classes(trace, texts)
+    _, ranged, _ = trace.once(range_classes)
     step = np.array([STEP.match(text) is not None for text in texts] + [False])[code]
     return ranged & ~step

@@ -163,7 +163,7 @@ def _step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
 def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     """GPU idle time that host sync points cost, by the step in which the host was blocked."""
     whole = trace.whole or trace
-    table = host_syncs(whole).table
+    table = whole.once(host_syncs).table
     cost = np.zeros(groups.size, np.int64)
     steps = find_steps(whole)
     process = table["process"].to_numpy(np.int64)

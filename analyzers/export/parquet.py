@@ -14,10 +14,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyzers.clocks.align import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.tables import CALLS, MEMBERS, about, collectives_frame, restored, standalone
+from analyzers.export.tables import CALLS, MEMBERS, about, collectives_frame, restored, standalone, tables
 from analyzers.readers.inputs import bounded
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import table
@@ -47,7 +48,7 @@ def to_parquet(trace: Trace, folder: str | Path, *, overwrite: bool = False) -> 
         hint = "Name a new one; only an earlier export is replaced."
         raise TracevizError("This is no export of traceviz.", path=folder, hint=hint)
     alone = standalone(trace)
-    frames: dict[str, pd.DataFrame] = {name: getattr(alone, name) for name in TABLES}
+    frames = tables(alone)
     if alone.matches is not None:
         frames |= dict(
             zip(MATCHED, (alone.matches.members, alone.matches.calls, alone.matches.collectives), strict=True)
@@ -84,11 +85,11 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         for done, (name, length) in enumerate(lengths.items()):
             frames[name] = _frame(path.parent / f"{name}.parquet", length)
             progress(f"reading {path.parent.name}", done + 1, len(lengths))
-        tables: dict[str, Any] = {
+        read: dict[str, Any] = {
             name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
         }
         matches = _matches(*(frames[name] for name in MATCHED)) if MATCHED[0] in frames else None
-        return Trace(**restored(said), **tables, matches=matches)
+        return with_collectives(Trace(**restored(said), **read, matches=matches))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise TracevizError(
             f"is no whole {SCHEMA} ({type(error).__name__}: {error}).", path=path, hint=_HINT

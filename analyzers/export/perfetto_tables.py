@@ -16,7 +16,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.trace.columns import codes, ints
-from analyzers.trace.schemas import TABLES
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
 
 # Category -> its table, and the value of `kind` that it stands for ("" where the table has no kind).
@@ -155,7 +155,8 @@ _TITLES = {"syncs": "kind", "comms": "operation"}
 
 def _columns(frame: pd.DataFrame, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The columns that an event itself does not say, and their defaults; the process is always said."""
-    left_out = {"start_ns", "end_ns", *(("name",) if name in NAMED else ()), *(("kind",) if name != "syncs" else ())}
+    left_out = {"start_ns", "end_ns", *OF_COLLECTIVES}
+    left_out |= {*(("name",) if name in NAMED else ()), *(("kind",) if name != "syncs" else ())}
     schema = TABLES[name]
     args = {
         column: frame[column].to_numpy(np.int64) if isinstance(kind, str) and kind != "text" else _texts(frame, column)

@@ -19,7 +19,7 @@ from sqlite_utils import Database
 from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.tables import standalone
+from analyzers.export.tables import standalone, tables
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
@@ -90,7 +90,7 @@ def to_sqlite(trace: Trace, path: str | Path, a: str = "comm", b: str = "compute
     frames = _findings(trace, a, b)
     alone = standalone(trace)
     names: dict[str, int] = {}
-    frames = {**_about(alone), **{name: _coded(getattr(alone, name), names) for name in TABLES}, **frames}
+    frames = {**_about(alone), **{name: _coded(frame, names) for name, frame in tables(alone).items()}, **frames}
     frames["names"] = pd.DataFrame({"name": list(names)})
     with replacing(path) as beside:
         try:

@@ -12,6 +12,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
 
@@ -40,9 +41,10 @@ def standalone(trace: Trace) -> Trace:
     }
     api = _kept(trace.api, calls)
     matches = None if trace.matches is None else _matches_of(trace.matches, trace.rows)
+    collective = np.append(matches[1], -1)[ints(trace.ops, "collective")] if matches else -1
     return replace(
         trace,
-        ops=trace.ops.assign(launch=np.where(launch >= 0, number[launch], -1)),
+        ops=trace.ops.assign(launch=np.where(launch >= 0, number[launch], -1), collective=collective),
         api=api,
         records=_kept(trace.records, _recorded(trace.records, api)),
         matches=matches[0] if matches else None,
@@ -120,6 +122,15 @@ def about(trace: Trace) -> dict[str, Any]:
         "clocks": None if trace.clocks is None else asdict(trace.clocks),
         "warnings": [asdict(one) for one in trace.warnings],
     }
+
+
+def tables(trace: Trace) -> dict[str, pd.DataFrame]:
+    """The tables as files hold them: keys as int32, and without what collectives say of ops."""
+    frames: dict[str, pd.DataFrame] = {}
+    for name, schema in TABLES.items():
+        kept = [column for column in schema if column not in OF_COLLECTIVES]
+        frames[name] = getattr(trace, name)[kept].astype({one: np.int32 for one in kept if schema[one][0] == "key"})
+    return frames
 
 
 def restored(said: dict[str, Any]) -> dict[str, Any]:

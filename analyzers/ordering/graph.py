@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import distinct
@@ -310,9 +311,9 @@ def _stream_flags(trace: Trace, lanes: Lanes) -> tuple[Mask, Mask]:
     return flags[0], flags[1]
 
 
-def known_streams(trace: Trace, lanes: Lanes) -> Mask:
-    """Lanes of streams that the capture calls blocking, not blocking or default."""
-    streams, known = trace.streams, np.zeros(lanes.size, dtype=bool)
+def known_streams(streams: pd.DataFrame, lanes: Lanes) -> Mask:
+    """Lanes of streams that `Trace.streams` calls blocking, not blocking or default."""
+    known = np.zeros(lanes.size, dtype=bool)
     found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
     told = (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1)
     known[found[told & (found >= 0)]] = True

@@ -227,8 +227,8 @@ class Inference:
         """Records for calls without one right before them: by event id, else the last unclaimed one in time."""
         records = self.records
         free = np.flatnonzero(~self.claimed)
-        lane_of_free = records.lane[free]
-        last = self.launches.last_lane(records.host[free], records.start[free], np.ones(self.lanes.size, dtype=bool))
+        lane_of_free, start_of_free = records.lane[free], records.start[free]
+        last = self.launches.last_lane(records.host[free], start_of_free, np.ones(self.lanes.size, dtype=bool))
         lane_of_free = np.where(lane_of_free < 0, last, lane_of_free)
         keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
         group = group_numbers(*(np.concatenate(pair) for pair in keys))
@@ -241,13 +241,13 @@ class Inference:
                 theirs = by_key.get((which,))
                 if which < 0 or theirs is None:
                     continue
-                at = np.searchsorted(records.start[free][theirs], calls.start[rows[own]]) - 1
+                at = np.searchsorted(start_of_free[theirs], calls.start[rows[own]]) - 1
                 for _ in range(CANDIDATES):
                     found = theirs[np.maximum(at, 0)]
                     where = lane_of_free[found]
                     ok = (at >= 0) & (record[own] < 0) & (where >= 0) & (where != lane[own])
-                    ok &= (records.event[free][found] < 0) | (calls.event[rows[own]] < 0)  # else another event's
-                    ok &= self._in_time(where, records.start[free][found], deadline[own])
+                    ok &= (records.event[free[found]] < 0) | (calls.event[rows[own]] < 0)  # else another event's
+                    ok &= self._in_time(where, start_of_free[found], deadline[own])
                     record[own[ok]], source[own[ok]] = free[found[ok]], where[ok]
                     at -= 1
         return record, source

@@ -19,6 +19,7 @@ from analyzers.ordering.calls import host_calls
 from analyzers.ordering.graph import EDGE_KINDS, Edges, Graph, LatestWaits, Released, all_edges, known_streams
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.links import link
+from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
@@ -47,10 +48,10 @@ class Step:
 
 
 class Ordering:
-    """The order that a trace's events prove; ops are rows of `Trace.ops`."""
+    """The order that a trace's events prove; ops are rows of `Trace.ops`. `trace.once(Ordering)` makes it once."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+        self._streams, self._launch = trace.streams, ints(trace.ops, "launch")
         self.linked = link(trace, host_calls(trace))
         self.lanes = self.linked.calls.lanes
         self.graph = Graph(self.lanes, all_edges(trace, self.linked))
@@ -65,7 +66,7 @@ class Ordering:
             text = f"the capture does not say what {guessed} of {waits} stream waits wait for: that is inferred"
             found.append(TraceWarning("inferred-waits", f"{text} from the order of calls and the times of the work."))
         worked = np.diff(self.lanes.first) > 0
-        unknown = int(np.count_nonzero(worked & ~known_streams(self.trace, self.lanes)))
+        unknown = int(np.count_nonzero(worked & ~known_streams(self._streams, self.lanes)))
         if unknown:
             text = f"the capture does not say whether {unknown} streams wait for the default stream"
             found.append(TraceWarning("unknown-streams", f"{text}: taken as torch makes them, they do not."))
@@ -144,7 +145,7 @@ class Ordering:
     def _op_step(self, op: int) -> Step:
         unit = self.lanes.unit_of_op[op]
         stream = int(self.lanes.stream[self._lane_of_unit[unit]])
-        return Step("op", stream, -1, int(self.lanes.enqueue[unit]), op=op, call=int(self.trace.ops["launch"].iloc[op]))
+        return Step("op", stream, -1, int(self.lanes.enqueue[unit]), op=op, call=int(self._launch[op]))
 
     def _edge_steps(self, edge: int) -> list[Step]:
         edges, lanes = self.graph.edges, self.lanes

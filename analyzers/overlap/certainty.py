@@ -11,45 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import EMPTY, Union, coverage, depth, intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
-from analyzers.overlap.job import Arrivals, Calls, Job, last_arrivals
+from analyzers.overlap.job import Arrivals, Calls, Job, came_last, is_matched
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.tables import Trace
-
-
-def wait_errors(trace: Trace) -> tuple[Ints, Mask]:
-    """How far off each op's wait may be, ns, at most all of the op; and where that is known, as clocks are.
-
-    A wait lasts until the last arrival, on another clock: it is as sure as those two clocks are. The op that arrived
-    last waited for nobody, unless another's clock may be so far off that it came later.
-    """
-    whole = trace.whole or trace
-    error, known = np.zeros(len(whole.ops), np.int64), np.ones(len(whole.ops), bool)
-    calls = None if trace.matches is None else trace.matches.calls
-    if calls is not None and "wait_error_ns" in calls:  # one capture's, without the others at hand
-        error[ints(calls, "op")] = ints(calls, "wait_error_ns")
-        known[ints(calls, "op")] = calls["wait_known"].to_numpy(bool)
-    elif calls is not None and trace.clocks is not None:
-        op, collective = ints(calls, "op"), ints(calls, "collective")
-        last = last_arrivals(whole).at(op)
-        op, collective, last = op[last.known], collective[last.known], last.at(last.known)
-        frame = whole.ops.iloc[op]
-        start, came_last = ints(frame, "start_ns"), last.is_at(frame)
-        reach = _residuals(trace, ints(frame, "rank"), ints(frame, "device")) + _residuals(trace, *last)
-        latest = _of_each(np.maximum, collective, start, np.iinfo(np.int64).min)
-        later = np.where(came_last, 0.0, np.maximum(reach - (latest - start), 0.0))
-        unsure = np.where(came_last, _of_each(np.maximum, collective, later, 0.0), reach)
-        error[op] = np.minimum(unsure, ints(frame, "end_ns") - start)
-        known[op] = np.isfinite(unsure)
-    return (error, known) if trace.rows is None else (error[trace.rows], known[trace.rows])
 
 
 def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
@@ -57,8 +28,8 @@ def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
 
     None where a clock that matters has no known error.
     """
-    error, known = wait_errors(trace)
-    return int(error[ops].sum()) if known[ops].all() else None
+    known = ints(trace.ops, "wait_known")[ops]
+    return int(ints(trace.ops, "wait_error_ns")[ops].sum()) if known.all() else None
 
 
 def with_bounds(job: Job, speaking: Arrivals | None, unsure: Mapping[DeviceKey, int]) -> Job:
@@ -83,23 +54,6 @@ def with_bounds(job: Job, speaking: Arrivals | None, unsure: Mapping[DeviceKey, 
     return replace(job, ratio_low=min(low, ratio), ratio_high=max(high, ratio))
 
 
-def _of_each(what: np.ufunc, group: Ints, values: npt.NDArray[Any], least: float) -> npt.NDArray[Any]:
-    """A reduction over each group's values, repeated for each of its members."""
-    found = np.full(int(group.max(initial=-1)) + 1, least, values.dtype)
-    what.at(found, group, values)
-    return found[group]
-
-
-def _residuals(trace: Trace, rank: Ints, device: Ints) -> npt.NDArray[np.float64]:
-    """Error of each device's clock; infinite where it is not known."""
-    clocks = trace.clocks.clocks if trace.clocks else ()
-    error = {(one.rank, one.device): np.inf if one.residual_ns is None else float(one.residual_ns) for one in clocks}
-    found = np.zeros(rank.size)
-    for (one, its_device), rows in rows_by_key(rank, device).items():
-        found[rows] = error.get((one, its_device), np.inf)
-    return found
-
-
 # What the job's ratio may be where clocks leave open who arrived last.
 #
 # Each collective counts where it was joined last: overlap O is what it hides there, and achievable M the sum, over
@@ -112,20 +66,14 @@ Range = tuple[int, int]
 _MOST = np.iinfo(np.int64).max
 
 
-def with_calls(arrived: Arrivals, trace: Trace, side: Mask, other: Mask, error: Ints) -> Arrivals:
-    """A side's arrivals with what bounds them.
-
-    Parameters
-    ----------
-    error : how far off the wait of each op may be, ns (`analyzers.overlap.certainty.wait_errors`).
-    """
+def with_calls(arrived: Arrivals, trace: Trace, side: Mask, other: Mask) -> Arrivals:
+    """A side's arrivals with what bounds them."""
     if not arrived.speak:
         return arrived
-    last = last_arrivals(trace)
-    mine, others = np.flatnonzero(side & last.known), np.flatnonzero(other)
-    start, end, wait = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    mine, others = np.flatnonzero(side & is_matched(trace.ops)), np.flatnonzero(other)
+    start, end, wait, error = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns", "wait_error_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
-    length, chosen = (end - start)[mine], last.at(mine).is_at(trace.ops.iloc[mine])
+    length, chosen = (end - start)[mine], came_last(trace.ops)[mine]
     # Where all of an op is unsure, one that as clocks have it ended before the last arrival may have come last, too.
     able = chosen | (wait[mine] < error[mine]) | ((error[mine] == length) & (length > 0))
     beside, beside_error = Counter[DeviceKey](), Counter[DeviceKey]()
@@ -141,12 +89,11 @@ def with_calls(arrived: Arrivals, trace: Trace, side: Mask, other: Mask, error: 
         crowd = _crowd(start[its[able[rows]]], end[its[able[rows]]])
         for found_ns, what in ((hidden, work), (crowded, crowd), (crowded_hidden, intersect(crowd, work))):
             found_ns[rows] = coverage(start[its], end[its], what)
-    collective, in_run = (column[mine] for column in collectives_of_ops(trace))
     calls = Calls(
-        collective=collective,
-        in_run=in_run,
-        rank=keys[0][mine].astype(np.int64),
-        device=keys[1][mine].astype(np.int64),
+        collective=ints(trace.ops, "collective")[mine],
+        in_run=ints(trace.ops, "collective_calls")[mine],
+        rank=keys[0][mine],
+        device=keys[1][mine],
         came_last=chosen,
         may_be_last=able,
         error_ns=error[mine],
@@ -222,15 +169,3 @@ def _crowd(starts: Ints, ends: Ints) -> Union:
     edges, covering = depth(starts, ends)
     several = np.flatnonzero(covering > 1)
     return union(edges[several], edges[several + 1])
-
-
-def collectives_of_ops(trace: Trace) -> tuple[Ints, Ints]:
-    """Number of the collective that each op is a call of, -1 of none; and how many calls that has in the run, 0."""
-    whole = trace.whole or trace
-    collective, in_run = np.full(len(whole.ops), -1, np.int64), np.zeros(len(whole.ops), np.int64)
-    calls = None if trace.matches is None else trace.matches.calls
-    if calls is not None and len(calls):
-        op, number = ints(calls, "op"), ints(calls, "collective")
-        collective[op] = number
-        in_run[op] = ints(calls, "calls_in_run") if "calls_in_run" in calls else np.bincount(number)[number]
-    return (collective, in_run) if trace.rows is None else (collective[trace.rows], in_run[trace.rows])

@@ -126,14 +126,12 @@ class Arrivals:
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """Measure one side of a pair, where it may speak for the job."""
-    last = last_arrivals(trace)
-    ops, others, matched = (
-        int(np.count_nonzero(mask)) for mask in (side, side & ~is_communication(trace), side & last.known)
-    )
+    masks = side, side & ~is_communication(trace), side & is_matched(trace.ops)
+    ops, others, matched = (int(np.count_nonzero(mask)) for mask in masks)
     if others or not matched:
         return Arrivals(ops, others, matched)
-    came_last = np.flatnonzero(side & last.is_at(trace.ops))
-    return Arrivals(ops, others, matched, *_by_last_arrival(trace, came_last, other))
+    critical = np.flatnonzero(side & came_last(trace.ops))
+    return Arrivals(ops, others, matched, *_by_last_arrival(trace, critical, other))
 
 
 def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
@@ -149,47 +147,15 @@ def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
     return _by_lowest_rank(ranks)
 
 
-class Last(NamedTuple):
-    """Rank and device that arrived last at each op's collective; -1 where an op is of no collective seen twice."""
-
-    rank: Ints
-    device: Ints
-
-    @property
-    def known(self) -> Mask:
-        """Where it is known."""
-        found: Mask = self.rank >= 0
-        return found
-
-    def at(self, rows: Ints | Mask) -> Last:
-        """Of some ops."""
-        return Last(self.rank[rows], self.device[rows])
-
-    def is_at(self, ops: pd.DataFrame) -> Mask:
-        """Which of these ops, one row each, are what came last."""
-        own: Mask = (self.rank == ints(ops, "rank")) & (self.device == ints(ops, "device"))
-        return own
+def is_matched(ops: pd.DataFrame) -> Mask:
+    """Ops of collectives that several ranks are known to have come to."""
+    return ints(ops, "last_rank") >= 0
 
 
-def last_arrivals(trace: Trace) -> Last:
-    """Find where each op's collective was joined last, the lowest rank and device of several."""
-    whole = trace.whole or trace
-    last = Last(np.full(len(whole.ops), -1, np.int64), np.full(len(whole.ops), -1, np.int64))
-    calls = trace.matches.calls if trace.matches is not None else None
-    if calls is not None and "last_rank" in calls:  # one capture's, without the others at hand
-        last.rank[ints(calls, "op")] = ints(calls, "last_rank")
-        last.device[ints(calls, "op")] = ints(calls, "last_device")
-    elif calls is not None and len(calls):
-        op, collective = ints(calls, "op"), ints(calls, "collective")
-        start, rank, device = (ints(whole.ops, column)[op] for column in ("start_ns", "rank", "device"))
-        order = np.lexsort((-device, -rank, start, collective))
-        tail = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
-        several = np.bincount(collective, minlength=int(collective.max()) + 1) > 1
-        for found, values in zip(last, (rank, device), strict=True):
-            who = np.full(several.size, -1, np.int64)
-            who[collective[tail]] = values[tail]
-            found[op] = np.where(several[collective], who[collective], -1)
-    return last if trace.rows is None else last.at(trace.rows)
+def came_last(ops: pd.DataFrame) -> Mask:
+    """Ops of the rank and device that came last to their collective."""
+    same: Mask = ints(ops, "last_rank") == ints(ops, "rank")
+    return same & (ints(ops, "last_device") == ints(ops, "device"))
 
 
 def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[tuple[int, int], int]]:

@@ -170,22 +170,22 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         Side(measure(busy), measure(truly), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
         for busy, truly, rows in zip(plain, real, (a, b), strict=True)
     ]
-    return RankOverlap(
-        rank, device, sides[0], sides[1], overlap, real_overlap, _instances(starts + waits, ends, a, b, pairing)
-    )
+    return RankOverlap(rank, device, sides[0], sides[1], overlap, real_overlap, _instances(trace, a, b, pairing))
 
 
-def _instances(starts: Ints, ends: Ints, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:
-    """Instances on one rank's device for which both sides have work; `starts` are those of the real intervals."""
+def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:
+    """Instances on one rank's device for which both sides have work; their times are those of the real intervals."""
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     a, b = a[pairing.a[a] >= 0], b[pairing.b[b] >= 0]
+    real = [(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
     there, place = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
     group_a, group_b = place[: a.size], place[a.size :]
-    lengths = overlap_by_group((starts[a], ends[a], group_a), (starts[b], ends[b], group_b), there.size)
+    lengths = overlap_by_group((*real[0], group_a), (*real[1], group_b), there.size)
     first = np.full(there.size, np.iinfo(np.int64).max)
     last = np.full(there.size, np.iinfo(np.int64).min)
-    for rows, group in ((a, group_a), (b, group_b)):
-        np.minimum.at(first, group, starts[rows])
-        np.maximum.at(last, group, ends[rows])
+    for (arrived, ended), group in zip(real, (group_a, group_b), strict=True):
+        np.minimum.at(first, group, arrived)
+        np.maximum.at(last, group, ended)
     both = np.flatnonzero(np.isin(there, pairing.a[a]) & np.isin(there, pairing.b[b]))
     return tuple(
         Instance(

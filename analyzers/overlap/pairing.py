@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints
 from analyzers.select.select import Selection
@@ -131,8 +132,11 @@ def _numbered(trace: Trace, a: Selection, b: Selection, way: str) -> Pairing | N
     instance = np.full((2, starts.size + 1), -1, np.int64)
     process: list[int] = []
     label: list[str] = []
+    none = np.empty(0, np.int64)
+    named = [np.flatnonzero(mask) for mask in ranges]
+    by_process = [rows_by_key(owner[rows]) for rows in named]
     for number in np.unique(ints(trace.ops, "process")[a.picked | b.picked]).tolist():
-        rows = [np.flatnonzero(mask & (owner == number)) for mask in ranges]
+        rows = [some[mine.get((number,), none)] for some, mine in zip(named, by_process, strict=True)]
         if rows[0].size != rows[1].size:
             return None
         for side, mine in enumerate(rows):

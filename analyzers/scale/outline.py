@@ -17,14 +17,13 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
-from analyzers.overlap.certainty import collectives_of_ops, wait_errors
-from analyzers.overlap.job import last_arrivals
-from analyzers.trace.alignment import Clocks, Matches
+from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.merge import at_origin
 from analyzers.trace.ranks import labels_of
+from analyzers.trace.schemas import OF_COLLECTIVES, OPS
 from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
@@ -45,9 +44,8 @@ class CaptureContext:
     """What a run makes of one capture.
 
     origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
-    processes, numbered as in the capture. ops, calls : its ops in collectives, and of each how long it waits,
-    for whom (`last_rank`, `last_device`), how sure that is (`wait_error_ns`, `wait_known`), in which `collective`, and
-    how many calls the run has of that (`calls_in_run`).
+    processes, numbered as in the capture. ops, calls : its ops in collectives, and what those say of each: its wait,
+    and `schemas.OF_COLLECTIVES`.
     places : what the run calls its devices.
     """
 
@@ -75,10 +73,8 @@ def summary_of(trace: Trace) -> CaptureSummary:
 def contexts(outlines: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
     """What the run, loaded from these captures' outlines, makes of each of them."""
     found: list[CaptureContext] = []
-    known = _known(run)
-    matched = np.zeros(len(run.ops), dtype=bool)
-    if run.matches is not None:
-        matched[ints(run.matches.calls, "op")] = True
+    known = run.ops[["wait_ns", *OF_COLLECTIVES]]
+    matched = ints(run.ops, "collective") >= 0
     called = labels_of(run)
     processes = ops = 0
     for outline in outlines:
@@ -99,22 +95,6 @@ def contexts(outlines: Sequence[CaptureSummary], run: Trace) -> list[CaptureCont
     return found
 
 
-def _known(run: Trace) -> pd.DataFrame:
-    """What is known of each op of a run as a call in a collective."""
-    last, (error, known), (collective, in_run) = last_arrivals(run), wait_errors(run), collectives_of_ops(run)
-    return pd.DataFrame(
-        {
-            "wait_ns": ints(run.ops, "wait_ns"),
-            "last_rank": last.rank,
-            "last_device": last.device,
-            "wait_error_ns": error,
-            "wait_known": known,
-            "collective": collective,
-            "calls_in_run": in_run,
-        }
-    )
-
-
 def apply_context(trace: Trace, standing: CaptureContext) -> Trace:
     """A loader's Trace as the run has it: its ranks, on the run's clock, with waits of collectives.
 
@@ -129,17 +109,12 @@ def apply_context(trace: Trace, standing: CaptureContext) -> Trace:
     trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
     if standing.own is not None and standing.own.method == "collectives":
         trace = move(trace, standing.own)
-    waits = np.zeros(len(trace.ops), np.int64)
-    waits[standing.ops] = ints(standing.calls, "wait_ns")
-    calls = standing.calls.assign(op=standing.ops)
-    nothing = pd.DataFrame()
-    return replace(
-        trace,
-        ops=trace.ops.assign(wait_ns=waits),
-        clocks=standing.clocks,
-        matches=Matches(nothing, calls, nothing),
-        places=standing.places,
-    )
+    said = {}
+    for column in ("wait_ns", *OF_COLLECTIVES):
+        values = standing.calls[column].to_numpy()
+        said[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
+        said[column][standing.ops] = values
+    return replace(trace, ops=trace.ops.assign(**said), clocks=standing.clocks, places=standing.places)
 
 
 def _own(clocks: Clocks | None, mine: slice) -> Clocks | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,15 +36,14 @@ class Around:
 
 def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     """Look up what is around each (process, thread, instant)."""
-    point, row = enclosing(trace.ranges, process, thread, instant)
-    code, names = codes(trace.ranges, "name")
-    is_op, is_range, is_user_frame = range_classes(trace, names)
+    point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_by_thread))
+    code, texts = trace.once(_names)
+    is_op, is_range, is_user_frame = trace.once(range_classes)
     start = ints(trace.ranges, "start_ns")
     innermost = _last(point, row, is_range, instant.size)
     since = take_or(start, innermost, MIN_NS)
     callers = is_op[row] & (start[row] >= since[point])
     op = _first(point, row, callers, instant.size)
-    texts = np.array([*(name.split(", seq = ")[0] for name in names), ""], object)
     return Around(
         range=_texts(texts, code, innermost),
         op=_texts(texts, code, op),
@@ -56,13 +56,23 @@ def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) ->
     return texts[take_or(code, row)]
 
 
-def range_classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
+def _names(trace: Trace) -> tuple[npt.NDArray[np.signedinteger[Any]], Texts]:
+    """A code for each range, and a text for each code and for -1, without what differs from call to call."""
+    code, names = codes(trace.ranges, "name")
+    return code, np.array([*(name.split(", seq = ")[0] for name in names), ""], object)
+
+
+def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
+    return rows_by_key(ints(trace.ranges, "process"), ints(trace.ranges, "thread"))
+
+
+def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     """Which ranges are operators, which the user's or a library's ranges, and which frames of the user's code.
 
     nsys shows torch's operators as NVTX ranges (`emit_nvtx`); what NCCL and torch name for each collective is no range
     of the user's.
     """
-    code, _ = codes(trace.ranges, "name")
+    code, names = codes(trace.ranges, "name")
 
     def named(wanted: list[bool]) -> Mask:
         return np.array([*wanted, False], dtype=bool)[code]
@@ -75,11 +85,23 @@ def range_classes(trace: Trace, names: list[str]) -> tuple[Mask, Mask, Mask]:
     return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(theirs)
 
 
-def enclosing(ranges: pd.DataFrame, process: Ints, thread: Ints, instant: Ints) -> tuple[Ints, Ints]:
-    """Pairs of (position of an instant, row of a range around it), by instant, outermost first."""
+def enclosing(
+    ranges: pd.DataFrame,
+    process: Ints,
+    thread: Ints,
+    instant: Ints,
+    by_thread: Mapping[tuple[int, ...], Ints] | None = None,
+) -> tuple[Ints, Ints]:
+    """Pairs of (position of an instant, row of a range around it), by instant, outermost first.
+
+    Parameters
+    ----------
+    by_thread : rows of the ranges by process and thread, where they are at hand.
+    """
     starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
     points, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    by_thread = rows_by_key(ints(ranges, "process"), ints(ranges, "thread"))
+    if by_thread is None:
+        by_thread = rows_by_key(ints(ranges, "process"), ints(ranges, "thread"))
     for key, own in rows_by_key(process, thread).items():
         theirs = by_thread.get(key)
         if theirs is None:

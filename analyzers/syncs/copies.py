@@ -64,12 +64,12 @@ class UnwaitedCopies:
         return [UnwaitedCopy(*row) for row in self.table.itertuples(index=False)]
 
 
-def unwaited_copies(trace: Trace, ordering: Ordering | None = None) -> UnwaitedCopies:
+def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     """Find copies to pinned host memory which no event, stream or device synchronization covers in time.
 
     In time is before the next copy of the same place in the program, or the end of the capture.
     """
-    ordering = Ordering(trace) if ordering is None else ordering
+    ordering = trace.once(Ordering)
     lanes = ordering.lanes
     wanted = is_one_of(trace.ops, "copy", ["DtoH"]) & is_one_of(trace.ops, "target_memory", ["pinned"])
     op = np.flatnonzero(wanted & (ints(trace.ops, "launch") >= 0))

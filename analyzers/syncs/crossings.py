@@ -101,9 +101,9 @@ class Crossings:
         return [Crossing(*row) for row in rows.itertuples(index=False)]
 
 
-def crossings(trace: Trace, ordering: Ordering | None = None) -> Crossings:
+def crossings(trace: Trace) -> Crossings:
     """Check every fork to a side stream and every join from one; see this module's text."""
-    ordering = Ordering(trace) if ordering is None else ordering
+    ordering = trace.once(Ordering)
     visitor = Visitor(trace, ordering)
     visits = visitor.visits
     parts = [_forks(ordering, visits), _joins(trace, ordering, visits)]
@@ -328,15 +328,18 @@ class Visitor:
 
     def _steps(self, process: Ints, instant: Ints) -> Ints:
         step = np.zeros(instant.size, np.int64)
-        for (each,), rows in rows_by_key(process).items():
-            step[rows] = np.searchsorted(step_starts(self._trace, each), instant[rows], side="right")
+        ranged = np.flatnonzero(self._trace.once(range_classes)[1])
+        ranges = rows_by_key(ints(self._trace.ranges, "process")[ranged])
+        for process_of, rows in rows_by_key(process).items():
+            if process_of in ranges:
+                starts = step_starts(self._trace, ranged[ranges[process_of]])
+                step[rows] = np.searchsorted(starts, instant[rows], side="right")
         return step
 
 
-def step_starts(trace: Trace, process: int) -> Ints:
-    """When the steps of a process began: its outermost ranges that repeat, but for a number in their name."""
+def step_starts(trace: Trace, rows: Ints) -> Ints:
+    """When the steps of a process began: its outermost ranges, of these rows, that repeat but for a number."""
     code, names = codes(trace.ranges, "name")
-    rows = np.flatnonzero(range_classes(trace, names)[1] & (ints(trace.ranges, "process") == process))
     start, end = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
     plain = {index: re.sub(r"\d+", "#", names[index]) for index in np.unique(code[rows])}
     for _ in range(LEVELS):

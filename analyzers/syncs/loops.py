@@ -81,9 +81,9 @@ class StreamPlan:
         return bool((checks.to_numpy() != "no").all())
 
 
-def stream_plan(trace: Trace, ordering: Ordering | None = None) -> StreamPlan:
+def stream_plan(trace: Trace) -> StreamPlan:
     """Find the loops whose chunks ran on streams of their own, and check each chunk's fork and join."""
-    ordering = Ordering(trace) if ordering is None else ordering
+    ordering = trace.once(Ordering)
     lanes, visitor = ordering.lanes, Visitor(trace, ordering)
     chunks = find_chunks(trace, lanes)
     chunk, unit = work_of(chunks, visitor.launches)
@@ -272,7 +272,7 @@ class Chunks:
 def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
     """Ranges whose name holds a number, or repeats under one parent."""
     code, names = codes(trace.ranges, "name")
-    rows = np.flatnonzero(range_classes(trace, names)[1])
+    rows = np.flatnonzero(trace.once(range_classes)[1])
     frame = trace.ranges.iloc[rows]
     process, thread, start, end = (ints(frame, column) for column in ("process", "thread", "start_ns", "end_ns"))
     point, around = enclosing(frame, process, thread, start)

@@ -89,14 +89,9 @@ class HostSyncs:
         return self.table.copy()
 
 
-def host_syncs(trace: Trace, ordering: Ordering | None = None) -> HostSyncs:
-    """Find every host sync point of a trace, ranked by the GPU idle time it cost, then by how long it blocked.
-
-    Parameters
-    ----------
-    ordering : of the same trace, where one is at hand.
-    """
-    ordering = Ordering(trace) if ordering is None else ordering
+def host_syncs(trace: Trace) -> HostSyncs:
+    """Find every host sync point of a trace, ranked by the GPU idle time it cost, then by how long it blocked."""
+    ordering = trace.once(Ordering)
     lanes, blocking = ordering.lanes, blocking_calls(trace, ordering)
     point, copy = _points(trace, ordering, blocking)
     start, end, call = _spans(trace, blocking, point)

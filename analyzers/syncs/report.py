@@ -12,7 +12,6 @@ from analyzers.common.allocator import keeping_freed_memory
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
-from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
 from analyzers.syncs.crossings import Crossings, crossings
 from analyzers.syncs.loops import StreamPlan, stream_plan
@@ -79,9 +78,8 @@ def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
     span : of the part's launches, where the trace is only one of the captures that have a share in it.
     """
     whole = trace.whole or trace
-    ordering = Ordering(whole)
-    syncs, copies = host_syncs(whole, ordering), unwaited_copies(whole, ordering)
-    found, plan = crossings(whole, ordering), stream_plan(whole, ordering)
+    syncs, copies = whole.once(host_syncs), unwaited_copies(whole)
+    found, plan = whole.once(crossings), stream_plan(whole)
     if trace.whole is not None:
         span = span or launch_span(trace)
         syncs = HostSyncs(_part(trace, syncs.table, "start_ns", span))

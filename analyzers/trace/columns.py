@@ -47,29 +47,24 @@ def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
             values = values.array
         return values if isinstance(values, pd.Categorical) else pd.Categorical(values)
     if np.isscalar(values):
-        return np.full(length, values, kind)
+        return repeated(values, stored_as(kind), length)
     return narrowed(np.asarray(values), kind)
 
 
 def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
-    """Integers as a narrower type; refused where one does not fit, which would make it another's id."""
-    if (
-        kind != "int64"
-        and values.size
-        and values.dtype.kind in "iu"
-        and values.dtype.itemsize > np.dtype(kind).itemsize
-    ):
-        limits = np.iinfo(kind)
+    """Integers as a column's type; refused where one does not fit, which would make it another's id."""
+    limits = np.iinfo("int32" if kind == "key" else kind)
+    if values.size and values.dtype.kind in "iu" and values.dtype.itemsize * 8 > limits.bits:
         odd = values.max() if values.max() > limits.max else values.min()
         if not limits.min <= odd <= limits.max:
             raise TracevizError(
                 f"holds {odd} where a number below {limits.max + 1:,} belongs.", hint="Capture it again."
             )
-    return values.astype(kind, copy=False)
+    return values.astype(stored_as(kind), copy=False)
 
 
 def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
-    return pd.Categorical.from_codes(np.full(length, code, np.int64), dtype=pd.CategoricalDtype(list(texts)))
+    return pd.Categorical.from_codes(repeated(code, "int64", length), dtype=pd.CategoricalDtype(list(texts)))
 
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
@@ -90,3 +85,13 @@ def is_one_of(frame: pd.DataFrame, column: str, texts: Sequence[str]) -> Mask:
     code, names = codes(frame, column)
     wanted = np.array([text in texts for text in names] + [False], dtype=bool)  # the last answers for code -1
     return wanted[code]
+
+
+def repeated(value: Any, kind: str, length: int) -> npt.NDArray[Any]:
+    """A column of one value, which takes no room; it can't be written to."""
+    return np.broadcast_to(np.array(value, kind), length)
+
+
+def stored_as(kind: str) -> str:
+    """The numpy type of a column of integers."""
+    return "int64" if kind == "key" else kind

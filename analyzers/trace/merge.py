@@ -102,4 +102,4 @@ def _stacked(parts: Sequence[tuple[npt.NDArray[np.signedinteger[Any]], list[str]
 
 def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
     moved = {column: frame[column] + shift for column in TIME_COLUMNS if shift and column in frame}
-    return frame.assign(process=frame["process"] + np.int32(processes), **moved)
+    return frame.assign(process=frame["process"] + processes, **moved)

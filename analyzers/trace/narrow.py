@@ -137,14 +137,19 @@ def in_whole(trace: Trace, values: Ints, missing: int = -1) -> Ints:
 
 
 def whole_with_cuts(trace: Trace) -> Trace:
-    """The trace that this one is a part of, with the times of this part's ops cut as they are here."""
+    """The trace that this one is a part of, with the times of this part's ops cut as they are here.
+
+    Where no window cut any, that is the whole trace itself, with what was made of it once.
+    """
     if trace.whole is None:
         return trace
-    columns = ("start_ns", "end_ns", "wait_ns")
-    cut = {column: ints(trace.whole.ops, column).copy() for column in columns}
-    for column in columns:
-        cut[column][trace.rows] = ints(trace.ops, column)
-    return replace(trace.whole, ops=trace.whole.ops.assign(**cut))
+    cut = {}
+    for column in ("start_ns", "end_ns", "wait_ns"):
+        before, here = ints(trace.whole.ops, column), ints(trace.ops, column)
+        if not np.array_equal(before[trace.rows], here):
+            cut[column] = before.copy()
+            cut[column][trace.rows] = here
+    return replace(trace.whole, ops=trace.whole.ops.assign(**cut)) if cut else trace.whole
 
 
 def _keep(trace: Trace, kept: Mask) -> Trace:

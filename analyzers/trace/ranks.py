@@ -63,7 +63,7 @@ def assign_ranks(trace: Trace) -> Trace:
     for place, index in enumerate(working):
         rank = place if rule == "order" else processes[index].claims[rule]
         processes[index] = replace(processes[index], rank=rank, rule=rule)
-    by_process = np.array([process.rank for process in processes] or [-1], np.int32)
+    by_process = np.array([process.rank for process in processes] or [-1], np.int64)
     ops = trace.ops.assign(rank=by_process[ints(trace.ops, "process")])
     trace = replace(trace, ops=ops, processes=tuple(processes))
     for index in working:

@@ -58,8 +58,9 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     linked = _forward_threads(trace) if left.size else {}
     if linked:
         left = left[_engine(trace).innermost(process[left], thread[left], start[left]) >= 0]
-    for (owning, worker), forward in linked.items():
-        of_worker = left[(process[left] == owning) & (thread[left] == worker)]
+    by_thread = rows_by_key(process[left], thread[left]) if linked else {}
+    for key, forward in linked.items():
+        of_worker = left[by_thread.get(key, np.empty(0, np.int64))]
         found = index.innermost(process[of_worker], np.full(of_worker.size, forward), start[of_worker])
         occurrence[of_worker] = np.where(found >= 0, rows[found], -1)
         by_autograd.append(of_worker[found >= 0])
@@ -80,9 +81,11 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
     index = RangeIndex(trace.ranges.iloc[rows])
     places = [(launched, thread[launched])]
     linked = _forward_threads(trace)
-    for (owning, worker), forward in linked.items():
-        of_worker = launched[(process[launched] == owning) & (thread[launched] == worker)]
-        of_worker = of_worker[_engine(trace).innermost(process[of_worker], thread[of_worker], start[of_worker]) >= 0]
+    engine = _engine(trace)
+    by_thread = rows_by_key(process[launched], thread[launched]) if linked else {}
+    for key, forward in linked.items():
+        of_worker = launched[by_thread.get(key, np.empty(0, np.int64))]
+        of_worker = of_worker[engine.innermost(process[of_worker], thread[of_worker], start[of_worker]) >= 0]
         places.append((of_worker, np.full(of_worker.size, forward)))
     found = []
     for ops, on_thread in places:

@@ -12,15 +12,16 @@ RANGE_KINDS = ("nvtx", "annotation", "op", "python")
 MEMORY_SOURCES = ("allocator", "driver", "driver-change")
 SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
-# Column -> type and default. "text" is a categorical of strings; a tuple is a categorical of those values.
+# Column -> type and default. "text" is a categorical of strings; a tuple is a categorical of those values; "key" is an
+# int64 that fits 32 bits: keys are compared and grouped everywhere, and int32 would be converted anew at each place.
 # Times are ns; -1 (or "") means the capture does not say.
 Schema = Mapping[str, tuple[str | tuple[str, ...], Any]]
 
 OPS: Schema = {
-    "process": ("int32", 0),
-    "rank": ("int32", -1),  # set by analyzers.trace.ranks once all captures are there
-    "device": ("int32", -1),
-    "context": ("int32", -1),
+    "process": ("key", 0),
+    "rank": ("key", -1),  # set by analyzers.trace.ranks once all captures are there
+    "device": ("key", -1),
+    "context": ("key", -1),
     "stream": ("int64", -1),
     "kind": (OP_KINDS, "kernel"),
     "name": ("text", ""),
@@ -38,9 +39,18 @@ OPS: Schema = {
     "registers": ("int32", -1),  # per thread
     "shared_bytes": ("int64", -1),  # per block, static + dynamic
     "graph": ("int64", -1),  # id of the CUDA graph it ran in
+    # What its collective says of it, `wait_ns` too: filled in by `analyzers.clocks.align` once all captures are there.
+    "collective": ("int64", -1),  # number in `Trace.matches`
+    "collective_calls": ("int64", 0),  # how many calls of that one the run has
+    "last_rank": ("key", -1),  # who came last, where several ranks came
+    "last_device": ("key", -1),
+    "wait_error_ns": ("int64", 0),  # how far off `wait_ns` may be, at most all of the op
+    "wait_known": ("int8", 1),  # 0 where a clock that `wait_ns` rests on has no known error
 }
+# Columns that are not exported: who reads an export back fills them in again.
+OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", "wait_error_ns", "wait_known")
 API: Schema = {
-    "process": ("int32", 0),
+    "process": ("key", 0),
     "thread": ("int64", -1),
     "name": ("text", ""),  # without version suffix: cudaStreamSynchronize, not cudaStreamSynchronize_v3020
     "start_ns": ("int64", 0),
@@ -48,7 +58,7 @@ API: Schema = {
     "correlation": ("int64", -1),
 }
 RANGES: Schema = {
-    "process": ("int32", 0),
+    "process": ("key", 0),
     "thread": ("int64", -1),
     "kind": (RANGE_KINDS, "nvtx"),
     "name": ("text", ""),
@@ -60,8 +70,8 @@ RANGES: Schema = {
     "forward_thread": ("int64", -1),  # thread of the forward op a backward op is linked to
 }
 SYNCS: Schema = {
-    "process": ("int32", 0),
-    "context": ("int32", -1),
+    "process": ("key", 0),
+    "context": ("key", -1),
     "stream": ("int64", -1),  # synchronized stream, or the stream made to wait
     "kind": (SYNC_KINDS, "stream"),
     "start_ns": ("int64", 0),
@@ -73,15 +83,15 @@ SYNCS: Schema = {
     "record_stream": ("int64", -1),
 }
 RECORDS: Schema = {
-    "process": ("int32", 0),
-    "context": ("int32", -1),
+    "process": ("key", 0),
+    "context": ("key", -1),
     "stream": ("int64", -1),
     "correlation": ("int64", -1),
     "event": ("int64", -1),
     "event_sync": ("int64", -1),
 }
 COMMS: Schema = {  # what the trace says about a communication call, joined to ops by (process, correlation)
-    "process": ("int32", 0),
+    "process": ("key", 0),
     "correlation": ("int64", -1),
     "thread": ("int64", -1),
     "start_ns": ("int64", 0),
@@ -99,8 +109,8 @@ COMMS: Schema = {  # what the trace says about a communication call, joined to o
     "peer": ("int32", -1),  # of a send or receive
 }
 DEVICES: Schema = {
-    "process": ("int32", 0),
-    "device": ("int32", -1),  # as ops name it
+    "process": ("key", 0),
+    "device": ("key", -1),  # as ops name it
     "gpu": ("int32", -1),  # physical index on the host
     "name": ("text", ""),
     "sms": ("int32", -1),
@@ -111,16 +121,16 @@ DEVICES: Schema = {
     "memory_bytes": ("int64", -1),
 }
 STREAMS: Schema = {
-    "process": ("int32", 0),
-    "context": ("int32", -1),
+    "process": ("key", 0),
+    "context": ("key", -1),
     "stream": ("int64", -1),
     "priority": ("int64", 0),
     "blocking": ("int8", -1),  # 1 = synchronizes with the legacy default stream, 0 = does not, -1 = unknown
     "default": ("int8", -1),  # 1 = the context's default stream
 }
 MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler recorded it
-    "process": ("int32", 0),
-    "device": ("int32", -1),
+    "process": ("key", 0),
+    "device": ("key", -1),
     "start_ns": ("int64", 0),
     # "allocator": what the framework's allocator has handed out, in all; "driver": what has been taken from the driver,
     # in all; "driver-change": the same since the capture began, which may be less than nothing.

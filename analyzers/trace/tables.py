@@ -9,9 +9,10 @@ device alone: two ranks pinned with CUDA_VISIBLE_DEVICES both report device 0. C
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,8 @@ from analyzers.trace.columns import ints, table
 if TYPE_CHECKING:
     from analyzers.trace.alignment import Clocks, Matches
     from analyzers.trace.devices import DeviceLabels
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Trace:
     memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
-    clocks: Clocks | None = None  # how its clocks were aligned, and
+    clocks: Clocks | None = None  # how its clocks were aligned, None where that was never tried; and
     matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
     whole: Trace | None = None  # of a part of a trace: what it is a part of, and
     rows: Ints | None = None  # which of that trace's ops it keeps
@@ -91,6 +94,20 @@ class Trace:
         """Return the same trace with one more warning; a repeated one is kept once."""
         warning = TraceWarning(code, message)
         return self if warning in self.warnings else replace(self, warnings=(*self.warnings, warning))
+
+    def once(self, make: Callable[[Trace], Made]) -> Made:
+        """What a function makes of this trace: worked out when first asked for, kept as long as the trace is.
+
+        What is made must not hold on to the trace: each would keep the other in memory.
+        """
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
+
+    @cached_property
+    def _made(self) -> dict[Any, Any]:
+        return {}
 
     @property
     def rank_ids(self) -> list[int]:

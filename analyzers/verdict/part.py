@@ -19,8 +19,8 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
 from analyzers.common.allocator import keeping_freed_memory
-from analyzers.overlap.certainty import real_overlap_error, wait_errors, with_calls
-from analyzers.overlap.job import Arrivals, Last, arrivals, last_arrivals
+from analyzers.overlap.certainty import real_overlap_error, with_calls
+from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks
 from analyzers.overlap.pairing import (
     Moves,
@@ -139,9 +139,13 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
         missing = missing_waits(explainer, trace.rank_ids)
-    ranks = [replace(rank, real_overlap_error_ns=_error(trace, sides, rank)) for rank in ranks]
-    steps, error = find_steps(trace), wait_errors(trace)[0]
-    communication = is_communication(trace) & (sides[0].picked | sides[1].picked)
+    steps, either = find_steps(trace), sides[0].picked | sides[1].picked
+    rows_of = _by_place(trace, either)
+    ranks = [
+        replace(rank, real_overlap_error_ns=real_overlap_error(trace, rows_of[rank.rank, rank.device]))
+        for rank in ranks
+    ]
+    communication, matched = is_communication(trace) & either, is_matched(trace.ops)
     return Part(
         agreed=PairingDecision(sharing, way, shift),
         shared=shared,
@@ -152,16 +156,13 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         moves=tried,
         ranks=tuple(ranks),
         arrivals=(
-            _arrivals(trace, sides[0].picked, sides[1].picked, error),
-            _arrivals(trace, sides[1].picked, sides[0].picked, error),
+            _arrivals(trace, sides[0].picked, sides[1].picked),
+            _arrivals(trace, sides[1].picked, sides[0].picked),
         ),
-        unsure=_unsure(trace, sides[0].picked | sides[1].picked, error),
+        unsure={place: int(ints(trace.ops, "wait_error_ns")[rows].sum()) for place, rows in rows_of.items()},
         unclaimed_graphs=unclaimed(trace, *sides),
-        compared=any(bool(np.any(side.picked & last_arrivals(trace).known)) for side in sides),
-        calls=(
-            int(np.count_nonzero(communication)),
-            int(np.count_nonzero(communication & ~last_arrivals(trace).known)),
-        ),
+        compared=bool(np.any(either & matched)),
+        calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),
@@ -225,20 +226,14 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         every = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
         picked = [mine | (every[side] & ~every[1 - side]) for side, mine in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
-    last = Last(*(in_whole(trace, column) for column in last_arrivals(trace)))
-    return Explainer(whole, picked[0], picked[1], spread, last)
+    return Explainer(whole, picked[0], picked[1], spread)
 
 
-def _arrivals(trace: Trace, side: Mask, other: Mask, error: Ints) -> Arrivals:
-    return with_calls(arrivals(trace, side, other), trace, side, other, error)
+def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
+    return with_calls(arrivals(trace, side, other), trace, side, other)
 
 
-def _unsure(trace: Trace, either: Mask, error: Ints) -> dict[DeviceKey, int]:
-    rows = np.flatnonzero(either)
+def _by_place(trace: Trace, wanted: Mask) -> dict[DeviceKey, Ints]:
+    rows = np.flatnonzero(wanted)
     places = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
-    return {(rank, device): int(error[rows[mine]].sum()) for (rank, device), mine in places.items()}
-
-
-def _error(trace: Trace, sides: tuple[Selection, Selection], rank: RankOverlap) -> int | None:
-    here = (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
-    return real_overlap_error(trace, np.flatnonzero(here & (sides[0].picked | sides[1].picked)))
+    return {(rank, device): rows[mine] for (rank, device), mine in places.items()}

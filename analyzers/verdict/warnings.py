@@ -12,7 +12,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.causes.causes import Explainer
 from analyzers.common.errors import TraceWarning
-from analyzers.overlap.job import Job, last_arrivals
+from analyzers.overlap.job import Job, is_matched
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
 from analyzers.syncs.crossings import crossings
@@ -65,7 +65,7 @@ def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[tuple[in
     picked = np.append(explainer.a | explainer.b, False)
     return [
         (one.at_ns, int(one.what == "join"), f"Rank {one.rank}, {one.what}: {one.message}")
-        for one in crossings(explainer.trace, explainer.ordering).missing
+        for one in explainer.trace.once(crossings).missing
         if one.rank in ranks and (picked[one.op] or picked[one.behind])
     ]
 
@@ -108,15 +108,15 @@ def waiting_side(rank: RankOverlap) -> int | None:
 def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[DeviceKey]:
     """For which (rank, device) how long, ns, the ops waited whose waiting looks like overlap."""
     late = np.zeros(len(trace.ops), dtype=bool)
+    here = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
     for rank in ranks:
         which = waiting_side(rank)
         if which is not None:
-            here = (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
-            late |= sides[which].picked & here
-    last = last_arrivals(trace)
-    rows = np.flatnonzero(late & last.known)
-    waits = ints(trace.ops, "wait_ns")[rows]
-    return Counter({(one[0], one[1]): int(waits[mine].sum()) for one, mine in rows_by_key(*last.at(rows)).items()})
+            mine = here[rank.rank, rank.device]
+            late[mine] |= sides[which].picked[mine]
+    rows = np.flatnonzero(late & is_matched(trace.ops))
+    waits, *last = (ints(trace.ops, column)[rows] for column in ("wait_ns", "last_rank", "last_device"))
+    return Counter({(one[0], one[1]): int(waits[mine].sum()) for one, mine in rows_by_key(*last).items()})
 
 
 def about_waits(

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from analyzers.causes.causes import CAUSES, Explainer
-from analyzers.overlap.job import last_arrivals
 from analyzers.overlap.pairing import Pairing, pair
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -24,7 +23,7 @@ def paired(trace: Trace, a: str, b: str) -> Pairing:
 def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: int = 0) -> dict[int, Counter[str]]:
     """Instance -> cause -> ns alone."""
     pairing = paired(trace, a, b)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     found: dict[int, Counter[str]] = {}
     for one in explainer.explain(rank, device):
         assert one.alone_ns.dtype == np.int64, "whole nanoseconds"

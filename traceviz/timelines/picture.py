@@ -187,7 +187,7 @@ def _behind(trace: Trace, found: tuple[Band, ...], marks: Marks) -> Marks:
         whole = trace.whole or trace
         here = np.arange(len(trace.ops)) if trace.rows is None else trace.rows
         op = here[marks.after_row[single]]
-        waited = Ordering(whole).released_by(op).waited
+        waited = whole.once(Ordering).released_by(op).waited
         row = _rows_of_ops(whole, found, waited)
         known = row >= 0
         after[single[known]] = ints(whole.ops, "end_ns")[waited[known]]

@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.syncs.context import range_classes
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import ints
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
@@ -36,7 +36,7 @@ def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]
     ----------
     side : of each op of the trace: A, B or OTHER.
     """
-    _, wanted, _ = range_classes(trace, codes(trace.ranges, "name")[1])
+    _, wanted, _ = trace.once(range_classes)
     low, high = span(trace)
     starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
     rows = np.flatnonzero(wanted & (ends > low) & (starts < high))

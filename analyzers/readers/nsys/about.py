@@ -434,7 +434,7 @@ def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Pa
         found = _by_correlation(ints(frame, "correlation")[orphans], api, path)
     process = process.copy()
     process[orphans] = found
-    return frame.assign(process=process.astype(np.int32))
+    return frame.assign(process=process)
 
 
 def _by_correlation(wanted: Ints, api: pd.DataFrame, path: Path) -> Ints:

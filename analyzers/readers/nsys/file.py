@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import narrowed
-from analyzers.trace.schemas import TABLES
+from analyzers.trace.columns import narrowed, stored_as
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 
 MAGIC = b"SQLite format 3\0"
 HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html
@@ -339,9 +339,10 @@ class Source:
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
     size = sum(file.most_rows(source.table) for source in sources)
-    types = {column: _storage(kind, default) for column, (kind, default) in TABLES[name].items()}
+    schema = {column: kind for column, kind in TABLES[name].items() if column not in OF_COLLECTIVES}
+    types = {column: _storage(kind, default) for column, (kind, default) in schema.items()}
     # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
-    filled: Filled = {column: np.empty(size, kind) for column, (kind, _) in types.items()}
+    filled: Filled = {column: np.empty(size, stored_as(kind)) for column, (kind, _) in types.items()}
     at = 0
     for source in sources:
         for batch in file.batches(source.table, source.columns):

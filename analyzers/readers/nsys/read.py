@@ -124,7 +124,7 @@ def _tables(
     order = numbering.order()
     if (order[1:] < order[:-1]).any():
         for frame in (api, ops, ranges, syncs, records, memory):
-            frame["process"] = order[ints(frame, "process")].astype(np.int32)
+            frame["process"] = order[ints(frame, "process")]
     ops["launch"] = launches(ops, api)
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])

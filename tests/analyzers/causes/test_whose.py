@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from analyzers.causes.causes import Explainer
-from analyzers.overlap.job import Last, last_arrivals
 from tests.analyzers.causes.test_causes import US, A, B, causes, missed, one_rank
 from tests.support.builder import Builder
 from tests.support.causes_of import alone_by_instance, paired
@@ -60,8 +61,8 @@ def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last
     run.rank(1).kernel("alpha", 8, 100, 190, wait_ns=90)  # another process
     trace = run.trace()
     pairing = paired(trace, A, B)
-    last = Last(np.arange(6) + 20, np.arange(6) + 30)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last)
+    trace = replace(trace, ops=trace.ops.assign(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
     named = {
         (int(gaps.side[gap]), int(gaps.start[gap]), int(gaps.end[gap])): explainer.waiting_for(gaps, gap)
@@ -82,7 +83,7 @@ def test_a_gap_in_which_no_collective_waits_names_none(wait: int, named: tuple[i
     rank.kernel("beta", 10, 100, 240, wait_ns=50)  # begins only as the gap ends
     trace = run.trace()
     pairing = paired(trace, A, B)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
     assert (int(gaps.side[0]), int(gaps.start[0]), int(gaps.end[0])) == (0, 0, 100)
     assert explainer.waiting_for(gaps, 0) == named
@@ -120,7 +121,7 @@ def test_an_op_that_was_queued_as_its_gap_began_is_not_late_whatever_its_thread_
     rank.kernel("alpha", 7, 100 * US, 130 * US, launch=(50 * US, 55 * US))
     trace = run.trace()
     pairing = paired(trace, A, B)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing, last_arrivals(trace))
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (explained,) = explainer.explain(0, 0)
     at = explained.gaps.start.tolist().index(70 * US)
     assert not explained.after_sync[at]

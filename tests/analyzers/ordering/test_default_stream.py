@@ -103,9 +103,9 @@ def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(told: dict[
         rank.kernel("k", stream, 100, 105)
     trace = run.trace()
     lanes = lanes_of(trace)
-    assert known(lanes, known_streams(trace, lanes)) == (["s8"] if expected else [])
+    assert known(lanes, known_streams(trace.streams, lanes)) == (["s8"] if expected else [])
     trace = replace(trace, streams=trace.streams.assign(stream=6))
-    assert known(lanes, known_streams(trace, lanes)) == ["s6"]
+    assert known(lanes, known_streams(trace.streams, lanes)) == ["s6"]
 
 
 def known(lanes: Lanes, flags: np.ndarray) -> list[str]:

@@ -8,6 +8,7 @@ from math import nextafter
 import pandas as pd
 import pytest
 
+from analyzers.clocks.align import with_collectives
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -17,7 +18,7 @@ from tests.support.builder import Builder
 
 def with_clocks(trace: Trace, *residuals: int | None) -> Trace:
     clocks = tuple(Clock(rank, 0, rank, residual_ns=residual) for rank, residual in enumerate(residuals))
-    return replace(trace, clocks=Clocks("collectives", clocks))
+    return with_collectives(replace(trace, clocks=Clocks("collectives", clocks)))
 
 
 def close_arrivals(*residuals: int | None) -> Trace:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analyzers.overlap.certainty import collectives_of_ops, real_overlap_error, wait_errors, with_calls
+from analyzers.clocks.align import with_collectives
+from analyzers.overlap.certainty import real_overlap_error, with_calls
 from analyzers.overlap.job import Arrivals, arrivals
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
@@ -16,6 +17,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.overlap.test_certainty import with_clocks
 from tests.analyzers.overlap.test_job import AR, GEMM, job_run
+from tests.support.builder import Builder
 
 
 def three_ranks(*residuals: int | None) -> Trace:
@@ -32,7 +34,7 @@ def three_ranks(*residuals: int | None) -> Trace:
 
 
 def errors(trace: Trace) -> list[tuple[int, bool]]:
-    error, known = wait_errors(trace)
+    error, known = ints(trace.ops, "wait_error_ns"), ints(trace.ops, "wait_known") > 0
     return list(zip(error.tolist(), known.tolist(), strict=True))
 
 
@@ -65,12 +67,14 @@ def test_a_clock_that_nobody_speaks_of_is_unknown() -> None:
 
 
 def test_without_clocks_or_matches_no_wait_is_unsure() -> None:
-    trace = three_ranks(0, 5, 12)
-    nothing = [(0, True)] * 8
-    assert errors(replace(trace, clocks=None)) == nothing
-    assert errors(replace(trace, matches=None)) == nothing
+    trace = job_run([{0: (0, 100), 1: (20, 100)}], {})
+    assert trace.clocks is None
+    assert errors(trace) == [(0, True)] * 2
+    run = Builder()
+    run.rank(0).kernel(AR, 9, 0, 100)
+    unmatched = with_clocks(run.trace(), None)
     empty = Matches(pd.DataFrame(), trace.matches.calls.iloc[:0] if trace.matches else pd.DataFrame(), pd.DataFrame())
-    assert errors(replace(trace, matches=empty)) == nothing
+    assert errors(unmatched) == errors(with_collectives(replace(unmatched, matches=empty))) == [(0, True)]
 
 
 def test_a_part_of_a_trace_has_the_errors_of_its_own_ops() -> None:
@@ -78,32 +82,18 @@ def test_a_part_of_a_trace_has_the_errors_of_its_own_ops() -> None:
     assert errors(only_ranks(trace, (2,))) == [(7, True), (15, True)]
 
 
-def test_one_capture_has_errors_as_the_run_found_them() -> None:
-    """Without the other ranks' calls at hand, what is known of its own comes with them."""
-    trace = three_ranks(0, 5, 12)
-    columns = ["op", "collective", "last_rank", "last_device", "wait_error_ns", "wait_known", "calls_in_run"]
-    calls = pd.DataFrame([[2, 7, 1, 0, 11, False, 64], [5, 8, 1, 0, 12, True, 3]], columns=columns)
-    alone = replace(trace, matches=Matches(pd.DataFrame(), calls, pd.DataFrame()))
-    nothing = (0, True)
-    assert errors(alone) == [nothing, nothing, (11, False), nothing, nothing, (12, True), nothing, nothing]
-    collective, in_run = collectives_of_ops(alone)
-    assert collective.tolist() == [-1, -1, 7, -1, -1, 8, -1, -1]
-    assert in_run.tolist() == [0, 0, 64, 0, 0, 3, 0, 0]
-
-
 def test_each_op_knows_its_collective_and_how_many_calls_that_has() -> None:
     trace = three_ranks(0, 0, 0)
-    collective, in_run = collectives_of_ops(trace)
-    assert collective.tolist() == [0, 0, 0, 1, 1, 1, 2, -1]
-    assert in_run.tolist() == [3, 3, 3, 3, 3, 3, 1, 0]
-    assert [column.tolist() for column in collectives_of_ops(only_ranks(trace, (1,)))] == [[0, 1, 2], [3, 3, 1]]
-    assert collectives_of_ops(replace(trace, matches=None))[0].tolist() == [-1] * 8
+    assert ints(trace.ops, "collective").tolist() == [0, 0, 0, 1, 1, 1, 2, -1]
+    assert ints(trace.ops, "collective_calls").tolist() == [3, 3, 3, 3, 3, 3, 1, 0]
+    part = only_ranks(trace, (1,)).ops
+    assert (ints(part, "collective").tolist(), ints(part, "collective_calls").tolist()) == ([0, 1, 2], [3, 3, 1])
 
 
 def bounded(trace: Trace, **sides: str) -> Arrivals:
     names = trace.ops["name"].astype(str)
     side, other = ((names == sides.get(which, name)).to_numpy() for which, name in (("a", AR), ("b", GEMM)))
-    return with_calls(arrivals(trace, side, other), trace, side, other, wait_errors(trace)[0])
+    return with_calls(arrivals(trace, side, other), trace, side, other)
 
 
 def test_of_each_call_is_known_whether_it_may_have_come_last_and_what_it_hides() -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overlap.job import last_arrivals
+from analyzers.clocks.align import with_collectives
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import clip, only_ranks
@@ -39,9 +39,8 @@ def job_run(
         for start, end in spans:
             ranks[rank].kernel(GEMM, 7, start, end)
     frame = pd.DataFrame(calls, columns=["collective", "op", "rank", "start_ns", "end_ns"])
-    return replace(
-        run.trace(), matches=Matches(pd.DataFrame(), frame, pd.DataFrame({"sure": [True] * len(collectives)}))
-    )
+    matches = Matches(pd.DataFrame(), frame, pd.DataFrame({"sure": [True] * len(collectives)}))
+    return with_collectives(replace(run.trace(), matches=matches))
 
 
 def test_each_collective_counts_on_the_rank_that_arrived_last() -> None:
@@ -49,7 +48,7 @@ def test_each_collective_counts_on_the_rank_that_arrived_last() -> None:
         [{0: (0, 100), 1: (60, 100)}, {0: (250, 300), 1: (200, 300)}],
         {0: [(0, 90), (200, 260)], 1: [(70, 80), (210, 290)]},
     )
-    assert last_arrivals(trace).rank.tolist() == [1, 1, 0, 0, -1, -1, -1, -1]  # ops: ranks 0, 1; then 0, 1 again
+    assert ints(trace.ops, "last_rank").tolist() == [1, 1, 0, 0, -1, -1, -1, -1]  # ops: ranks 0, 1; then 0, 1 again
     job = check_overlap(trace).job
     # The first on rank 1: 60-100, of which 70-80 beside compute. The second on rank 0: 250-300, of which 250-260.
     assert (job.rule, job.real_overlap_ns) == ("last-arrival", 10 + 10)
@@ -98,20 +97,20 @@ def test_for_other_pairs_the_lowest_rank_with_both_sides_speaks() -> None:
 
 def test_a_collective_seen_on_one_rank_only_is_left_to_the_lowest_rank() -> None:
     trace = job_run([{0: (0, 100)}], {0: [(50, 200)]})
-    assert last_arrivals(trace).rank.tolist() == [-1, -1]
+    assert ints(trace.ops, "last_rank").tolist() == [-1, -1]
     job = check_overlap(trace).job
     assert (job.rule, job.critical_rank, job.real_overlap_ns, job.achievable_ns) == ("lowest-rank", 0, 50, 100)
 
 
 def test_of_two_that_arrive_together_the_lower_rank_counts() -> None:
     trace = job_run([{0: (10, 100), 1: (10, 100)}], {0: [(0, 50)], 1: [(0, 90)]})
-    assert last_arrivals(trace).rank.tolist() == [0, 0, -1, -1]
+    assert ints(trace.ops, "last_rank").tolist() == [0, 0, -1, -1]
 
 
 def test_a_part_knows_who_was_last_outside_it() -> None:
     trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(0, 90)], 1: [(70, 80)]})
-    assert last_arrivals(only_ranks(trace, (0,))).rank.tolist() == [1, -1]
-    assert last_arrivals(clip(trace, 65, 200)).rank.tolist() == [1, 1, -1, -1]
+    assert ints(only_ranks(trace, (0,)).ops, "last_rank").tolist() == [1, -1]
+    assert ints(clip(trace, 65, 200).ops, "last_rank").tolist() == [1, 1, -1, -1]
 
 
 def test_the_late_rank_is_named_in_the_causes() -> None:

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from analyzers.clocks.align import align
+from analyzers.clocks.align import align, with_collectives
 from analyzers.collectives.report import collectives_of
 from analyzers.overlap.certainty import real_overlap_error
-from analyzers.overlap.job import last_arrivals
 from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
@@ -47,9 +46,8 @@ def two_devices(times: int = 4) -> Trace:
 
 def test_the_device_that_came_last_speaks_for_the_job() -> None:
     trace = two_devices()
-    last = last_arrivals(trace)
-    assert last.device.tolist() == [1, 1, -1, -1] * 4
-    assert last.rank.tolist() == [0, 0, -1, -1] * 4
+    assert ints(trace.ops, "last_device").tolist() == [1, 1, -1, -1] * 4
+    assert ints(trace.ops, "last_rank").tolist() == [0, 0, -1, -1] * 4
     result = check_overlap(trace)
     assert (result.job.critical_rank, result.job.critical_device, result.job.rule) == (0, 1, "last-arrival")
     # Device 1's transfer, 40 µs each, beside its own compute, 10 µs; device 0 only waited for it.
@@ -111,6 +109,6 @@ def test_the_error_bar_is_that_of_the_two_clocks_which_meet(
         Clock(process=0, device=device, rank=0, offset_ns=0, residual_ns=one) for device, one in enumerate(residuals)
     ]
     assert trace.clocks is not None
-    trace = replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)}))
+    trace = with_collectives(replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)})))
     whole = ints(trace.ops, "device") == 0
     assert real_overlap_error(trace, whole.nonzero()[0]) == error

@@ -1,0 +1,126 @@
+"""What many analyses need of a trace is there, and is worked out once."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.clocks import align
+from analyzers.export import parquet
+from analyzers.load import load
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.report import order_report
+from analyzers.trace.columns import ints
+from analyzers.trace.schemas import OF_COLLECTIVES, OPS
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder
+from traceviz.timelines.picture import picture
+
+DATA = Path(__file__).parent / "data"
+PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+
+
+@pytest.fixture
+def orderings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many ops each Ordering that is made has."""
+    made: list[int] = []
+    make = Ordering.__init__
+
+    def counted(self: Ordering, trace: Trace) -> None:
+        made.append(len(trace.ops))
+        make(self, trace)
+
+    monkeypatch.setattr(Ordering, "__init__", counted)
+    return made
+
+
+def sample() -> Trace:
+    return load([DATA / "torch" / "dpmp_overlap.rank*.json.gz"])
+
+
+def test_a_check_its_order_and_its_timeline_share_one_ordering(orderings: list[int]) -> None:
+    trace = sample()
+    picture(trace, check_overlap(trace, *PAIR), order_report(trace))
+    assert orderings == [len(trace.ops)]
+
+
+@pytest.mark.parametrize("part", [lambda trace: trace.ranks(0), lambda trace: trace.steps(0, 100)])
+def test_parts_that_cut_no_op_share_that_of_the_whole(part: Callable[[Trace], Trace], orderings: list[int]) -> None:
+    trace = load([DATA / "torch" / "ddp.rank*.json.gz"])
+    for one in (trace, part(trace)):
+        check_overlap(one)
+        order_report(one)
+    assert orderings == [len(trace.ops)]
+
+
+def test_a_window_has_an_ordering_of_its_own(orderings: list[int]) -> None:
+    trace = sample()
+    middle = int(np.median(ints(trace.ops, "start_ns")))
+    part = trace.window(middle, int(ints(trace.ops, "end_ns").max()))
+    check_overlap(part, *PAIR)
+    order_report(part)
+    assert len(orderings) <= 2, "with ops cut, and as they are"
+
+
+def test_waits_and_last_arrivals_are_worked_out_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    fill = align.with_collectives
+
+    def counted(trace: Trace) -> Trace:
+        made.append(len(trace.ops))
+        return fill(trace)
+
+    monkeypatch.setattr(align, "with_collectives", counted)
+    trace = sample()
+    check_overlap(trace, *PAIR)
+    check_overlap(trace.ranks(1), *PAIR)
+    assert made == [len(trace.ops)]
+
+
+def test_what_was_made_of_a_trace_goes_with_it() -> None:
+    trace = sample()
+    ordering = trace.once(Ordering)
+    assert trace.once(Ordering) is ordering
+    assert trace.warn("code", "text").once(Ordering) is not ordering
+    gone = weakref.ref(trace)
+    gc.disable()
+    try:
+        del trace
+        assert gone() is None, "nothing that was made of it holds on to it"
+    finally:
+        gc.enable()
+
+
+def test_columns_of_collectives_are_there_before_any_is_known() -> None:
+    run = Builder()
+    run.rank(0).kernel("ncclDevKernel_AllReduce", 9, 0, 100)
+    bare = run.trace()
+    assert bare.clocks is None, "aligning was never tried"
+    assert [bare.ops[column].tolist() for column in OF_COLLECTIVES] == [[OPS[column][1]] for column in OF_COLLECTIVES]
+    aligned = align.align(bare).trace
+    assert aligned.clocks is not None
+    assert [aligned.ops[column].tolist() for column in OF_COLLECTIVES] == [[0], [1], [-1], [-1], [0], [1]]
+
+
+def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
+    trace = sample()
+    assert (ints(trace.ops, "last_rank") >= 0).any()
+    again = load([trace.to_parquet(tmp_path / "out")])
+    for column in OF_COLLECTIVES:
+        assert again.ops[column].tolist() == trace.ops[column].tolist()
+        assert column not in parquet.pq.read_table(tmp_path / "out" / "ops.parquet").column_names
+
+
+def test_keys_are_int64_within_and_int32_in_files(tmp_path: Path) -> None:
+    trace = sample()
+    stored = parquet.pq.read_table(trace.to_parquet(tmp_path / "out") / "ops.parquet").schema
+    for column in ("process", "rank", "device", "context"):
+        assert trace.ops[column].dtype == np.int64
+        assert str(stored.field(column).type) == "int32"
+        assert np.shares_memory(ints(trace.ops, column), ints(trace.ops, column)), "no copy at each use"
