@@ -21,6 +21,11 @@ def shares(totals: Ints, weights: Ints) -> Ints:
     -------
     parts : n rows of k numbers. Of equal remainders the first in its row is rounded up.
 
+    Of 10 ns by weights 1, 2 and 3 the exact shares are 1 4/6, 3 2/6 and 5. Rounded down they sum to 9; the ns that is
+    left goes to the largest remainder, the first's.
+
+    >>> shares(np.array([10]), np.array([[1, 2, 3]])).tolist()
+    [[2, 3, 5]]
     >>> shares(np.array([10, 7]), np.array([[1, 1, 1], [0, 0, 5]])).tolist()
     [[4, 3, 3], [0, 0, 7]]
     """

@@ -2,6 +2,12 @@
 
 Within an instance a side really runs, only waits (the head of a collective whose last rank has not come), or is idle.
 A gap belongs to the idle side: from its last end, or the instance's beginning, to the start of its next op.
+
+    B  0 ─────────────── 40            runs 0–40
+    A  0 ── 10     25 ~~ 30 ── 50      runs 0–10 and 30–50; from 25 on its collective only waits for a late rank
+
+A's gap is [10, 25), ending where its op begins: B runs alone for all 15 ns of it. The 5 ns from 25 to 30 are that gap's
+`peer_ns`. B has no gap behind 40: it has nothing more to start.
 """
 
 from __future__ import annotations

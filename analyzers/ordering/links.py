@@ -110,6 +110,11 @@ def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
 # 3. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
 #    times allow.
 #
+# One thread records at 10 and 20 ns, and makes stream 25 wait at 21 and 40 ns, with a launch at 30. The wait at 21
+# comes right after the record at 20: that is its record, by 1. The wait at 40 has the launch before it, and no event
+# id: the record at 20 is claimed, so it takes the one at 10, by 3, if what was queued there by 10 had ended when the
+# first op that stream 25 was given after 40 started. Had that op started earlier, the wait would stay unknown.
+#
 # The stream of a record nobody names, when a wait follows at once: of the streams that run computation, where a
 # communication stream waits, the one its thread launched on last; where the thread's home stream waits, those the
 # thread visited since, one for each wait in a row; where another stream waits, the home stream. A stream that waits

@@ -2,8 +2,10 @@
 
 The ratio is real overlap O over achievable M. A wait that is e longer than thought takes at most e from O, and from M
 nothing or e; one that is e shorter gives as much. So with all waits off by at most E, the ratio lies within
-(O ± E) / M: where M changes too, it moves less. A ratio that is read where collectives arrived last also changes with
-who that was: `analyzers.overlap.certainty`.
+(O ± E) / M: where M changes too, it moves less. With O = 36 of M = 76 ns and waits off by 5 in all, it is 36/76, and
+lies within 31/76 and 41/76: 41 % to 54 %, so that a bar of 50 % is neither met nor missed.
+
+A ratio that is read where collectives arrived last also changes with who that was: `analyzers.overlap.certainty`.
 """
 
 from __future__ import annotations
@@ -61,6 +63,11 @@ def with_bounds(job: Job, speaking: Arrivals | None, unsure: Mapping[DeviceKey, 
 # One that may have been joined last elsewhere counts there instead, with what it hides there and with its length
 # there. So O and the sum of T change by differences between two ranks' calls; but what T has beyond the C of the rank
 # that it moves to can't overlap, and is no part of M.
+#
+# Rank 0 arrives at 36 ns and rank 1 at 40, both end at 100, and compute runs until 76 on both: rank 1 came last, O is
+# 36 (40 to 76) and M is T, 60. With clocks known to 10 ns, rank 0 may have come up to 6 after rank 1, which then
+# waited those 6: O is at least 30. If rank 0 was last, it hides 40 of its 64. So O lies within 30 and 40, M within 60
+# ± (64 − 60), and O / M within 30/64 and 40/56.
 
 Range = tuple[int, int]
 _MOST = np.iinfo(np.int64).max
