@@ -1,10 +1,14 @@
 """Equal ranks: the processor time of check-overlap as their number doubles.
 
     python -m tests.benchmarks.equal_ranks [--ranks 64 128 256 512] [--repeats 3] [--against FOLDER]
+                                           [--workers N]
 
 Each rank is the same small real capture under another rank, so that all that grows is their number. A round runs the
 whole command once for each number, without a cache; the least of the rounds counts, and what one rank takes (start-up)
 is subtracted. With --against, the code of another working tree runs in the same rounds. Bar: 2.2 for each doubling.
+
+One process reads by default: left to itself (--workers 0) the command reads in several once the files are large enough
+in all, here between 256 and 512 ranks, and what those cost would be taken for growth.
 """
 
 from __future__ import annotations
@@ -33,10 +37,11 @@ def make(folder: Path, ranks: int) -> None:
         (folder / f"rank{rank}.json").write_text(text.replace('"rank": 0,', f'"rank": {rank},'))
 
 
-def busy_seconds(tree: Path, folder: Path, ranks: int) -> float:
+def busy_seconds(tree: Path, folder: Path, ranks: int, workers: int) -> float:
     """Processor seconds of one command, those of its processes included."""
     paths = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
     command = [sys.executable, "-m", "traceviz", "check-overlap", *paths, *PAIR, "--min-overlap", "0%", "-f", "json"]
+    command += ["--workers", str(workers)] if workers else []
     return run(command, {"TRACEVIZ_CACHE": "off", "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}).busy_seconds
 
 
@@ -54,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=1, help="processes that read; 0 as the command itself decides")
     parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     options = parser.parse_args()
     trees = [ROOT, *options.against]
@@ -63,7 +69,7 @@ def main() -> None:
         make(folder, max(options.ranks))
         for _ in range(options.repeats):
             for (tree, number), seconds in found.items():
-                seconds.append(busy_seconds(tree, folder, number))
+                seconds.append(busy_seconds(tree, folder, number, options.workers))
     for tree in trees:
         least = {number: min(found[tree, number]) for number in [1, *options.ranks]}
         print(f"{tree}: start-up {least[1]:.2f} s; bar {BAR}", *table(options.ranks, least), sep="\n", flush=True)
