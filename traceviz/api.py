@@ -94,8 +94,8 @@ def load(
 
     Returns
     -------
-    Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.trace.schemas`); a part of it
-        with `.only(ranks=(0, 3), steps=(10, 13), window_ns=(low, high))`, which is a Trace again; written for other
+    Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.trace.schemas`); a
+        part of it with `.only(ranks=(0, 3), steps=(10, 13), window_ns=(low, high))`, which is a Trace again; written for other
         tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
 
     Raises
@@ -305,7 +305,8 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     Returns
     -------
     OrderReport : `.to_frame()` has a row per host sync point, costliest first, columns as in
-        `analyzers.syncs.points.SyncPoint`: duration_ns, gpu_idle_ns, api, op, range, delayed …; `.crossings.missing` are the
+        `analyzers.syncs.points.SyncPoint`:
+        duration_ns, gpu_idle_ns, api, op, range, delayed …; `.crossings.missing` are the
         missing waits, `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
         `.plan.to_frame()` the chunks of stream-parallel loops.
     """

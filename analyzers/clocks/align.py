@@ -15,12 +15,12 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.clocks.solve import FEW, middle, solve, unaligned
-from analyzers.common.allocator import keeping_freed_memory
 from analyzers.common.errors import TraceWarning
 from analyzers.matching.match import match
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.merge import TIME_COLUMNS
 from analyzers.trace.schemas import OPS
 from analyzers.trace.tables import Trace

@@ -12,12 +12,12 @@ from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
 from analyzers.collectives.summary import Summary, summarize
-from analyzers.common.allocator import freed_memory_kept
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints
+from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.tables import Trace
 
 LAST = np.iinfo(np.int64).max

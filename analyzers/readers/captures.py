@@ -22,10 +22,10 @@ from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.nsys import file
 from analyzers.readers.remote import brought
-from analyzers.scale.crew import local_crew
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.tables import Trace
+from analyzers.workers.local import local_crew
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from analyzers.load import joined, load
 from analyzers.readers.captures import Reading, cited, read_one, stored, without_bad
 from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
-from analyzers.scale.crew import Crew, crew_for
+from analyzers.scale.crew import crew_for
 from analyzers.scale.outline import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.trace.narrow import Narrowing, check_ranks
 from analyzers.trace.run import ALL, OnePart, PartitionedRun, Question
 from analyzers.trace.tables import Trace
+from analyzers.workers.local import Crew
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.common.allocator import keeping_freed_memory
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
@@ -17,6 +16,7 @@ from analyzers.syncs.crossings import Crossings, crossings
 from analyzers.syncs.loops import StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, host_syncs
 from analyzers.trace.columns import ints
+from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.tables import Trace
 
 

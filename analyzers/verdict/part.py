@@ -18,7 +18,6 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
-from analyzers.common.allocator import keeping_freed_memory
 from analyzers.overlap.certainty import real_overlap_error, with_calls
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks
@@ -37,6 +36,7 @@ from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
+from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import in_whole, whole_with_cuts
 from analyzers.trace.ranks import devices_of

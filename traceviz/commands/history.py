@@ -39,10 +39,11 @@ def history(
     from traceviz.history.trends import trends
     from traceviz.output import contract
     from traceviz.output.views import history as view
+    from traceviz.timelines.trend import write_plot
 
     sides = [None if text is None else str(language.parse(text)) for text in (a, b)]
     found = trends(saved_runs(database), *sides)
     if plot is not None:
-        view.write_plot(found, plot)
+        write_plot(found, plot)
     emit(found, output, view.blocks, contract.history)
     raise typer.Exit(3 if not found else int(any(one.call == "regression" for one in found)))

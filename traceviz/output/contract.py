@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from analyzers.verdict.check import OverlapResult
     from analyzers.verdict.gain import Gain
     from traceviz.history.trends import PairTrend
-    from traceviz.reports.report import Report
 
 Json = dict[str, Any]
 
@@ -240,19 +239,15 @@ def cache(state: State) -> Json:
     }
 
 
-def report(result: Report) -> Json:
-    """`traceviz.report/1`: all of a report; `shown` is the instance that its timeline opens on."""
-    shown = result.picture.shown
-    return {
-        "schema": "traceviz.report/1",
-        "command": result.command,
-        "shown": {"rank": shown.rank, "instance": shown.label, "start_ns": shown.start_ns, "end_ns": shown.end_ns},
-        "overlap": overlap(result.overlap),
-        "collectives": collectives(result.collectives),
-        "syncs": syncs(result.order),
-        "streams": streams(result.streams),
-        "info": info(result.info),
-    }
+def report(command: str, shown: Json, answers: Mapping[str, Json]) -> Json:
+    """`traceviz.report/1`: all of a report.
+
+    Parameters
+    ----------
+    shown : the instance that its timeline opens on: rank, instance, start_ns, end_ns.
+    answers : what `overlap`, `collectives`, `syncs`, `streams` and `info` make of its results, by these names.
+    """
+    return {"schema": "traceviz.report/1", "command": command, "shown": shown, **answers}
 
 
 def comparison(result: Comparison) -> Json:

@@ -32,7 +32,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     ------
     TracevizError : the folder can't be written.
     """
-    content = {"report.html": html(report).encode(), "results.json": as_json(contract.report(report)).encode()}
+    content = {"report.html": html(report).encode(), "results.json": as_json(results(report)).encode()}
     image = _image(report.picture)
     if image is not None:
         content["timeline.png"] = image
@@ -55,6 +55,22 @@ def write(report: Report, folder: Path) -> list[Path]:
         if name not in content:
             (folder / name).unlink(missing_ok=True)
     return [folder / name for name in FILES if name in content]
+
+
+def results(report: Report) -> contract.Json:
+    """What results.json holds."""
+    shown = report.picture.shown
+    return contract.report(
+        report.command,
+        {"rank": shown.rank, "instance": shown.label, "start_ns": shown.start_ns, "end_ns": shown.end_ns},
+        {
+            "overlap": contract.overlap(report.overlap),
+            "collectives": contract.collectives(report.collectives),
+            "syncs": contract.syncs(report.order),
+            "streams": contract.streams(report.streams),
+            "info": contract.info(report.info),
+        },
+    )
 
 
 def _image(drawing: Picture) -> bytes | None:

@@ -112,7 +112,7 @@ def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
 KILLING = """
 import json, os, signal, sys
 from distributed import Client
-from analyzers.scale.crew import dask_crew
+from analyzers.workers.dask import dask_crew
 from analyzers import check, parts
 from analyzers.readers.captures import Reading
 from traceviz.output import contract
@@ -150,7 +150,7 @@ def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_scheduler_that_is_not_there_is_an_error_in_one_line() -> None:
     environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
-    program = "import analyzers.scale.crew as crew; crew.CONNECT_SECONDS = 1; " + COMMAND
+    program = "import analyzers.workers.dask as dask; dask.CONNECT_SECONDS = 1; " + COMMAND
     found = subprocess.run(
         [sys.executable, "-c", program, "check-overlap", *TORCH, "--dask", "tcp://127.0.0.1:9"],
         capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120, check=False,

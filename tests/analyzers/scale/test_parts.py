@@ -18,7 +18,6 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import Input
 from analyzers.scale import answers, parts
-from analyzers.scale.crew import LocalCrew
 from analyzers.scale.parts import open_run
 from analyzers.syncs import report as order_report
 from analyzers.trace.merge import merge
@@ -26,6 +25,7 @@ from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import PartitionedRun
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
+from analyzers.workers.local import LocalCrew
 from tests.support.builder import Builder
 from tests.support.command_lines import run_text
 from traceviz.cli import app

@@ -22,7 +22,7 @@ from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from traceviz.timelines.picture import picture
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 
 

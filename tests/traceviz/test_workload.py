@@ -14,7 +14,7 @@ from traceviz.commands import workload
 from traceviz.options.arguments import read_steps
 from traceviz.output import contract
 
-DATA = Path(__file__).parent / "data" / "workloads"
+DATA = Path(__file__).parents[1] / "data" / "workloads"
 CAPTURES = sorted(path.name for path in DATA.iterdir() if path.is_dir())
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from analyzers.common import allocator
-from analyzers.common.allocator import MANY, freed_memory_kept
+from analyzers.trace.freed_memory import MANY, freed_memory_kept
 
 TOUCHES = """
 import ctypes
 import resource
 import numpy as np
-from analyzers.common.allocator import MANY, freed_memory_kept
+from analyzers.trace.freed_memory import MANY, freed_memory_kept
 
 ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: of huge pages there may be enough, or not
 

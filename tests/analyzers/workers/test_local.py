@@ -20,7 +20,7 @@ from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers import captures
 from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import Input
-from analyzers.scale.crew import local_crew
+from analyzers.workers.local import local_crew
 from tests.support.command_lines import run_json, run_text
 from tests.support.waiting import is_alive, soon
 
@@ -182,7 +182,7 @@ COMMAND = """
 import sys
 import analyzers.readers.captures
 from analyzers import parts
-from tests.analyzers.workers.test_workers import sleepy
+from tests.analyzers.workers.test_local import sleepy
 from traceviz.__main__ import main
 
 analyzers.readers.captures.WORTH_WORKERS = 0
