@@ -95,8 +95,8 @@ def load(
     Returns
     -------
     Trace : tables `ops`, `api`, `ranges`, … as data frames (columns and units in `analyzers.trace.schemas`); a
-        part of it with `.only(ranks=(0, 3), steps=(10, 13), window_ns=(low, high))`, which is a Trace again; written for other
-        tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
+        part of it with `.only(ranks=(0, 3), steps=(10, 13), window_ns=(low, high))`, which is a Trace again;
+        written for other tools with `.to_perfetto(path)`, `.to_parquet(folder)`, `.to_sqlite(path)`.
 
     Raises
     ------

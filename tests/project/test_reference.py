@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 HEAD = """# Commands
 
 Made from the program by `python -m tests.project.test_reference`; `traceviz COMMAND --help` says the same.
-A TRACE is an `.nsys-rep`, an nsys `.sqlite`, a `torch.profiler` `.json`, either as `.gz` too, an exported trace, a glob, a folder
-or a manifest; several are the ranks of one run.
+A TRACE is an `.nsys-rep`, an nsys `.sqlite`, a `torch.profiler` `.json`, either as `.gz` too, an exported trace,
+a glob, a folder or a manifest; several are the ranks of one run.
 """
 
 
