@@ -73,7 +73,7 @@ class Explainer:
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
-        here = self._by_rank[rank, device]
+        here = self._by_rank.get((rank, device), np.empty(0, np.int64))
         found = find_gaps(self.trace, here[self.a[here]], here[self.b[here]], self.pairing)
         return [self._explain(gaps, here) for gaps in found if gaps.size]
 
