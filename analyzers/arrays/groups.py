@@ -43,11 +43,11 @@ def _rows(keys: tuple[Ints, ...], code: Ints | None) -> Ints:
         return np.lexsort(keys[::-1])
     span = int(code.max()) + 1
     if code.size <= span <= 4 * code.size:  # there may be a place for each row, which is quicker than sorting
-        row = np.full(span, -1)
-        row[code] = np.arange(code.size)
-        row = row[row >= 0]
-        if row.size == code.size:
-            return row
+        row_of_code = np.full(span, -1)
+        row_of_code[code] = np.arange(code.size)
+        row_of_code = row_of_code[row_of_code >= 0]
+        if row_of_code.size == code.size:
+            return row_of_code
     # numpy's stable sort takes a few passes where numbers are so small, however the rows lie
     return np.argsort(code.astype(np.uint16) if span <= _RADIX else code, kind="stable")
 
@@ -78,10 +78,10 @@ def label(*columns: Any) -> Ints:
 
 def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
     """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
-    low, high = int(code.min(initial=0)), int(code.max(initial=0))
-    if high - low >= WIDEST >> 31:
+    lowest, highest = int(code.min(initial=0)), int(code.max(initial=0))
+    if highest - lowest >= WIDEST >> 31:
         return pd.factorize(code)[0].astype(np.int64), code.size
-    return code.astype(np.int64) - low, high - low + 1
+    return code.astype(np.int64) - lowest, highest - lowest + 1
 
 
 def occurrence(member: Ints, key: Ints) -> Ints:
@@ -103,5 +103,5 @@ def index_of(keys: Ints, wanted: Ints) -> Ints:
         return np.full(wanted.size, -1)
     order = np.arange(keys.size) if (np.diff(keys) > 0).all() else np.argsort(keys)
     keys = keys[order]
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[at] == wanted, order[at], -1)
+    nearest = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[nearest] == wanted, order[nearest], -1)

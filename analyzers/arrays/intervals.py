@@ -30,19 +30,19 @@ def union(starts: Ints, ends: Ints) -> Union:
         return EMPTY
     if np.any(ends < starts):
         raise ValueError("an interval ends before it starts")
-    solid = ends > starts
-    starts, ends = starts[solid], ends[solid]
+    non_empty = ends > starts
+    starts, ends = starts[non_empty], ends[non_empty]
     if starts.size == 0:
         return EMPTY
     if np.any(starts[1:] < starts[:-1]):
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
-    reach = np.maximum.accumulate(ends)
-    first = np.empty(starts.size, dtype=bool)
-    first[0] = True
-    np.greater(starts[1:], reach[:-1], out=first[1:])
-    head = np.flatnonzero(first)
-    return Union(starts[head], reach[np.append(head[1:], starts.size) - 1])
+    reached = np.maximum.accumulate(ends)
+    begins_union = np.empty(starts.size, dtype=bool)
+    begins_union[0] = True
+    np.greater(starts[1:], reached[:-1], out=begins_union[1:])
+    heads = np.flatnonzero(begins_union)
+    return Union(starts[heads], reached[np.append(heads[1:], starts.size) - 1])
 
 
 def measure(a: Union) -> int:
@@ -74,17 +74,17 @@ def subtract(a: Union, b: Union) -> Union:
 
 def complement(a: Union, low: int, high: int) -> Union:
     """Instants of [low, high) that are not in `a`."""
-    inside = clip(a, low, high)
-    starts, ends = np.append(low, inside.ends), np.append(inside.starts, high)
-    solid = ends > starts
-    return Union(starts[solid], ends[solid])
+    clipped = clip(a, low, high)
+    starts, ends = np.append(low, clipped.ends), np.append(clipped.starts, high)
+    non_empty = ends > starts
+    return Union(starts[non_empty], ends[non_empty])
 
 
 def clip(a: Union, low: int, high: int) -> Union:
     """Instants of `a` in [low, high)."""
     starts, ends = np.maximum(a.starts, low), np.minimum(a.ends, high)
-    solid = ends > starts
-    return Union(starts[solid], ends[solid])
+    non_empty = ends > starts
+    return Union(starts[non_empty], ends[non_empty])
 
 
 def measure_before(a: Union, instants: Ints) -> Ints:

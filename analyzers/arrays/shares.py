@@ -42,11 +42,11 @@ def shares(totals: Ints, weights: Ints) -> Ints:
 
 
 def _split(totals: Ints, weights: Ints) -> Ints:
-    whole = np.maximum(weights.sum(axis=1), 1)[:, None]
+    weight_sums = np.maximum(weights.sum(axis=1), 1)[:, None]
     exact = totals[:, None] * weights
-    parts, rest = exact // whole, exact % whole
-    left = np.where(weights.any(axis=1), totals - parts.sum(axis=1), 0)
-    most = np.argsort(-rest, axis=1, kind="stable")
-    place = np.empty(most.shape, np.int64)
-    np.put_along_axis(place, most, np.arange(weights.shape[1])[None, :], axis=1)
-    return parts + (place < left[:, None])
+    parts, remainders = exact // weight_sums, exact % weight_sums
+    missing = np.where(weights.any(axis=1), totals - parts.sum(axis=1), 0)
+    by_remainder = np.argsort(-remainders, axis=1, kind="stable")
+    position = np.empty(by_remainder.shape, np.int64)
+    np.put_along_axis(position, by_remainder, np.arange(weights.shape[1])[None, :], axis=1)
+    return parts + (position < missing[:, None])

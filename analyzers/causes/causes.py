@@ -109,7 +109,7 @@ class Explainer:
         ops = self.trace.ops
         op = int(gaps.op[gap])
         start, wait = ints(ops, "start_ns"), ints(ops, "wait_ns")
-        low, high = int(gaps.start[gap]), int(start[op] + wait[op])
+        low, high = int(gaps.start_ns[gap]), int(start[op] + wait[op])
         rows = self._waiting.get((int(ints(ops, "process")[op]),), np.empty(0, np.int64))
         rows = rows[(start[rows] < high) & (start[rows] + wait[rows] > low)]
         if not rows.size:
@@ -131,41 +131,41 @@ class Explainer:
 
         every = np.arange(gaps.size)
         alone[CAUSES.index("peer-wait")] = gaps.peer_ns
-        queued = np.clip(releases.released[LAUNCH], gaps.start, gaps.end)
-        bound = np.clip(releases.released.max(axis=0), gaps.start, gaps.end)
-        held = np.clip(releases.held_until, queued, bound)
+        queued = np.clip(releases.released_ns[LAUNCH], gaps.start_ns, gaps.end_ns)
+        bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
+        held = np.clip(releases.held_until_ns, queued, bound)
         blocked = self._blocked(gaps, every, queued)
         alone[CAUSES.index("host-sync")] = blocked
-        alone[CAUSES.index("late-launch")] = gaps.alone(gaps.start, queued) - blocked
+        alone[CAUSES.index("late-launch")] = gaps.alone(gaps.start_ns, queued) - blocked
         add("same-stream", queued, np.where(releases.same_stream, held, queued), every)
         add("event-dependency", queued, np.where(releases.same_stream, queued, held), every)
         add("stream-busy", held, bound, every)
         free = self.free(gaps, bound, device_ops)
         for cause, rows in self._causes_of_free(gaps, releases, bound, free).items():
-            add(cause, free.low[rows], free.high[rows], free.row[rows])
+            add(cause, free.low_ns[rows], free.high_ns[rows], free.row[rows])
         return Explained(gaps, releases, alone, self._after_sync(gaps, queued))
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
         process, device = (int(ints(self.trace.ops, column)[gaps.op[0]]) for column in ("process", "device"))
         if self.one_queue(process):
-            return room(self.trace, gaps.op, bound, gaps.end, device_ops, None)
+            return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, None)
         limits = limits_of(self.trace, process, device)
         if limits is None:
-            some = np.flatnonzero(gaps.end > bound)
-            return Pieces(some, bound[some], gaps.end[some], np.zeros(some.size, dtype=bool))
-        return room(self.trace, gaps.op, bound, gaps.end, device_ops, limits)
+            some = np.flatnonzero(gaps.end_ns > bound)
+            return Pieces(some, bound[some], gaps.end_ns[some], np.zeros(some.size, dtype=bool))
+        return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, limits)
 
     def _causes_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> dict[str, Mask]:
         """Which pieces each cause gets: full ones, ways from a release within the gap to the start, and the rest."""
         row = free.row
-        at_release = free.low == bound[row]
-        short = (free.high - free.low <= DISPATCH_NS) & ~free.full
+        at_release = free.low_ns == bound[row]
+        short = (free.high_ns - free.low_ns <= DISPATCH_NS) & ~free.full
         # After a release before the gap what kept the op is not in the capture.
-        on_its_way = short & at_release & (bound > gaps.start)[row]
-        work = releases.released[1:].max(axis=0)
-        launch = (releases.released[LAUNCH] >= work)[row]
-        other = (releases.held_until >= work)[row]
+        on_its_way = short & at_release & (bound > gaps.start_ns)[row]
+        work = releases.released_ns[1:].max(axis=0)
+        launch = (releases.released_ns[LAUNCH] >= work)[row]
+        other = (releases.held_until_ns >= work)[row]
         same = releases.same_stream[row]
         full = free.full | (short & ~at_release)
         rest = ~full & ~on_its_way
@@ -188,7 +188,7 @@ class Explainer:
         ops = gaps.op
         _, began, returned = (times[ops] for times in self.launches)
         launched = np.where(self.copies_itself[ops], began, returned)
-        return np.where(ints(self.trace.ops, "launch")[ops] >= 0, np.minimum(launched, gaps.end), NEVER)
+        return np.where(ints(self.trace.ops, "launch")[ops] >= 0, np.minimum(launched, gaps.end_ns), NEVER)
 
     def _blocked(self, gaps: Gaps, rows: Ints, until: Ints) -> Ints:
         """For each of these gaps: ns alone until then during which the launching thread sat in a blocking call."""
@@ -198,7 +198,7 @@ class Explainer:
             blocked = self.blocked.get(key)
             if blocked is None:
                 continue
-            low, high = gaps.start[rows[mine]], until[rows[mine]]
+            low, high = gaps.start_ns[rows[mine]], until[rows[mine]]
             first = np.searchsorted(blocked.ends, low, side="right")
             count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
             piece = np.repeat(np.arange(mine.size), count)
@@ -215,7 +215,7 @@ class Explainer:
         """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
         thread, _, returned = self.launches
         marked = np.zeros(gaps.size, dtype=bool)
-        late = queued > gaps.start
+        late = queued > gaps.start_ns
         keys = ints(self.trace.ops, "process")[gaps.op], thread[gaps.op]
         for key, rows in rows_by_key(*keys).items():
             blocked = self.blocked.get(key)

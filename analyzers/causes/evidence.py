@@ -31,7 +31,7 @@ class EvidenceWriter:
         self.trace, self.ordering, self.pairing = explainer.trace, explainer.ordering, explainer.pairing
         self._op_code, self._op_names = codes(self.trace.ops, "name")
         self._api_code, self._api_names = codes(self.trace.api, "name")
-        self.places = labels_of(self.trace)
+        self.device_labels = labels_of(self.trace)
 
     def evidence(self, one: Explained, gap: int, cause: str) -> str:
         """What a gap's cause rests on."""
@@ -51,18 +51,18 @@ class EvidenceWriter:
         """What would have bound the gap's op without its cause, and how much sooner it could have been free to run."""
         if cause in ("peer-wait", "unknown"):
             return ""
-        start, end = int(one.gaps.start[gap]), int(one.gaps.end[gap])
+        start, end = int(one.gaps.start_ns[gap]), int(one.gaps.end_ns[gap])
         releases = one.releases
-        bound = min(max(int(releases.released[:, gap].max()), start), end)
+        bound = min(max(int(releases.released_ns[:, gap].max()), start), end)
         if cause == "gpu-full":
-            which, until, when = int(releases.released[:, gap].argmax()), end, bound
+            which, until, when = int(releases.released_ns[:, gap].argmax()), end, bound
         else:
             held_by = self._held_by(one, gap, cause)
-            until = min(int(releases.released[held_by, gap]), end)
+            until = min(int(releases.released_ns[held_by, gap]), end)
             which, when = releases.next_behind(gap, held_by)
         between = cause in ("same-stream", "event-dependency") and releases.holder[gap] != releases.last[gap]
         if between:  # what comes between stays, and keeps its length
-            until = int(releases.held_until[gap])
+            until = int(releases.held_until_ns[gap])
             when = max(until - int(one.alone_ns[CAUSES.index(cause), gap]), start)
         binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
         if not binds and cause != "gpu-full" and until == bound:
@@ -88,7 +88,7 @@ class EvidenceWriter:
         """Which of an op's releases its cause is about."""
         if cause in ("host-sync", "late-launch"):
             return LAUNCH
-        return STREAM + int(one.releases.released[STREAM:, gap].argmax())
+        return STREAM + int(one.releases.released_ns[STREAM:, gap].argmax())
 
     def _binding(self, one: Explained, gap: int, which: int) -> str:
         """The cause that a release other than the one that bound stands for."""
@@ -111,11 +111,11 @@ class EvidenceWriter:
 
     def _submitted(self, one: Explained, gap: int) -> int:
         """When the gap's op was launched, or the gap's end where it had begun before."""
-        op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])
+        op, end = int(one.gaps.op[gap]), int(one.gaps.end_ns[gap])
         return min(int(self.explainer.launches[2][op]), end)
 
     def _late(self, one: Explained, gap: int) -> str:
-        late = duration(self._submitted(one, gap) - int(one.gaps.start[gap]))
+        late = duration(self._submitted(one, gap) - int(one.gaps.start_ns[gap]))
         return f"'{self._side(one, gap)}' ({self.op_name(int(one.gaps.op[gap]))}) was submitted {late} late"
 
     @cached_property
@@ -127,7 +127,7 @@ class EvidenceWriter:
         return self.trace.once(host_syncs)
 
     def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
-        blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start[gap]), self._submitted(one, gap))
+        blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start_ns[gap]), self._submitted(one, gap))
         starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
         mine = np.isin(blocking.call, self._calls(one, gap))
         within = np.where(mine, np.minimum(ends, high) - np.maximum(starts, low), NEVER)
@@ -152,7 +152,7 @@ class EvidenceWriter:
         return f", as {point.pattern.split(':')[0]} does ({point.copy}, {point.bytes:,} B),"
 
     def _late_launch(self, one: Explained, gap: int, cause: str) -> str:
-        op, start, launched = int(one.gaps.op[gap]), int(one.gaps.start[gap]), self._submitted(one, gap)
+        op, start, launched = int(one.gaps.op[gap]), int(one.gaps.start_ns[gap]), self._submitted(one, gap)
         calls = self._calls(one, gap)
         calls = calls[~np.isin(calls, self.explainer.blocking.call)]
         starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
@@ -183,7 +183,7 @@ class EvidenceWriter:
         op, api = int(one.gaps.op[gap]), self.trace.api
         key = self._of_op("process", op), int(self.explainer.launches[0][op])
         mine = self._calls_of.get(key, np.empty(0, np.int64))
-        inside = (ints(api, "end_ns")[mine] > one.gaps.start[gap]) & (
+        inside = (ints(api, "end_ns")[mine] > one.gaps.start_ns[gap]) & (
             ints(api, "start_ns")[mine] < self._submitted(one, gap)
         )
         return mine[inside]
@@ -216,10 +216,12 @@ class EvidenceWriter:
         lanes, last = self.ordering.lanes, one.releases.last[[gap]]
         (lane,), (position,) = self.ordering.place(last)
         units = np.arange(lanes.first[lane], lanes.first[lane] + position + 1)
-        units = units[np.searchsorted(np.maximum.accumulate(lanes.end[units]), one.gaps.start[gap], side="right") :]
+        units = units[
+            np.searchsorted(np.maximum.accumulate(lanes.end_ns[units]), one.gaps.start_ns[gap], side="right") :
+        ]
         spent: dict[str, int] = {}
         code = self._op_code[lanes.op[units]]
-        took = lanes.end[units] - np.maximum(lanes.start[units], one.gaps.start[gap])
+        took = lanes.end_ns[units] - np.maximum(lanes.start_ns[units], one.gaps.start_ns[gap])
         for kind, first in zip(*np.unique(code, return_index=True), strict=True):
             name = self.op_name(int(lanes.op[units[first]]))
             spent[name] = spent.get(name, 0) + int(took[code == kind].sum())
@@ -246,15 +248,15 @@ class EvidenceWriter:
         )
 
     def _gpu_full(self, one: Explained, gap: int, cause: str) -> str:
-        op, end = int(one.gaps.op[gap]), one.gaps.end[[gap]]
-        bound = np.clip(one.releases.released[:, gap].max(keepdims=True), one.gaps.start[gap], end)
+        op, end = int(one.gaps.op[gap]), one.gaps.end_ns[[gap]]
+        bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
         here = self.explainer.ops_of(process, device)
         one_queue = self.explainer.one_queue(process)
         limits = None if one_queue else limits_of(self.trace, process, device)
         pieces = room(self.trace, np.array([op]), bound, end, here, limits)
-        longest = int(np.argmax(np.where(pieces.full, pieces.high - pieces.low, -1)))
-        halfway = pieces.low[[longest]] + (pieces.high - pieces.low)[longest] // 2
+        longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
+        halfway = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
         there = [int(other[0]) for other in running_at(self.trace, here, halfway) if other[0] >= 0]
         who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
         if limits is None:
@@ -270,16 +272,16 @@ class EvidenceWriter:
 
     def _peer_wait(self, one: Explained, gap: int, cause: str) -> str:
         waiting = self.explainer.waiting_for(one.gaps, gap)
-        who = self.places.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
+        who = self.device_labels.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
         what = self.op_name(waiting[0]) if waiting else "a collective"
         longest = duration(int(one.gaps.peer_ns[gap]))
         return f"{what} only waited for {who}, up to {longest} at a time: a kernel that spins hides nothing"
 
     def _unknown(self, one: Explained, gap: int, cause: str) -> str:
-        op, end = int(one.gaps.op[gap]), int(one.gaps.end[gap])
-        if one.releases.released[:, gap].max() == NEVER:
+        op, end = int(one.gaps.op[gap]), int(one.gaps.end_ns[gap])
+        if one.releases.released_ns[:, gap].max() == NEVER:
             return f"the capture does not show what launched {self.op_name(op)} or what it waited for"
-        bound = int(np.clip(one.releases.released[:, gap].max(), one.gaps.start[gap], end))
+        bound = int(np.clip(one.releases.released_ns[:, gap].max(), one.gaps.start_ns[gap], end))
         if end - bound <= DISPATCH_NS:
             return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
         who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"

@@ -31,15 +31,15 @@ class Gaps:
 
     side : the idle side, 0 for A, 1 for B.
     op : row in `Trace.ops` of the op that side starts next.
-    start, end : the gap; the op starts at its end.
+    start_ns, end_ns : the gap; the op starts at its end.
     peer_ns : how long, up to the op's real start, one side only waited for a late rank while the other ran or was idle.
     """
 
     side: Ints
     instance: Ints
     op: Ints
-    start: Ints
-    end: Ints
+    start_ns: Ints
+    end_ns: Ints
     peer_ns: Ints
     _lift: Ints
     _running: tuple[Union, Union]  # per idle side: when the other side really runs, instances laid one behind another
@@ -52,8 +52,8 @@ class Gaps:
     def alone(self, low: Ints, high: Ints, rows: Ints | None = None) -> Ints:
         """For each gap (or those at `rows`): ns of [low, high) within the gap during which the other side runs."""
         rows = np.arange(self.size) if rows is None else rows
-        low = np.clip(low, self.start[rows], self.end[rows]) + self._lift[rows]
-        high = np.clip(high, self.start[rows], self.end[rows]) + self._lift[rows]
+        low = np.clip(low, self.start_ns[rows], self.end_ns[rows]) + self._lift[rows]
+        high = np.clip(high, self.start_ns[rows], self.end_ns[rows]) + self._lift[rows]
         length = np.zeros(rows.size, np.int64)
         for side in (0, 1):
             mine = self.side[rows] == side
@@ -88,7 +88,7 @@ class _Laid:
     """One side, instances laid one behind another: its unions and its ops by real start."""
 
     rows: Ints
-    real_start: Ints
+    real_start_ns: Ints
     real: Union
     plain: Union
     waiting: Union
@@ -129,7 +129,7 @@ def _gaps_of_side(
     before = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
     fresh = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
     low, high = np.where(fresh, begin[group], before), idle.real.starts
-    op = idle.rows[np.searchsorted(idle.real_start, high)]
+    op = idle.rows[np.searchsorted(idle.real_start_ns, high)]
     wait = coverage(low, high, peer)
     begun = np.clip(starts[op] + group * span - base, low, high)
     keep = (begun > low) | (wait > 0)

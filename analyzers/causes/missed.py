@@ -53,7 +53,7 @@ def _gaps(explained: Sequence[Explained], numbers: Ints) -> MissedGaps | None:
     for one in explained:
         alone = one.alone_ns.sum(axis=0)
         kept = np.flatnonzero(np.isin(one.gaps.instance, numbers) & (alone > 0))
-        columns = (one.gaps.side, one.gaps.start, one.gaps.end, one.gaps.op, one.alone_ns.argmax(axis=0), alone)
+        columns = (one.gaps.side, one.gaps.start_ns, one.gaps.end_ns, one.gaps.op, one.alone_ns.argmax(axis=0), alone)
         parts.append([column[kept] for column in columns])
     side, start, end, op, cause, alone = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((side, start))
@@ -92,7 +92,7 @@ def _tell(
         story.evidence(best, gap, CAUSES[cause]),
         story.next_behind(best, gap, CAUSES[cause]),
         story.pairing.label[gaps.instance[gap]],
-        int(gaps.start[gap]),
-        int(gaps.end[gap]),
+        int(gaps.start_ns[gap]),
+        int(gaps.end_ns[gap]),
         int(gaps.op[gap]),
     )

@@ -48,8 +48,8 @@ class Pieces:
     """Pieces [low, high) of windows, ns, by window and time; `row` is the window, `full` whether there was no room."""
 
     row: Ints
-    low: Ints
-    high: Ints
+    low_ns: Ints
+    high_ns: Ints
     full: Mask
 
 

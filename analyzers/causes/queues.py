@@ -23,22 +23,22 @@ LAUNCH, STREAM, EVENT = range(3)  # what an op waits for
 class LaunchBounds:
     """When each of some waiting ops was released, ns (`NEVER`: it did not wait for that), and by which op.
 
-    released : a row for LAUNCH, STREAM and EVENT.
+    released_ns : a row for LAUNCH, STREAM and EVENT.
     last : the work that ended last of all it was queued behind, row in `Trace.ops`, -1 where there is none.
     holder : the other side's op among that work; of several the one that ended last, or that the work of neither side
         behind it waited for; -1 where there is none.
-    held_until : when the holder ended, ns; same_stream : whether holder and op share a stream.
+    held_until_ns : when the holder ended, ns; same_stream : whether holder and op share a stream.
     """
 
-    released: Ints
+    released_ns: Ints
     last: Ints
     holder: Ints
-    held_until: Ints
+    held_until_ns: Ints
     same_stream: Mask
 
     def next_behind(self, op: int, what: int) -> tuple[int, int]:
         """(which, when) one op was released last, but for `what`."""
-        others = self.released[:, op].copy()
+        others = self.released_ns[:, op].copy()
         others[what] = NEVER
         return int(others.argmax()), int(others.max())
 
@@ -75,7 +75,7 @@ class PredecessorIndex:
 
     def _end(self, ops: Ints) -> Ints:
         lanes = self.ordering.lanes
-        return np.where(ops >= 0, lanes.end[lanes.unit_of_op[ops]], NEVER) if lanes.op.size else ops
+        return np.where(ops >= 0, lanes.end_ns[lanes.unit_of_op[ops]], NEVER) if lanes.op.size else ops
 
     def _lane(self, ops: Ints) -> Ints:
         return np.where(ops >= 0, self.ordering.place(np.maximum(ops, 0))[0], -1)

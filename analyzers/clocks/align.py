@@ -39,7 +39,7 @@ class Aligned:
 def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     """Match collectives, estimate clocks, move all times onto the lowest rank's clock, and fill in waits.
 
-    Which rows move, and how far, stands in `analyzers.clocks.align`. Unsure matches have their waits filled in, too.
+    `move` says which rows move, and how far. Unsure matches have their waits filled in, too.
 
     Parameters
     ----------
@@ -95,19 +95,19 @@ def with_collectives(trace: Trace) -> Trace:
     count = np.bincount(collective)[collective]
     start, rank, device = (ints(calls, column) for column in ("start_ns", "rank", "device"))
     order = np.lexsort((-device, -rank, start, collective))
-    tail = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
+    last_calls = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
     last = np.empty(int(collective.max()) + 1, np.int64)
-    last[collective[tail]] = tail
+    last[collective[last_calls]] = last_calls
     last = last[collective]
     error, known = _wait_errors(trace.clocks, calls, collective, last)
-    several = count > 1
+    several_calls = count > 1
     found = {
         "collective": collective,
         "collective_calls": count,
-        "last_rank": np.where(several, rank[last], -1),
-        "last_device": np.where(several, device[last], -1),
-        "wait_error_ns": np.where(several, error, 0),
-        "wait_known": (known | ~several).astype(np.int8),
+        "last_rank": np.where(several_calls, rank[last], -1),
+        "last_device": np.where(several_calls, device[last], -1),
+        "wait_error_ns": np.where(several_calls, error, 0),
+        "wait_known": (known | ~several_calls).astype(np.int8),
     }
     columns = {}
     for name, values in found.items():
@@ -159,17 +159,17 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
     if clocks.method != "collectives":
         return []
     warnings: list[TraceWarning] = []
-    places = DeviceLabels.of((clock.rank, clock.device) for clock in clocks.clocks)
-    lost = [places.short(clock.rank, clock.device) for clock in clocks.clocks if clock.residual_ns is None]
-    if lost:
-        ranks = ", ".join(lost)
+    labels = DeviceLabels.of((clock.rank, clock.device) for clock in clocks.clocks)
+    unknown = [labels.short(clock.rank, clock.device) for clock in clocks.clocks if clock.residual_ns is None]
+    if unknown:
+        ranks = ", ".join(unknown)
         text = f"No collective that is surely matched says how far off the clock of rank {ranks} is."
         warnings.append(TraceWarning("clocks-not-aligned", text))
     few = [clock for clock in clocks.clocks if 0 < clock.collectives < FEW and clock.upper_ns is not None]
     if few:
         widest = max(few, key=_width)
         text = (
-            f"Only {widest.collectives} matched collectives align {places.name(widest.rank, widest.device)}'s clock; "
+            f"Only {widest.collectives} matched collectives align {labels.name(widest.rank, widest.device)}'s clock; "
             f"they bound its offset to a span of {_width(widest) / 1000:.1f} µs."
         )
         warnings.append(TraceWarning("few-collectives", text))
@@ -204,9 +204,9 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     }
     for name in ("api", "ranges", "syncs", "comms", "memory"):
         frame: pd.DataFrame = getattr(trace, name)
-        where = capture[ints(frame, "process")]
+        capture_of_row = capture[ints(frame, "process")]
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
-        for (one,), rows in rows_by_key(where).items():
+        for (one,), rows in rows_by_key(capture_of_row).items():
             for values in times.values():
                 values[rows] = _shifted(values[rows], hosts[one], clocks.at_ns)
         frames[name] = frame.assign(**times)
@@ -224,21 +224,21 @@ def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
     capture = _capture_of(trace)
     launch = ints(trace.ops, "launch")
     rows = np.flatnonzero(launch >= 0)
-    where = capture[ints(trace.ops, "process")[rows]]
+    capture_of_op = capture[ints(trace.ops, "process")[rows]]
     started = _gpu_times(trace, clocks, "start_ns")[rows]
     called = ints(trace.api, "start_ns")[launch[rows]]
     hosts = []
-    by_capture = rows_by_key(where)
+    by_capture = rows_by_key(capture_of_op)
     clocks_of: dict[int, list[Clock]] = {}
     for clock in clocks.clocks:
         clocks_of.setdefault(int(capture[clock.process]), []).append(clock)
     for one in range(len(trace.captures)):
         gpus = clocks_of.get(one, [])
-        mine = by_capture.get((one,), np.empty(0, np.int64))
+        of_capture = by_capture.get((one,), np.empty(0, np.int64))
         offset = middle(gpus) if gpus else 0
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
         host = Clock(-1, -1, -1, offset, drift)
-        early = _shifted(called[mine], host, clocks.at_ns) - started[mine]
+        early = _shifted(called[of_capture], host, clocks.at_ns) - started[of_capture]
         hosts.append(replace(host, offset_ns=offset + int(early[early <= FAR_NS].max(initial=0))))
     return hosts
 

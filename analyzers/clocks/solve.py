@@ -32,12 +32,12 @@ class Calls:
     Parameters
     ----------
     collective, member : of each call; `collective` ascends. A (collective, member) occurs once.
-    start, end : ns relative to something near, so that floats hold them exactly.
+    start_ns, end_ns : ns relative to something near, so that floats hold them exactly.
     members : number of clocks.
     """
 
     def __init__(self, collective: Ints, member: Ints, start: Floats, end: Floats, members: int) -> None:
-        self.collective, self.member, self.start, self.end, self.members = collective, member, start, end, members
+        self.collective, self.member, self.start_ns, self.end_ns, self.members = collective, member, start, end, members
         is_first = np.diff(collective, prepend=-1) != 0
         self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
         self._by_member, firsts = grouped(member)
@@ -49,7 +49,7 @@ class Calls:
         """Some of the calls."""
         if rows.all():
             return self
-        return Calls(self.collective[rows], self.member[rows], self.start[rows], self.end[rows], self.members)
+        return Calls(self.collective[rows], self.member[rows], self.start_ns[rows], self.end_ns[rows], self.members)
 
     def upper(self, given: Floats) -> Floats:
         """The largest x ≤ given that meets all constraints; inf where nothing bounds it. There has to be one.
@@ -68,7 +68,11 @@ class Calls:
     def lower(self, given: Floats) -> Floats:
         """The smallest x ≥ given that meets all constraints; -inf where nothing bounds it. There has to be one."""
         mirrored = copy(self)
-        mirrored.start, mirrored.end, mirrored._end = -self.end, -self.start, -self.start[self._by_member]
+        mirrored.start_ns, mirrored.end_ns, mirrored._end = (
+            -self.end_ns,
+            -self.start_ns,
+            -self.start_ns[self._by_member],
+        )
         return -mirrored.upper(-given)
 
     def contradiction(self) -> list[int]:
@@ -81,13 +85,15 @@ class Calls:
             better = tight < bound - ROUNDING_NS
             if not better.any():
                 return []
-            for place in np.flatnonzero(better[self._present]).tolist():
-                first, behind = self._members[place], self._members[place + 1]
+            for position in np.flatnonzero(better[self._present]).tolist():
+                first, behind = self._members[position], self._members[position + 1]
                 column = self._column[first + np.argmin(ways[first:behind])]
                 calls = slice(*self._collectives[column : column + 2])
-                who = self.member[calls]
-                came_from[self._present[place]] = who[np.argmin(bound[who] - self.start[calls])]
-                through[self._present[place]] = self.collective[calls.start]
+                arrived_members = self.member[calls]
+                came_from[self._present[position]] = arrived_members[
+                    np.argmin(bound[arrived_members] - self.start_ns[calls])
+                ]
+                through[self._present[position]] = self.collective[calls.start]
             bound = np.where(better, tight, bound)
             cycle = _cycle(came_from)
             if cycle.size:
@@ -97,7 +103,7 @@ class Calls:
         """For each call, member by member: the bound by its collective on its clock."""
         if not self.member.size:
             return np.empty(0)
-        arrived = np.minimum.reduceat(bound[self.member] - self.start, self._collectives[:-1])
+        arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self._collectives[:-1])
         return arrived[self._column] + self._end
 
     def _tight(self, ways: Floats) -> Floats:
@@ -156,18 +162,18 @@ def solve(matches: Matches) -> Clocks:
     doubtful: list[int] = []
     member, end = ints(matches.calls, "member"), ints(matches.calls, "end_ns")
     at = int(np.median(end[rows & (islands[member] == islands[member[rows][0]])]))
-    for (island,), mine in rows_by_key(islands).items():
-        if mine.size > 1:
-            here = rows & (islands[member] == island)
-            part = _island(matches.calls[here], evidence.bounds[here], mine, at)
-            believed = here & ~np.isin(ints(matches.calls, "collective"), part.doubtful)
-            if part.doubtful and np.unique(_islands(matches.calls[believed], len(islands))[mine]).size == 1:
-                again = _island(matches.calls[believed], evidence.bounds[believed], mine, at)
-                part = replace(part, clocks=again.clocks)
-            for index, fitted in zip(mine.tolist(), part.clocks, strict=True):
+    for (island,), members in rows_by_key(islands).items():
+        if members.size > 1:
+            of_island = rows & (islands[member] == island)
+            part = _island(matches.calls[of_island], evidence.bounds[of_island], members, at)
+            believed = of_island & ~np.isin(ints(matches.calls, "collective"), part.doubtful)
+            if part.doubtful and np.unique(_islands(matches.calls[believed], len(islands))[members]).size == 1:
+                refitted = _island(matches.calls[believed], evidence.bounds[believed], members, at)
+                part = replace(part, clocks=refitted.clocks)
+            for index, fitted in zip(members.tolist(), part.clocks, strict=True):
                 one = solved[index]
                 fitted = replace(fitted, process=one.process, device=one.device, rank=one.rank)
-                unknown = not evidence.sure and index != mine[0]
+                unknown = not evidence.sure and index != members[0]
                 solved[index] = replace(fitted, residual_ns=None) if unknown else fitted
             contradictions += part.contradictions
             doubtful += part.doubtful
@@ -191,13 +197,13 @@ def _evidence(matches: Matches) -> _Evidence:
     """Sure, synchronizing collectives are best; others serve where those are few, or leave clocks unlinked."""
     calls, collectives = matches.calls, matches.collectives
     number, member, members = ints(calls, "collective"), ints(calls, "member"), len(matches.members)
-    several = np.bincount(number, minlength=len(collectives)) > 1
-    sure = collectives["sure"].to_numpy(bool) & several
+    has_several = np.bincount(number, minlength=len(collectives)) > 1
+    sure = collectives["sure"].to_numpy(bool) & has_several
     best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
-    islands = _islands(calls[several[number]], members)
+    islands = _islands(calls[has_several[number]], members)
     reaching = [rows for rows in (best, sure[number]) if np.array_equal(_islands(calls[rows], members), islands)]
-    bounds = reaching[0] if reaching else several[number]
-    linked = np.bincount(member[several[number]], minlength=members) > 0
+    bounds = reaching[0] if reaching else has_several[number]
+    linked = np.bincount(member[has_several[number]], minlength=members) > 0
     enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
     return _Evidence(bounds if enough or not reaching else sure[number], bounds, islands, bool(reaching))
 
@@ -233,16 +239,16 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
     start = (ints(calls, "start_ns") - base[member]).astype(np.float64)
     end = (ints(calls, "end_ns") - base[member]).astype(np.float64)
     fit = estimate(collective, member, end, count, 0)
-    ahead = fit.offset[member] + fit.drift[member] * (end - fit.offset[member])
+    ahead = fit.offset_ns[member] + fit.drift[member] * (end - fit.offset_ns[member])
     every = Calls(collective, member, start - ahead, end - ahead, count)
     bounds = _bounds(every.only(bounding))
     clocks = []
     for index in range(count):
-        offset = fit.offset[index] + fit.drift[index] * float(at - base[0])
+        offset = fit.offset_ns[index] + fit.drift[index] * float(at - base[0])
         away = int(base[index] - base[0])  # may be years, of which a float holds no single nanoseconds
-        low, high, moved = bounds.lower[index], bounds.upper[index], bounds.moved[index]
+        low, high, moved = bounds.lower_ns[index], bounds.upper_ns[index], bounds.moved_ns[index]
         few, wide = fit.count[index] < FEW, max(high - moved, moved - low)
-        error = max(min(fit.error[index], wide) if few else fit.error[index], abs(moved), RESOLUTION_NS)
+        error = max(min(fit.error_ns[index], wide) if few else fit.error_ns[index], abs(moved), RESOLUTION_NS)
         clocks.append(
             Clock(
                 *(-1, -1, -1),
@@ -261,9 +267,9 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
 
 @dataclass(frozen=True)
 class _Bounds:
-    lower: Floats  # of each clock relative to the first
-    upper: Floats
-    moved: Floats  # by how much the estimate moves to lie within the bounds
+    lower_ns: Floats  # of each clock relative to the first
+    upper_ns: Floats
+    moved_ns: Floats  # by how much the estimate moves to lie within the bounds
     contradictions: list[tuple[int, ...]]
     doubtful: list[int]
 
@@ -293,13 +299,13 @@ def _bounds(calls: Calls) -> _Bounds:
 def _usual_skew(calls: Calls) -> float:
     """Median over collectives of how far the estimated clocks leave their ends apart."""
     head = np.flatnonzero(np.diff(calls.collective, prepend=-1))
-    return float(np.median(np.maximum.reduceat(calls.end, head) - np.minimum.reduceat(calls.end, head)))
+    return float(np.median(np.maximum.reduceat(calls.end_ns, head) - np.minimum.reduceat(calls.end_ns, head)))
 
 
 def _violating(calls: Calls) -> dict[int, float]:
     """Collectives that the estimated clocks contradict, and by how many ns: someone ended before the last arrived."""
     head = np.flatnonzero(np.diff(calls.collective, prepend=-1))
-    late = np.maximum.reduceat(calls.start, head) - np.minimum.reduceat(calls.end, head)
+    late = np.maximum.reduceat(calls.start_ns, head) - np.minimum.reduceat(calls.end_ns, head)
     return {int(calls.collective[head[row]]): float(late[row]) for row in np.flatnonzero(late > 0)}
 
 
@@ -314,7 +320,7 @@ def _adopt(clocks: list[Clock], matches: Matches) -> tuple[Clock, ...]:
     capture = ints(matches.members, "capture")
     result = []
     for index, clock in enumerate(clocks):
-        mates = [one for place, one in enumerate(clocks) if one.collectives and capture[place] == capture[index]]
-        alone = clock.collectives == 0 and mates
-        result.append(replace(clock, offset_ns=middle(mates)) if alone else clock)
+        same_capture = [one for i, one in enumerate(clocks) if one.collectives and capture[i] == capture[index]]
+        alone = clock.collectives == 0 and same_capture
+        result.append(replace(clock, offset_ns=middle(same_capture)) if alone else clock)
     return tuple(result)

@@ -57,7 +57,7 @@ class Collective:
     last_arrival_lead_ns : how much later than the next to last.
     end_skew_ns : from the first end to the last.
     algorithm_gb_s, bus_gb_s : 10⁹ bytes a second over `fastest_ns`, by nccl-tests' factors; None without a size.
-    matched_by : a key of `collectives_match.MATCHED_BY`.
+    matched_by : a key of `analyzers.matching.match.MATCHED_BY`.
     confidence : 0 to 1; `sure` from 0.5 on.
     """
 

@@ -44,11 +44,11 @@ def card(
     more = len(rows) - MOST_ROWS
     if more > 0:
         parts.append(f'<p style="margin:.2em 0;opacity:.75">… and {more:,} more rows; to_frame() has all</p>')
-    told = [shown(text) for text in (*notes, *(one.message for one in warnings))]
-    if len(told) > MOST_NOTES:
-        told = [*told[:MOST_NOTES], f"… and {len(told) - MOST_NOTES} more"]
-    if told:
-        parts.append(f'<p style="margin:.2em 0;opacity:.75">Mind: {"<br>".join(told)}</p>')
+    caveats = [shown(text) for text in (*notes, *(one.message for one in warnings))]
+    if len(caveats) > MOST_NOTES:
+        caveats = [*caveats[:MOST_NOTES], f"… and {len(caveats) - MOST_NOTES} more"]
+    if caveats:
+        parts.append(f'<p style="margin:.2em 0;opacity:.75">Mind: {"<br>".join(caveats)}</p>')
     return f'<div class="traceviz">{"".join(parts)}</div>'
 
 

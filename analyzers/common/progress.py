@@ -38,8 +38,8 @@ class Overall:
         if total > 0:
             self.done[place] = max(self.done[place], self.sizes[place] * min(done, total) // total)
         read = sum(self.done)
-        whole = sum(done >= size for done, size in zip(self.done, self.sizes, strict=True))
-        said = f"{whole} of {len(self.sizes)}"
+        finished = sum(done >= size for done, size in zip(self.done, self.sizes, strict=True))
+        state = f"{finished} of {len(self.sizes)}"
         if self.bytes:
-            said += f"{NOTE}{read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
-        self.progress(f"{self.what}{NOTE}{said}", read, self.total)
+            state += f"{NOTE}{read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
+        self.progress(f"{self.what}{NOTE}{state}", read, self.total)

@@ -47,9 +47,9 @@ class Region:
 class ComparedRun:
     """One run of a comparison.
 
-    `figures` are per step, mean over the devices (`compare_steps.FIGURES`); `changes` hold them against the first run.
-    `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first run;
-    `memory_peaks` are those of the compared steps, none where the profiler did not record memory.
+    `figures` (`analyzers.compare.steps.FIGURES`) are per step, mean over the devices; `changes` hold them against the
+    first run. `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first
+    run; `memory_peaks` are those of the compared steps, none where the profiler did not record memory.
     """
 
     label: str

@@ -23,7 +23,17 @@ PAIRWISE = ("send", "recv", "send_recv")
 # NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _KEYS = ["process", "correlation"]
-_SAID = ("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "sequence", "communicator", "peer")
+_CALL_COLUMNS = (
+    "operation",
+    "bytes",
+    "dtype",
+    "group",
+    "group_ranks",
+    "group_size",
+    "sequence",
+    "communicator",
+    "peer",
+)
 _DTYPE_BYTES = {
     **dict.fromkeys(("char", "int8", "byte", "uint8", "bool", "float8e4m3fn", "float8e5m2", "f8e4m3", "f8e5m2"), 1),
     **dict.fromkeys(("half", "float16", "bfloat16", "short", "int16", "f16", "bf16"), 2),
@@ -65,16 +75,16 @@ def calls(trace: Trace) -> Calls:
         "end_ns": ints(ops, "end_ns"),
         "kernel": _kernel(code[rows], names, ints(ops, "grid")),
     }
-    said = _said(ops, trace.comms)
+    about_calls = _about_calls(ops, trace.comms)
     by_name = _texts(code[rows], [operation_of(name) for name in names])
-    by_call = _texts(*_codes(said["operation"]), operation_of)
-    told = by_call.codes >= 0
+    by_call = _texts(*_codes(about_calls["operation"]), operation_of)
+    operation_known = by_call.codes >= 0
     merged = union_categoricals([by_name, by_call])
-    operations = np.where(told, merged.codes[rows.size :], merged.codes[: rows.size])
+    operations = np.where(operation_known, merged.codes[rows.size :], merged.codes[: rows.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
-    columns |= {column: said[column] for column in _SAID if column not in ("operation", "bytes")}
-    columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], said)
-    columns["peer"] = _global_peers(said["group_ranks"], columns["rank"], said["peer"])
+    columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
+    columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
+    columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
     return Calls(members, pd.DataFrame(columns, copy=False))  # many ranks have many calls: a copy takes its time
 
 
@@ -114,18 +124,18 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
     return values.codes, [str(text) for text in values.categories]
 
 
-def _said(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
+def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
-    calls_said = _one_per_call(comms[[*_KEYS, *_SAID, "in_elements", "out_elements"]])
-    row = index_of(*_launches(calls_said, ops))
-    said: dict[str, Any] = {}
-    for column in (*_SAID, "in_elements", "out_elements"):
-        values = calls_said[column].array
+    stated = _one_per_call(comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]])
+    row = index_of(*_launches(stated, ops))
+    columns: dict[str, Any] = {}
+    for column in (*_CALL_COLUMNS, "in_elements", "out_elements"):
+        values = stated[column].array
         if isinstance(values, pd.Categorical):
-            said[column] = _texts(np.append(values.codes, -1)[row], [str(text) for text in values.categories])
+            columns[column] = _texts(np.append(values.codes, -1)[row], [str(text) for text in values.categories])
         else:
-            said[column] = np.append(ints(calls_said, column), -1)[row]
-    return said
+            columns[column] = np.append(ints(stated, column), -1)[row]
+    return columns
 
 
 def _launches(*frames: pd.DataFrame) -> list[Ints]:
@@ -135,61 +145,61 @@ def _launches(*frames: pd.DataFrame) -> list[Ints]:
     width = high - low + 1
     if width * (max(int(one.max(initial=0)) for one in process) + 1) <= WIDEST:
         return [one * width + (launched - low) for one, launched in zip(process, correlation, strict=True)]
-    together = label(np.concatenate(process), np.concatenate(correlation))
-    return np.split(together, np.cumsum([len(frame) for frame in frames])[:-1])
+    numbers = label(np.concatenate(process), np.concatenate(correlation))
+    return np.split(numbers, np.cumsum([len(frame) for frame in frames])[:-1])
 
 
 def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
     """One row a launch: calls coalesced into one kernel add up their sizes, and unlike ones are send_recv."""
     known = ints(comms, "correlation") >= 0
-    plain = comms if known.all() else comms[known]
-    [launch] = _launches(plain)
+    with_launch = comms if known.all() else comms[known]
+    [launch] = _launches(with_launch)
     if (np.diff(launch) > 0).all():  # as they mostly stand, each once; to number them takes longer than all else
-        return plain
+        return with_launch
     number = label(launch)
-    several = np.bincount(number)[number] > 1
-    if not several.any():
-        return plain
-    parts = [plain[~several]]
-    groups = plain[several].groupby(_KEYS, sort=False)
-    merged = plain[several].drop_duplicates(_KEYS).copy()
-    by_operation = plain[several].groupby([*_KEYS, "operation"], sort=False, observed=True)
+    coalesced = np.bincount(number)[number] > 1
+    if not coalesced.any():
+        return with_launch
+    parts = [with_launch[~coalesced]]
+    groups = with_launch[coalesced].groupby(_KEYS, sort=False)
+    merged = with_launch[coalesced].drop_duplicates(_KEYS).copy()
+    by_operation = with_launch[coalesced].groupby([*_KEYS, "operation"], sort=False, observed=True)
     for column in ("bytes", "in_elements", "out_elements"):
         # What is sent and what is received at once do not add up: the larger counts.
-        most = by_operation[column].sum().groupby(_KEYS, sort=False).max()
-        merged[column] = most.where(groups[column].min() >= 0, -1).to_numpy()
+        largest = by_operation[column].sum().groupby(_KEYS, sort=False).max()
+        merged[column] = largest.where(groups[column].min() >= 0, -1).to_numpy()
     merged["peer"] = merged["peer"].where(groups["peer"].nunique().to_numpy() == 1, -1)
-    unlike = groups["operation"].nunique().to_numpy() > 1
-    merged["operation"] = pd.Categorical(np.where(unlike, "send_recv", merged["operation"].to_numpy(object)))
+    mixed_operations = groups["operation"].nunique().to_numpy() > 1
+    merged["operation"] = pd.Categorical(np.where(mixed_operations, "send_recv", merged["operation"].to_numpy(object)))
     parts.append(merged)
     return concat(parts)
 
 
-def _message_bytes(operations: pd.Categorical, said: dict[str, Any]) -> tuple[Ints, Mask]:
+def _message_bytes(operations: pd.Categorical, about_calls: dict[str, Any]) -> tuple[Ints, Mask]:
     """Message size as nccl-tests counts it, the larger of what a rank gives and takes; or one rank's share of it.
 
     nccl-tests' "size" is, for all-gather, the gathered result; for reduce-scatter, the input; for all-to-all, a rank's
     whole buffer. NCCL's own annotation states a share of those: the second result says where it is still a share.
     """
-    code, names = _codes(said["dtype"])
+    code, names = _codes(about_calls["dtype"])
     width = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64)[code]
-    elements = np.maximum(said["in_elements"], said["out_elements"])
-    counted = (elements >= 0) & (width > 0)
-    share = is_one(operations, _PER_RANK) & (said["bytes"] >= 0) & ~counted
-    return np.where(counted, elements * width, said["bytes"]), share
+    elements = np.maximum(about_calls["in_elements"], about_calls["out_elements"])
+    by_elements = (elements >= 0) & (width > 0)
+    share = is_one(operations, _PER_RANK) & (about_calls["bytes"] >= 0) & ~by_elements
+    return np.where(by_elements, elements * width, about_calls["bytes"]), share
 
 
 def _global_peers(group_ranks: pd.Categorical, rank: Ints, peer: Ints) -> Ints:
     """A peer is printed as a global rank or as a place in its group: the latter where it must be."""
     result = peer.copy()
-    named = [_listed(str(text)) for text in group_ranks.categories]
-    told = np.flatnonzero(peer >= 0)
+    group_members = [_listed(str(text)) for text in group_ranks.categories]
+    with_peer = np.flatnonzero(peer >= 0)
     for (code, own, other), rows in rows_by_key(
-        group_ranks.codes[told].astype(np.int64), rank[told], peer[told]
+        group_ranks.codes[with_peer].astype(np.int64), rank[with_peer], peer[with_peer]
     ).items():
-        ranks = named[code] if code >= 0 else []
+        ranks = group_members[code] if code >= 0 else []
         if other < len(ranks) and (other not in ranks or other == own):
-            result[told[rows]] = ranks[other]
+            result[with_peer[rows]] = ranks[other]
     return result
 
 

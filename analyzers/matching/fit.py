@@ -23,14 +23,14 @@ _T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 class Estimate:
     """Per clock: how far it runs ahead of the first connected clock at time 0, its drift, and how far off that may be.
 
-    offset, error : n; nan where a clock shares no collective with the reference, directly or through others.
+    offset_ns, error_ns : n; nan where a clock shares no collective with the reference, directly or through others.
     drift : n; 0 there.
     count : collectives each rests on.
     """
 
-    offset: Floats
+    offset_ns: Floats
     drift: Floats
-    error: Floats
+    error_ns: Floats
     count: Ints
 
 
@@ -45,14 +45,17 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
     """
     # Clock by clock: what one needs lies together and stays in the processor's cache, however many clocks there are.
     rows = rows_by_key(member)
-    mine = [rows.get((one,), np.empty(0, np.int64)) for one in range(members)]
-    calls, ends = [collective[its] for its in mine], [end[its] for its in mine]
+    rows_of_clock = [rows.get((one,), np.empty(0, np.int64)) for one in range(members)]
+    calls, ends = (
+        [collective[own_calls] for own_calls in rows_of_clock],
+        [end[own_calls] for own_calls in rows_of_clock],
+    )
     offset, seen = _spread_out(calls, ends, int(collective.max(initial=-1)) + 1, reference)
     drift, middle = np.zeros(members), np.zeros(seen.size)
     known = np.flatnonzero(np.isfinite(offset)).tolist()
     for one in range(members):
-        telling = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(calls[one].size, dtype=bool)
-        calls[one], ends[one] = calls[one][telling], ends[one][telling]
+        shared = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(calls[one].size, dtype=bool)
+        calls[one], ends[one] = calls[one][shared], ends[one][shared]
 
     def aligned(one: int) -> Floats:
         return ends[one] - offset[one] - drift[one] * middle[calls[one]]
@@ -74,18 +77,20 @@ def estimate(collective: Ints, member: Ints, end: Floats, members: int, referenc
                 drift[one] += slope
         offset -= offset[reference]
         drift -= drift[reference]
-    together = total()
-    apart = []  # of each clock's ends from the mean of the others'
+    all_ends = total()
+    deviations = []  # of each clock's ends from the mean of the others'
     for one in range(members):
-        own, its = aligned(one), calls[one]
-        apart.append(own - (together[its] - own) / np.maximum(seen[its] - 1, 1))
-    count, error = np.array([one.size for one in apart], np.int64), np.full(members, np.nan)
-    degrees = sum(max(one.size - 1, 0) for one in apart) - int(np.max(count, initial=1)) + 1
-    pooled = float(np.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in apart if one.size) / max(degrees, 1)))
-    doubt = np.array([_doubt(one, pooled, degrees) for one in apart])
+        own_ends, own_calls = aligned(one), calls[one]
+        deviations.append(own_ends - (all_ends[own_calls] - own_ends) / np.maximum(seen[own_calls] - 1, 1))
+    count, error = np.array([one.size for one in deviations], np.int64), np.full(members, np.nan)
+    degrees = sum(max(one.size - 1, 0) for one in deviations) - int(np.max(count, initial=1)) + 1
+    pooled = float(
+        np.sqrt(sum(float(np.sum((one - one.mean()) ** 2)) for one in deviations if one.size) / max(degrees, 1))
+    )
+    uncertainty = np.array([_uncertainty(one, pooled, degrees) for one in deviations])
     for one in known:
-        spread = float(np.quantile(np.abs(apart[one]), 0.95, method="higher")) if count[one] else np.inf
-        error[one] = max(spread, doubt[one]) + doubt[reference]
+        spread = float(np.quantile(np.abs(deviations[one]), 0.95, method="higher")) if count[one] else np.inf
+        error[one] = max(spread, uncertainty[one]) + uncertainty[reference]
     error[reference] = 0.0
     return Estimate(offset, drift, error, count)
 
@@ -141,12 +146,12 @@ def _fit(at: Floats, difference: Floats) -> tuple[float, float]:
     return float(np.median(difference - slope * at)), slope
 
 
-def _doubt(apart: Floats, pooled: float, degrees: int) -> float:
+def _uncertainty(apart: Floats, pooled: float, degrees: int) -> float:
     """How far the middle of a clock's ends may be off, at 99 %: with few of them by the scatter over all clocks."""
     if degrees < 1 or not apart.size:
         return np.inf
-    few = apart.size <= len(_T99)
-    scatter = max(pooled, float(np.std(apart))) if few else 1.4826 * float(np.median(np.abs(apart)))
-    t = _T99[min(degrees, len(_T99)) - 1] if few else 2.6
+    are_few = apart.size <= len(_T99)
+    scatter = max(pooled, float(np.std(apart))) if are_few else 1.4826 * float(np.median(np.abs(apart)))
+    t = _T99[min(degrees, len(_T99)) - 1] if are_few else 2.6
     # The median of many is 1.25 times as uncertain as their mean (normal scatter).
     return max(1.25 * t * scatter / np.sqrt(apart.size), RESOLUTION_NS / 2)

@@ -40,17 +40,17 @@ def match(trace: Trace) -> Matches:
     members, table = found.members, found.table
     del found  # many ranks have many calls: the unsorted ones need not stay
     table = table.take(np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"))))
-    so_far = _Assignment(table)
+    assignment = _Assignment(table)
     by_key = _has_key(table)
     if by_key.any():
-        so_far.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
+        assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
     sequences = _sequences(table, ~by_key)
     for how, rows in sequences:
-        so_far.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
-    doubtful = [(how, rows) for how, rows in sequences if so_far.is_doubtful(rows)]
+        assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
+    doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
     if len(sequences) + int(by_key.any()) > 1:
-        so_far.again(doubtful, len(members))
-    return _matches(members, table, so_far.collective, so_far.confidence, so_far.by)
+        assignment.rematch_uncertain(doubtful, len(members))
+    return _matches(members, table, assignment.collective, assignment.confidence, assignment.by)
 
 
 class _Assignment:
@@ -87,7 +87,7 @@ class _Assignment:
         count = np.bincount(self.collective[rows] - self.collective[rows].min())
         return bool(several and (np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)))
 
-    def again(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
+    def rematch_uncertain(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
         """Match sequences anew on clocks that the sure matches of the others give."""
         if not doubtful:
             return
@@ -112,7 +112,7 @@ class _Assignment:
         near = (end - base[member]).astype(np.float64)
         collective = np.unique(self.collective[rows], return_inverse=True)[1]
         fit = estimate(collective, member[rows], near[rows], members, int(np.bincount(member[rows]).argmax()))
-        return fit.offset[member] + fit.drift[member] * (near - fit.offset[member]) + base[member] - base[0]
+        return fit.offset_ns[member] + fit.drift[member] * (near - fit.offset_ns[member]) + base[member] - base[0]
 
 
 def _limit(trace: Trace) -> int | None:
@@ -133,8 +133,8 @@ def _has_key(table: pd.DataFrame) -> Mask:
 
 def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
     key = label(*(table[column].array for column in _KEY))
-    again = occurrence(ints(table, "member"), key)  # calls coalesced under one number
-    collective = label(key, again) if again.any() else key
+    repeat = occurrence(ints(table, "member"), key)  # calls coalesced under one number
+    collective = label(key, repeat) if repeat.any() else key
     operation = _categorical(table, "operation").codes.astype(np.int64)
     least, most = np.full(collective.max() + 1, operation.max() + 1), np.full(collective.max() + 1, -1)
     np.minimum.at(least, collective, operation)

@@ -25,11 +25,11 @@ class Sequence:
     """Calls of one rank or of several merged: symbol, start_ns, end_ns, sorted by end."""
 
     symbol: Ints
-    start: Ints
-    end: Ints
+    start_ns: Ints
+    end_ns: Ints
 
     def __len__(self) -> int:
-        return self.end.size
+        return self.end_ns.size
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,21 @@ def pair(
     reference: Sequence, other: Sequence, shift: float, *, strict: bool, refine: bool = True
 ) -> tuple[float, Alignment]:
     """Pair all calls under one shift, refining it and a drift as pairs are found; returns the cost and the pairs."""
-    middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
-    since = other.end - middle
-    drift, tolerance = 0.0, 20 * JITTER_NS + DRIFT * 0.5 * float(other.end[-1] - other.end[0])
+    middle = 0.5 * (float(other.end_ns[0]) + float(other.end_ns[-1]))
+    since = other.end_ns - middle
+    drift, tolerance = 0.0, 20 * JITTER_NS + DRIFT * 0.5 * float(other.end_ns[-1] - other.end_ns[0])
     keyed, order = keyed_by_symbol(reference)
     for _ in range(3 if refine else 0):
-        moved = other.end - np.rint(shift + drift * since).astype(np.int64)
+        moved = other.end_ns - np.rint(shift + drift * since).astype(np.int64)
         index, apart = nearest(keyed, order, reference, other.symbol, moved)
         close = (index >= 0) & (apart <= tolerance)
         if not close.any():
             break
-        difference = (other.end - reference.end[np.maximum(index, 0)]).astype(np.float64)
+        difference = (other.end_ns - reference.end_ns[np.maximum(index, 0)]).astype(np.float64)
         shift, drift = _line(since[close].astype(np.float64), difference[close])
         tolerance = max(5.0 * float(np.median(apart[close])), 2 * JITTER_NS)
     move = np.rint(shift + drift * since).astype(np.int64)
-    shifted = Sequence(other.symbol, other.start - move, other.end - move)
+    shifted = Sequence(other.symbol, other.start_ns - move, other.end_ns - move)
     index, confidence, apart = _assign(reference, shifted, keyed, order, strict)
     matched = index >= 0
     scatter = float(np.median(apart[matched])) if matched.any() else np.inf
@@ -83,7 +83,7 @@ def _cost(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, st
     if not matched.size:
         return np.inf
     low, high = matched[0], matched[-1]
-    window = np.searchsorted(reference.end, np.sort(reference.end[index[[low, high]]]))
+    window = np.searchsorted(reference.end_ns, np.sort(reference.end_ns[index[[low, high]]]))
     inside = int(high - low + 1 + window[1] - window[0] + 1 - 2 * matched.size)
     outside = min(len(shifted) - (high - low + 1), len(reference) - (window[1] - window[0] + 1))
     lost = 0.0 if strict else BETWEEN * max(inside, 0) + BEYOND * outside
@@ -108,48 +108,48 @@ def _assign(
     reference: Sequence, shifted: Sequence, keyed: Ints, order: Ints, strict: bool
 ) -> tuple[Ints, Floats, Floats]:
     """Pair each call with the nearest of its symbol, keeping the order of calls where jitter would swap neighbours."""
-    index, apart = nearest(keyed, order, reference, shifted.symbol, shifted.end)
+    index, apart = nearest(keyed, order, reference, shifted.symbol, shifted.end_ns)
     typical = float(np.median(apart[index >= 0])) if np.any(index >= 0) else 0.0
     typical = float(np.clip(typical, 0.02 * JITTER_NS, 2 * JITTER_NS))
     index = _in_order(reference, shifted, index, apart, order)
-    apart = np.abs(shifted.end - reference.end[np.maximum(index, 0)]).astype(np.float64)
+    apart = np.abs(shifted.end_ns - reference.end_ns[np.maximum(index, 0)]).astype(np.float64)
     slack = 5 * typical + 1_000
-    meets = (shifted.start <= reference.end[np.maximum(index, 0)] + slack) & (
-        reference.start[np.maximum(index, 0)] <= shifted.end + slack
+    meets = (shifted.start_ns <= reference.end_ns[np.maximum(index, 0)] + slack) & (
+        reference.start_ns[np.maximum(index, 0)] <= shifted.end_ns + slack
     )
     # Where calls may be between other ranks, only a share has a partner: the closest tell how close partners are.
     usual = max(float(np.quantile(apart, 0.2)), 0.03 * JITTER_NS) if strict else max(typical, 0.1 * JITTER_NS)
     meets &= apart <= FAR_APART * usual
     index = np.where((index >= 0) & meets, index, -1)
-    index = _once(index, apart, len(reference))
-    runner_up = _second(reference, shifted, index, order)
+    index = _nearest_claim(index, apart, len(reference))
+    runner_up = _runner_up(reference, shifted, index, order)
     confidence = np.clip(2.0 * (1.0 - (apart + 500.0) / np.maximum(runner_up, 1.0)), 0.0, 1.0)
     return index, np.where(index >= 0, confidence, 0.0), apart
 
 
 def _in_order(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, order: Ints) -> Ints:
     """Replace a lone deviation in how far the two sequences are apart, in calls, by what its neighbours say."""
-    place = np.empty(len(reference), np.int64)  # of each reference row among calls sorted by (symbol, end)
-    place[order] = np.arange(len(reference))
-    mine = np.lexsort((shifted.end, shifted.symbol))
-    at = np.where(index[mine] >= 0, place[np.maximum(index[mine], 0)], -1)
-    if at.size < LAG_WINDOW or bool(np.all(at[1:] > at[:-1])):
+    position = np.empty(len(reference), np.int64)  # of each reference row among calls sorted by (symbol, end)
+    position[order] = np.arange(len(reference))
+    by_symbol = np.lexsort((shifted.end_ns, shifted.symbol))
+    matched_position = np.where(index[by_symbol] >= 0, position[np.maximum(index[by_symbol], 0)], -1)
+    if matched_position.size < LAG_WINDOW or bool(np.all(matched_position[1:] > matched_position[:-1])):
         return index
-    lag = at - np.arange(at.size)
+    lag = matched_position - np.arange(matched_position.size)
     padded = np.pad(lag, LAG_WINDOW // 2, mode="edge")
     usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, LAG_WINDOW), axis=1).astype(np.int64)
-    smooth = np.clip(usual + np.arange(at.size), 0, len(reference) - 1)
-    row = order[smooth]
-    same = reference.symbol[row] == shifted.symbol[mine]
-    distance = np.abs(shifted.end[mine] - reference.end[row])
+    smooth = np.clip(usual + np.arange(matched_position.size), 0, len(reference) - 1)
+    smooth_row = order[smooth]
+    same_symbol = reference.symbol[smooth_row] == shifted.symbol[by_symbol]
+    distance = np.abs(shifted.end_ns[by_symbol] - reference.end_ns[smooth_row])
     typical = max(float(np.median(apart)), 0.02 * JITTER_NS)
-    keep = ~same | (distance > apart[mine] + 6 * typical)
+    keep_nearest = ~same_symbol | (distance > apart[by_symbol] + 6 * typical)
     result = index.copy()
-    result[mine] = np.where(keep, index[mine], row)
+    result[by_symbol] = np.where(keep_nearest, index[by_symbol], smooth_row)
     return result
 
 
-def _once(index: Ints, apart: Floats, size: int) -> Ints:
+def _nearest_claim(index: Ints, apart: Floats, size: int) -> Ints:
     """Of several calls that claim one reference row, the nearest keeps it."""
     best = np.full(size, np.inf)
     claimed = index >= 0
@@ -157,30 +157,30 @@ def _once(index: Ints, apart: Floats, size: int) -> Ints:
     result = np.where(claimed & (apart <= best[np.maximum(index, 0)]), index, -1)
     rows = np.flatnonzero(result >= 0)
     _, first = np.unique(result[rows], return_index=True)
-    alone = np.full(index.size, -1, np.int64)
-    alone[rows[first]] = result[rows[first]]
-    return alone
+    one_each = np.full(index.size, -1, np.int64)
+    one_each[rows[first]] = result[rows[first]]
+    return one_each
 
 
-def _second(reference: Sequence, shifted: Sequence, index: Ints, order: Ints) -> Floats:
+def _runner_up(reference: Sequence, shifted: Sequence, index: Ints, order: Ints) -> Floats:
     """Distance to the nearest reference call of the same symbol other than the matched one."""
-    place = np.empty(len(reference), np.int64)
-    place[order] = np.arange(len(reference))
-    at = place[np.maximum(index, 0)]
+    position = np.empty(len(reference), np.int64)
+    position[order] = np.arange(len(reference))
+    matched_position = position[np.maximum(index, 0)]
     distance = np.full(index.size, np.inf)
     for step in (-1, 1):
-        neighbour = at + step
-        inside = (neighbour >= 0) & (neighbour < len(reference)) & (index >= 0)
+        neighbour = matched_position + step
+        exists = (neighbour >= 0) & (neighbour < len(reference)) & (index >= 0)
         row = order[np.clip(neighbour, 0, len(reference) - 1)]
-        apart = np.abs(shifted.end - reference.end[row]).astype(np.float64)
-        inside &= reference.symbol[row] == shifted.symbol
-        distance = np.where(inside, np.minimum(distance, apart), distance)
+        apart = np.abs(shifted.end_ns - reference.end_ns[row]).astype(np.float64)
+        exists &= reference.symbol[row] == shifted.symbol
+        distance = np.where(exists, np.minimum(distance, apart), distance)
     return distance
 
 
 def keyed_by_symbol(sequence: Sequence) -> tuple[Ints, Ints]:
     """(symbol, end) of each call as one ascending integer, and the order that sorts them."""
-    key = sequence.symbol * _STRIDE + sequence.end
+    key = sequence.symbol * _STRIDE + sequence.end_ns
     order = np.argsort(key, kind="stable")
     return key[order], order
 
@@ -190,10 +190,10 @@ def nearest(keyed: Ints, order: Ints, reference: Sequence, symbol: Ints, end: In
     after = np.searchsorted(keyed, symbol * _STRIDE + end)
     best = np.full(end.shape, -1, np.int64)
     distance = np.full(end.shape, np.inf)
-    for place in (after - 1, after):
-        row = order[np.clip(place, 0, order.size - 1)]
-        valid = (place >= 0) & (place < order.size) & (reference.symbol[row] == symbol)
-        apart = np.abs(end - reference.end[row]).astype(np.float64)
+    for position in (after - 1, after):
+        row = order[np.clip(position, 0, order.size - 1)]
+        valid = (position >= 0) & (position < order.size) & (reference.symbol[row] == symbol)
+        apart = np.abs(end - reference.end_ns[row]).astype(np.float64)
         nearer = valid & (apart < distance)
         best, distance = np.where(nearer, row, best), np.where(nearer, apart, distance)
     return best, distance
@@ -242,13 +242,13 @@ def align(reference: Sequence, other: Sequence, limit_ns: int | None, *, strict:
     rivals = [(_margin(cost, price, pairs), rival) for price, rival in tried[1:] if _differ(best, rival)]
     margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
     if margin < CLEAR and limit_ns is not None:  # the ends do not tell; then clocks of one host are likely right
-        alike = [best] + [rival for margin, rival in rivals if margin < CLEAR]
-        shifts = np.abs([_shift(other, one) for one in alike])
+        equally_good = [best] + [rival for margin, rival in rivals if margin < CLEAR]
+        shifts = np.abs([_shift(other, one) for one in equally_good])
         least = int(np.argmin(shifts))
         if shifts[least] <= ONE_HOST_NS:
             others = np.delete(shifts, least)
-            told = shifts[least] <= CLOSE_NS and bool(np.all(others > FARTHER * (shifts[least] + JITTER_NS)))
-            best, margin = alike[least], BY_CLOCKS if told and pairs > 1 else margin
+            clocks_decide = shifts[least] <= CLOSE_NS and bool(np.all(others > FARTHER * (shifts[least] + JITTER_NS)))
+            best, margin = equally_good[least], BY_CLOCKS if clocks_decide and pairs > 1 else margin
     return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns)
 
 
@@ -258,7 +258,7 @@ def _margin(best: float, rival: float, pairs: int) -> float:
 
 
 def _shift(other: Sequence, found: Alignment) -> float:
-    return float(np.median(other.end - found.shifted.end))
+    return float(np.median(other.end_ns - found.shifted.end_ns))
 
 
 def _differ(one: Alignment, other: Alignment) -> bool:
@@ -278,18 +278,18 @@ def _hypotheses(reference: Sequence, other: Sequence, limit_ns: int | None) -> l
     # Of one anchor's several positions only the best that agrees counts.
     weight = np.zeros(shift.size)
     for time in np.unique(at):
-        mine = at == time
-        weight += np.max(np.where(agree[:, mine], score[None, mine], 0.0), axis=1)
+        of_anchor = at == time
+        weight += np.max(np.where(agree[:, of_anchor], score[None, of_anchor], 0.0), axis=1)
     chosen: list[float] = []
-    left = np.ones(shift.size, dtype=bool)
-    while left.any() and len(chosen) < HYPOTHESES:
-        best = int(np.argmax(np.where(left, weight, -1.0)))
+    open_positions = np.ones(shift.size, dtype=bool)
+    while open_positions.any() and len(chosen) < HYPOTHESES:
+        best = int(np.argmax(np.where(open_positions, weight, -1.0)))
         if weight[best] < NEGLIGIBLE * weight.max():
             break
         drift = _slope(at[agree[best]], shift[agree[best]], score[agree[best]])
-        middle = 0.5 * (float(other.end[0]) + float(other.end[-1]))
+        middle = 0.5 * (float(other.end_ns[0]) + float(other.end_ns[-1]))
         chosen.append(float(shift[best]) + drift * (middle - float(at[best])))
-        left &= ~agree[best]
+        open_positions &= ~agree[best]
     return chosen
 
 
@@ -311,17 +311,17 @@ def _anchors(reference: Sequence, other: Sequence, limit_ns: int | None) -> tupl
     found: list[tuple[Floats, Floats, Floats]] = []
     keyed, order = keyed_by_symbol(reference)
     for row in np.unique(np.linspace(0, len(other) - 1, ANCHORS).astype(np.int64)):
-        end = int(other.end[row])
-        low, high = 0, len(reference)
+        end = int(other.end_ns[row])
+        first, last = 0, len(reference)
         if limit_ns is not None:
-            low, high = np.searchsorted(reference.end, [end - limit_ns, end + limit_ns])
-        positions = low + np.flatnonzero(reference.symbol[low:high] == other.symbol[row])
+            first, last = np.searchsorted(reference.end_ns, [end - limit_ns, end + limit_ns])
+        positions = first + np.flatnonzero(reference.symbol[first:last] == other.symbol[row])
         if not positions.size:
             continue
-        shift = end - reference.end[positions]
-        near = np.setdiff1d(np.arange(max(row - NEIGHBOURS, 0), min(row + NEIGHBOURS + 1, len(other))), [row])
-        wanted = other.end[near][None, :] - shift[:, None]
-        apart = nearest(keyed, order, reference, np.broadcast_to(other.symbol[near], wanted.shape), wanted)[1]
+        shift = end - reference.end_ns[positions]
+        neighbours = np.setdiff1d(np.arange(max(row - NEIGHBOURS, 0), min(row + NEIGHBOURS + 1, len(other))), [row])
+        wanted = other.end_ns[neighbours][None, :] - shift[:, None]
+        apart = nearest(keyed, order, reference, np.broadcast_to(other.symbol[neighbours], wanted.shape), wanted)[1]
         score = 0.01 + np.sum(1.0 / (1.0 + (apart / JITTER_NS) ** 2), axis=1)
         best = np.argsort(-score, kind="stable")[: 2 * HYPOTHESES]
         found.append((np.full(best.size, float(end)), shift[best].astype(np.float64), score[best]))
@@ -365,9 +365,9 @@ def merge_sequences(
     rows = {key[0]: part for key, part in rows_by_key(member).items()}
     zero = int(start.min())
     sequences = {}
-    for one, mine in rows.items():
-        base = zero if limit_ns is not None else int(start[mine].min())
-        sequences[one] = Sequence(symbol[mine], start[mine] - base, end[mine] - base)
+    for one, member_rows in rows.items():
+        base = zero if limit_ns is not None else int(start[member_rows].min())
+        sequences[one] = Sequence(symbol[member_rows], start[member_rows] - base, end[member_rows] - base)
     collective = np.full(member.size, -1, np.int64)
     confidence = np.ones(member.size)
     pending = sorted(rows, key=lambda one: (-rows[one].size, one))
@@ -407,13 +407,13 @@ class _Group:
         self.confidence[member] = np.where(index >= 0, confidence, 1.0)
         self.shifted[member] = shifted
         merged, at = self.sequence, index[index >= 0]
-        start, end = merged.start.copy(), merged.end.copy()
+        start, end = merged.start_ns.copy(), merged.end_ns.copy()
         # A collective ends, for whoever comes next, where the mean of those seen ends; it started when the last did.
-        end[at] += (shifted.end[index >= 0] - end[at]) // (self.seen + 1)
-        start[at] = np.maximum(start[at], shifted.start[index >= 0])
+        end[at] += (shifted.end_ns[index >= 0] - end[at]) // (self.seen + 1)
+        start[at] = np.maximum(start[at], shifted.start_ns[index >= 0])
         self.seen += 1
         symbol = np.append(merged.symbol, shifted.symbol[new])
-        start, end = np.append(start, shifted.start[new]), np.append(end, shifted.end[new])
+        start, end = np.append(start, shifted.start_ns[new]), np.append(end, shifted.end_ns[new])
         order = np.argsort(end, kind="stable")
         self.sequence = Sequence(symbol[order], start[order], end[order])
         self.number = np.append(self.number, fresh)[order]
@@ -458,8 +458,8 @@ def _subgroups(group: _Group, joined: list[int]) -> list[list[int]]:
     size = int(group.number.size)
     chosen = np.unique(np.linspace(0, size - 1, SAMPLE).astype(np.int64))
     ends = np.full((len(joined), size), np.nan)
-    for row, one in enumerate(joined):
-        ends[row, group.index[one]] = group.shifted[one].end
+    for row, member in enumerate(joined):
+        ends[row, group.index[member]] = group.shifted[member].end_ns
     ends = ends[:, chosen]
     difference = ends[:, None, :] - ends[None, :, :]
     known = np.isfinite(difference)
@@ -467,7 +467,7 @@ def _subgroups(group: _Group, joined: list[int]) -> list[list[int]]:
         return [joined]
     scatter = np.nanmedian(np.abs(difference - np.nanmedian(difference, axis=2, keepdims=True)), axis=2)
     typical = float(np.median(scatter[~np.eye(len(joined), dtype=bool)]))
-    fastest = min(float(np.median(one.end - one.start)) for one in group.shifted.values())
+    fastest = min(float(np.median(member.end_ns - member.start_ns)) for member in group.shifted.values())
     parts = _components(scatter <= typical / APART)
     if typical < fastest / 10 or sum(len(part) > 1 for part in parts) < 2:
         return [joined]  # hosts apart differ a little too; that is no proof of groups

@@ -45,13 +45,13 @@ def calls_of_kind(trace: Trace, *kinds: str) -> Ints:
 
 def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
-    own = _key(trace.api, calls)
-    order = np.argsort(own, kind="stable")
-    asked = _key(frame, np.arange(len(frame)))
-    at = np.minimum(np.searchsorted(own[order], asked), max(own.size - 1, 0))
-    if own.size == 0:
-        return np.full(asked.size, -1, np.int64)
-    return np.where((own[order][at] == asked) & (ints(frame, "correlation") >= 0), order[at], -1)
+    call_keys = _key(trace.api, calls)
+    order = np.argsort(call_keys, kind="stable")
+    wanted_keys = _key(frame, np.arange(len(frame)))
+    at = np.minimum(np.searchsorted(call_keys[order], wanted_keys), max(call_keys.size - 1, 0))
+    if call_keys.size == 0:
+        return np.full(wanted_keys.size, -1, np.int64)
+    return np.where((call_keys[order][at] == wanted_keys) & (ints(frame, "correlation") >= 0), order[at], -1)
 
 
 def _key(frame: pd.DataFrame, rows: Ints) -> Ints:
@@ -70,8 +70,8 @@ class Calls:
     sync: Ints
     process: Ints
     host: Ints
-    start: Ints
-    end: Ints
+    start_ns: Ints
+    end_ns: Ints
     context: Ints
     lane: Ints
     event: Ints
@@ -99,39 +99,39 @@ def host_calls(trace: Trace) -> HostCalls:
     """Collect records, stream waits and host synchronizations of a trace, without those of a graph under capture."""
     found = {kind: _outside_captures(trace, calls_of_kind(trace, kind)) for kind in ("record", "wait")}
     blocking = calls_of_kind(trace, "stream", "event", "device")
-    everything = np.concatenate([*found.values(), blocking])
+    all_calls = np.concatenate([*found.values(), blocking])
     process, thread = ints(trace.api, "process"), ints(trace.api, "thread")
-    lanes = find_lanes(trace, process[everything], thread[everything])
+    lanes = find_lanes(trace, process[all_calls], thread[all_calls])
     code, names = codes(trace.api, "name")
     kinds = [call_kind(name) for name in names]
-    alone = _waits_without_call(trace)
+    waits_without_call = _waits_without_call(trace)
     return HostCalls(
         lanes=lanes,
         records=_calls(trace, lanes, found["record"], trace.records),
-        waits=_calls(trace, lanes, found["wait"], trace.syncs, alone),
+        waits=_calls(trace, lanes, found["wait"], trace.syncs, waits_without_call),
         syncs=_calls(trace, lanes, blocking, trace.syncs),
         kind=tuple(kinds[index] for index in code[blocking]),
     )
 
 
-def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, alone: Ints | None = None) -> Calls:
-    """Calls with what `frame` (syncs or records) says of them; rows of `frame` in `alone` come without a call."""
-    alone = np.empty(0, np.int64) if alone is None else alone
+def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, without_call: Ints | None = None) -> Calls:
+    """Calls with the columns that `frame` (syncs or records) has of them, and its rows `without_call`."""
+    without_call = np.empty(0, np.int64) if without_call is None else without_call
     row = np.full(calls.size, -1, np.int64)
     at = match_calls(trace, calls, frame)
     row[at[at >= 0]] = np.flatnonzero(at >= 0)
-    row = np.concatenate([row, alone])
-    call = np.concatenate([calls, np.full(alone.size, -1)])
+    row = np.concatenate([row, without_call])
+    call = np.concatenate([calls, np.full(without_call.size, -1)])
 
-    def told(column: str) -> Ints:
+    def stated(column: str) -> Ints:
         return take_or(ints(frame, column), row)
 
     def of_call(column: str) -> Ints:
-        other = told(column) if column in frame else np.full(row.size, -1, np.int64)
+        other = stated(column) if column in frame else np.full(row.size, -1, np.int64)
         return np.where(call >= 0, take_or(ints(trace.api, column), call), other)
 
-    process, context, start = of_call("process"), told("context"), of_call("start_ns")
-    lane = lanes.of_streams(process, context, told("stream"))
+    process, context, start = of_call("process"), stated("context"), of_call("start_ns")
+    lane = lanes.of_streams(process, context, stated("stream"))
     order = np.argsort(start, kind="stable")
     host = np.where(call >= 0, lanes.of_threads(process, of_call("thread")), -1)
     columns = {
@@ -139,12 +139,12 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, alone: 
         "sync": row,
         "process": process,
         "host": host,
-        "start": start,
-        "end": of_call("end_ns"),
+        "start_ns": start,
+        "end_ns": of_call("end_ns"),
         "context": context,
         "lane": lane,
-        "event": told("event"),
-        "event_sync": told("event_sync"),
+        "event": stated("event"),
+        "event_sync": stated("event_sync"),
         "correlation": of_call("correlation"),
     }
     return Calls(**{name: values[order] for name, values in columns.items()})
@@ -166,8 +166,8 @@ def _outside_captures(trace: Trace, calls: Ints) -> Ints:
     depth = np.zeros(calls.size, np.int64)
     for (p, t), rows in rows_by_key(process[calls], thread[calls]).items():
         for marks, step in ((begins, 1), (ends, -1)):
-            own = start[marks[(process[marks] == p) & (thread[marks] == t)]]
-            depth[rows] += step * np.searchsorted(own, start[calls[rows]])
+            mark_starts = start[marks[(process[marks] == p) & (thread[marks] == t)]]
+            depth[rows] += step * np.searchsorted(mark_starts, start[calls[rows]])
     return calls[depth <= 0]
 
 
@@ -177,22 +177,22 @@ def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) 
     What a communication library does for itself lies inside one of its calls, and says nothing of its caller's streams.
     """
     around = np.full(host.size, -1, np.int64)
-    own = trace.ranges[is_one_of(trace.ranges, "domain", ["NCCL"])]
+    library_ranges = trace.ranges[is_one_of(trace.ranges, "domain", ["NCCL"])]
     columns = ("process", "thread", "start_ns", "end_ns")
     process, thread, starts, ends = (
-        np.concatenate([ints(trace.comms, column), ints(own, column)]) for column in columns
+        np.concatenate([ints(trace.comms, column), ints(library_ranges, column)]) for column in columns
     )
     by_lane = rows_by_key(lanes.of_threads(process, thread))
     for (each,), rows in rows_by_key(host).items():
-        theirs = by_lane.get((each,))
-        if each >= 0 and theirs is not None:
-            theirs = theirs[np.argsort(starts[theirs], kind="stable")]
-            reach = np.maximum.accumulate(ends[theirs])
-            at = np.searchsorted(starts[theirs], instant[rows], side="right") - 1
+        calls_of_host = by_lane.get((each,))
+        if each >= 0 and calls_of_host is not None:
+            calls_of_host = calls_of_host[np.argsort(starts[calls_of_host], kind="stable")]
+            reach = np.maximum.accumulate(ends[calls_of_host])
+            at = np.searchsorted(starts[calls_of_host], instant[rows], side="right") - 1
             inside = (at >= 0) & (instant[rows] <= reach[np.maximum(at, 0)])
             # Calls inside one another, or that touch, count as one.
-            chain = np.cumsum(np.append(True, starts[theirs][1:] > reach[:-1])) - 1
-            around[rows] = np.where(inside, theirs[0] + chain[np.maximum(at, 0)], -1)
+            chain = np.cumsum(np.append(True, starts[calls_of_host][1:] > reach[:-1])) - 1
+            around[rows] = np.where(inside, calls_of_host[0] + chain[np.maximum(at, 0)], -1)
     return around
 
 
@@ -204,8 +204,8 @@ class Launches:
 
     def __init__(self, lanes: Lanes) -> None:
         lane = lanes.lane_of_unit()
-        order = np.lexsort((lanes.enqueue, lanes.launcher))
-        self._start, host = lanes.enqueue[order], lanes.launcher[order]
+        order = np.lexsort((lanes.enqueue_ns, lanes.launcher))
+        self._start, host = lanes.enqueue_ns[order], lanes.launcher[order]
         self._lane, self._unit = lane[order], order
         self._first = np.searchsorted(host, np.arange(lanes.size + 1))
 
@@ -226,14 +226,14 @@ class Launches:
 
     def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
         """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
-        answer = np.full(host.size, -1, np.int64)
-        for (which,), rows in rows_by_key(host).items():
-            if which >= 0:
-                lane, start = self.of(which)
+        last_lane = np.full(host.size, -1, np.int64)
+        for (host_lane,), rows in rows_by_key(host).items():
+            if host_lane >= 0:
+                lane, start = self.of(host_lane)
                 lane, start = lane[wanted[lane]], start[wanted[lane]]
                 at = np.searchsorted(start, instant[rows]) - 1
-                answer[rows] = take_or(lane, at)
-        return answer
+                last_lane[rows] = take_or(lane, at)
+        return last_lane
 
     def visits(self, host: int, communication: Mask, home: int, at_home: Ints) -> tuple[Ints, Ints]:
         """The computing streams a host lane launched on, one after another: lane and first launch of each visit.
@@ -266,17 +266,17 @@ def homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launch
     by_process: dict[int, int] = {}
     for host in np.flatnonzero(lanes.is_host()):
         lane, _ = launches.of(int(host))
-        used = np.bincount(lane[~lanes.communication[lane]], minlength=lanes.size) > 0
+        launched_on = np.bincount(lane[~lanes.communication[lane]], minlength=lanes.size) > 0
         waiting = wait_lane[(calls.waits.host == host) & outside & (wait_lane >= 0)]
-        hidden = waiting[lanes.stream[waiting] == UNSEEN]
+        unseen_waiting = waiting[lanes.stream[waiting] == UNSEEN]
         waited = np.bincount(waiting, minlength=lanes.size) > 0
-        preferred = np.flatnonzero(default & (used | waited))
-        if hidden.size:
-            home[host] = hidden[0]
+        preferred = np.flatnonzero(default & (launched_on | waited))
+        if unseen_waiting.size:
+            home[host] = unseen_waiting[0]
         elif preferred.size:
             home[host] = preferred[0]
-        elif used.any():
-            home[host] = min(np.flatnonzero(used), key=lambda each: int(lanes.stream[each]))
+        elif launched_on.any():
+            home[host] = min(np.flatnonzero(launched_on), key=lambda each: int(lanes.stream[each]))
         if home[host] >= 0:
             by_process.setdefault(int(lanes.process[host]), int(home[host]))
     for host in np.flatnonzero(lanes.is_host() & (home < 0)):

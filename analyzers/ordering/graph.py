@@ -33,17 +33,17 @@ EDGE_KINDS = ("event", "host", "launch", "default")
 class Edges:
     """What nodes learn, one row an edge.
 
-    The node is the point of `lane` at host instant `instant`, `position` units in. There it learns of the first
-    `source_position` units of lane `source`, and of all that `source` knew at host instant `source_instant`. `kind` is
-    an index in `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1 none): the event record, and the wait or
-    synchronization; `exact` is False where the edge is inferred.
+    The node is the point of `lane` at host instant `instant_ns`, `position` units in. There it learns that the first
+    `source_position` units of lane `source` are complete, and all that `source` knew at host instant
+    `source_instant_ns`. `kind` is an index in `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1 none): the
+    event record, and the wait or synchronization; `exact` is False where the edge is inferred.
     """
 
     lane: Ints
-    instant: Ints
+    instant_ns: Ints
     position: Ints
     source: Ints
-    source_instant: Ints
+    source_instant_ns: Ints
     source_position: Ints
     kind: Ints
     record: Ints
@@ -66,28 +66,28 @@ def join(parts: list[Edges]) -> Edges:
 class Graph:
     """Nodes and edges over the lanes of a trace; edges are sorted by node.
 
-    `lane`, `position`, `instant` are per node, sorted by lane, position, instant; `first` gives each lane's nodes,
+    `lane`, `position`, `instant_ns` are per node, sorted by lane, position, instant; `first` gives each lane's nodes,
     `edge_first` each node's edges; `source_node` is the node an edge starts from (-1: the lane knew nothing yet).
     """
 
     def __init__(self, lanes: Lanes, edges: Edges) -> None:
-        order = np.lexsort((edges.instant, edges.position, edges.lane))
+        order = np.lexsort((edges.instant_ns, edges.position, edges.lane))
         edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__dataclass_fields__})
-        keys = (edges.lane, edges.position, edges.instant)
+        keys = (edges.lane, edges.position, edges.instant_ns)
         new = run_heads(*keys)
         self.lanes, self.edges = lanes, edges
         self.edge_first = np.flatnonzero(new)
         self.node_of_edge = np.cumsum(new) - 1
-        self.lane, self.position, self.instant = (key[self.edge_first] for key in keys)
+        self.lane, self.position, self.instant_ns = (key[self.edge_first] for key in keys)
         self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
-        self.source_node = self.last_before(edges.source, edges.source_instant)
+        self.source_node = self.last_before(edges.source, edges.source_instant_ns)
         self._columns: dict[int, Ints] = {}
         starts = np.searchsorted(lanes.process, np.unique(lanes.process))
         self._bounds = np.append(starts, lanes.size)
 
     def last_before(self, lane: Ints, instant: Ints) -> Ints:
         """The last node of each lane before a host instant, -1 where there is none."""
-        return self._last(lane, instant, self.instant, "left")
+        return self._last(lane, instant, self.instant_ns, "left")
 
     def last_at(self, lane: Ints, position: Ints) -> Ints:
         """The last node of each lane before the unit at a position, -1 where there is none."""
@@ -116,18 +116,18 @@ class Graph:
             return known
         edge_low = self.edge_first[low]
         edge_high = self.edge_first[high] if high < self.edge_first.size else self.edges.size
-        mine = slice(edge_low, edge_high)
-        direct = np.where(self.edges.source[mine] == lane, self.edges.source_position[mine], 0)
-        source = self.source_node[mine]
+        of_process = slice(edge_low, edge_high)
+        learned_directly = np.where(self.edges.source[of_process] == lane, self.edges.source_position[of_process], 0)
+        source = self.source_node[of_process]
         heads = self.edge_first[low:high] - edge_low
         # One running maximum over all lanes: a lane's values lie above every value of the lanes before it.
-        lift = (self.lane[low:high] - self.lane[low]) * (int(direct.max(initial=0)) + 1)
+        lift = (self.lane[low:high] - self.lane[low]) * (int(learned_directly.max(initial=0)) + 1)
         while True:
-            learned = np.maximum(direct, take_or(known, source, 0))
-            now = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
-            if np.array_equal(now, known[low:high]):
+            learned = np.maximum(learned_directly, take_or(known, source, 0))
+            updated = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
+            if np.array_equal(updated, known[low:high]):
                 return known
-            known[low:high] = now
+            known[low:high] = updated
 
 
 # Make the edges of the happens-before graph out of host calls and launches.
@@ -145,26 +145,36 @@ def all_edges(trace: Trace, linked: LinkedCalls) -> Edges:
     return join([_waits(linked), *host, launches, *queued, _default_stream(trace, linked)])
 
 
-def _edges(kind: str, lane: Ints, instant: Ints, source: Ints, source_instant: Ints, **more: Ints | Mask) -> Edges:
+def _edges(
+    kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant_ns: Ints, **more: Ints | Mask
+) -> Edges:
     columns: dict[str, Any] = {name: np.full(lane.size, -1, np.int64) for name in ("record", "call")}
     columns |= {name: np.zeros(lane.size, np.int64) for name in ("position", "source_position")}
     columns["kind"] = np.full(lane.size, EDGE_KINDS.index(kind))
     columns["exact"] = np.ones(lane.size, dtype=bool)
-    columns |= {"lane": lane, "instant": instant, "source": source, "source_instant": source_instant, **more}
+    columns |= {
+        "lane": lane,
+        "instant_ns": instant_ns,
+        "source": source,
+        "source_instant_ns": source_instant_ns,
+        **more,
+    }
     return Edges(**columns)
 
 
-def _linked(lanes: Lanes, calls: Calls, records: Calls, links: Links, rows: Ints, lane: Ints, instant: Ints) -> Edges:
-    """Edges from event records to the calls in `rows`, which let `lane` learn at `instant`."""
+def _linked(
+    lanes: Lanes, calls: Calls, records: Calls, links: Links, rows: Ints, lane: Ints, instant_ns: Ints
+) -> Edges:
+    """Edges from event records to the calls in `rows`, which let `lane` learn at `instant_ns`."""
     record = links.record[rows]
-    recorded = records.start[record]
+    recorded = records.start_ns[record]
     return _edges(
         "event",
         lane,
-        instant,
+        instant_ns,
         links.source[rows],
         recorded + 1,
-        position=lanes.queued_before(lane, instant),
+        position=lanes.queued_before(lane, instant_ns),
         source_position=lanes.queued_before(links.source[rows], recorded),
         record=records.call[record],
         call=calls.call[rows],
@@ -176,69 +186,69 @@ def _waits(linked: LinkedCalls) -> Edges:
     waits, links = linked.calls.waits, linked.waits
     rows = np.flatnonzero((links.record >= 0) & (links.source >= 0) & (linked.wait_lane >= 0))
     lane = linked.wait_lane[rows]
-    return _linked(linked.calls.lanes, waits, linked.calls.records, links, rows, lane, waits.start[rows])
+    return _linked(linked.calls.lanes, waits, linked.calls.records, links, rows, lane, waits.start_ns[rows])
 
 
 def _event_syncs(linked: LinkedCalls) -> Edges:
     syncs, links = linked.calls.syncs, linked.syncs
     rows = np.flatnonzero((links.record >= 0) & (links.source >= 0) & (syncs.host >= 0))
-    return _linked(linked.calls.lanes, syncs, linked.calls.records, links, rows, syncs.host[rows], syncs.end[rows])
+    return _linked(linked.calls.lanes, syncs, linked.calls.records, links, rows, syncs.host[rows], syncs.end_ns[rows])
 
 
 def _stream_syncs(linked: LinkedCalls) -> Edges:
     syncs = linked.calls.syncs
-    wanted = np.array([kind == "stream" for kind in linked.calls.kind], dtype=bool)
-    rows = np.flatnonzero(wanted & (syncs.lane >= 0) & (syncs.host >= 0))
+    is_stream_sync = np.array([kind == "stream" for kind in linked.calls.kind], dtype=bool)
+    rows = np.flatnonzero(is_stream_sync & (syncs.lane >= 0) & (syncs.host >= 0))
     return _host(linked.calls.lanes, syncs, rows, syncs.lane[rows])
 
 
 def _device_syncs(linked: LinkedCalls) -> Edges:
     """A device synchronization waits for every stream of its context (of its process, where the context is unknown)."""
     syncs, lanes = linked.calls.syncs, linked.calls.lanes
-    wanted = np.array([kind == "device" for kind in linked.calls.kind], dtype=bool) & (syncs.host >= 0)
+    is_device_sync = np.array([kind == "device" for kind in linked.calls.kind], dtype=bool) & (syncs.host >= 0)
     rows: list[Ints] = []
     sources: list[Ints] = []
     streams = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
-    for (process, context), own in rows_by_key(syncs.process, syncs.context).items():
-        own = own[wanted[own]]
-        theirs = streams[lanes.process[streams] == process]
+    for (process, context), of_context in rows_by_key(syncs.process, syncs.context).items():
+        of_context = of_context[is_device_sync[of_context]]
+        context_streams = streams[lanes.process[streams] == process]
         if context >= 0:
-            theirs = theirs[np.isin(lanes.context[theirs], [context, -1])]
-        rows.append(np.repeat(own, theirs.size))
-        sources.append(np.tile(theirs, own.size))
+            context_streams = context_streams[np.isin(lanes.context[context_streams], [context, -1])]
+        rows.append(np.repeat(of_context, context_streams.size))
+        sources.append(np.tile(context_streams, of_context.size))
     empty = [np.empty(0, np.int64)]
     return _host(lanes, syncs, np.concatenate(rows or empty), np.concatenate(sources or empty))
 
 
 def _host(lanes: Lanes, syncs: Calls, rows: Ints, source: Ints) -> Edges:
-    start = syncs.start[rows]
-    count = lanes.queued_before(source, start)
+    start_ns = syncs.start_ns[rows]
+    count = lanes.queued_before(source, start_ns)
     return _edges(
-        "host", syncs.host[rows], syncs.end[rows], source, start, source_position=count, call=syncs.call[rows]
+        "host", syncs.host[rows], syncs.end_ns[rows], source, start_ns, source_position=count, call=syncs.call[rows]
     )
 
 
 def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
     """Copies that are done when their call returns: to the host, unless asynchronous and pinned; from pinned memory."""
     code, names = codes(trace.api, "name")
-    waits = np.array(["Memcpy" in name and "Async" not in name for name in names] + [False], dtype=bool)
+    is_synchronous = np.array(["Memcpy" in name and "Async" not in name for name in names] + [False], dtype=bool)
     to_host = is_one_of(trace.ops, "copy", ["DtoH", "HtoH"])
     pageable, pinned = (is_one_of(trace.ops, f"{end}_memory", [kind]) for end, kind in _ENDS)
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
-    done = waits[code[launch[copies]]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
-    copies = copies[done]
+    done_on_return = is_synchronous[code[launch[copies]]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
+    copies = copies[done_on_return]
     call = launch[copies]
     unit = lanes.unit_of_op[copies]
     host, lane = lanes.launcher[unit], lanes.lane_of_unit()[unit]
-    behind = unit - lanes.first[lane] + 1
+    source_position = unit - lanes.first[lane] + 1
     return _edges(
         "host",
         host,
         ints(trace.api, "end_ns")[call],
         lane,
-        lanes.enqueue[unit] + 1,
-        source_position=behind,
+        lanes.enqueue_ns[unit] + 1,
+        source_position=source_position,
         call=call,
     )
 
@@ -249,7 +259,7 @@ def _launches(lanes: Lanes, learned: Edges) -> Edges:
     knows = np.zeros(lanes.op.size, np.int64)
     for (thread,), rows in updates.items():
         own = np.flatnonzero(lanes.launcher == thread)
-        knows[own] = np.searchsorted(np.sort(learned.instant[rows]), lanes.enqueue[own], side="right")
+        knows[own] = np.searchsorted(np.sort(learned.instant_ns[rows]), lanes.enqueue_ns[own], side="right")
     units = np.flatnonzero(knows > 0)
     lane = lanes.lane_of_unit()[units]
     order = np.lexsort((units, lanes.launcher[units], lane))
@@ -258,44 +268,46 @@ def _launches(lanes: Lanes, learned: Edges) -> Edges:
     fresh = np.ones(units.size, dtype=bool)
     fresh[1:] = (lane[1:] != lane[:-1]) | (host[1:] != host[:-1]) | (knows[1:] != knows[:-1])
     units, lane, host = units[fresh], lane[fresh], host[fresh]
-    when = lanes.enqueue[units]
-    return _edges("launch", lane, when, host, when + 1, position=units - lanes.first[lane])
+    queued_ns = lanes.enqueue_ns[units]
+    return _edges("launch", lane, queued_ns, host, queued_ns + 1, position=units - lanes.first[lane])
 
 
 def _enqueued(lanes: Lanes, calls: Calls, lane: Ints, learned: Edges) -> Edges:
     """A stream also learns what a thread knows from a wait or a record that the thread queues there."""
     rows = np.flatnonzero((lane >= 0) & np.isin(calls.host, learned.lane))
-    lane, when = lane[rows], calls.start[rows]
-    return _edges("launch", lane, when, calls.host[rows], when, position=lanes.queued_before(lane, when))
+    lane, queued_ns = lane[rows], calls.start_ns[rows]
+    return _edges("launch", lane, queued_ns, calls.host[rows], queued_ns, position=lanes.queued_before(lane, queued_ns))
 
 
 def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
     """The legacy default stream waits for every blocking stream of its context, and each of those for it."""
-    lanes, parts = linked.calls.lanes, [_edges("default", *([np.empty(0, np.int64)] * 4))]
+    lanes, found = linked.calls.lanes, [_edges("default", *([np.empty(0, np.int64)] * 4))]
     blocking, default = _stream_flags(trace, lanes)
-    for null in np.flatnonzero(default):
-        same = (lanes.process == lanes.process[null]) & (lanes.context == lanes.context[null])
-        for other in np.flatnonzero(blocking & same & ~default):
-            parts += [_behind(linked, int(null), int(other)), _behind(linked, int(other), int(null))]
-    return join(parts)
+    for default_lane in np.flatnonzero(default):
+        same_context = (lanes.process == lanes.process[default_lane]) & (lanes.context == lanes.context[default_lane])
+        for other in np.flatnonzero(blocking & same_context & ~default):
+            found += [_behind(linked, int(default_lane), int(other)), _behind(linked, int(other), int(default_lane))]
+    return join(found)
 
 
 def _behind(linked: LinkedCalls, lane: int, source: int) -> Edges:
     """Edges to the first thing queued on `lane` after anything was queued on `source`."""
     lanes = linked.calls.lanes
-    mine, theirs = _queued(linked, lane), _queued(linked, source)
-    ahead = np.searchsorted(theirs, mine)
-    mine = mine[np.diff(ahead, prepend=0) > 0]
-    row = np.full(mine.size, lane)
-    at, behind = (lanes.queued_before(np.full(mine.size, each), mine) for each in (lane, source))
-    return _edges("default", row, mine, np.full(mine.size, source), mine, position=at, source_position=behind)
+    queued_here, queued_there = _queued(linked, lane), _queued(linked, source)
+    ahead_of_each = np.searchsorted(queued_there, queued_here)
+    queued_here = queued_here[np.diff(ahead_of_each, prepend=0) > 0]
+    row = np.full(queued_here.size, lane)
+    at, behind = (lanes.queued_before(np.full(queued_here.size, each), queued_here) for each in (lane, source))
+    return _edges(
+        "default", row, queued_here, np.full(queued_here.size, source), queued_here, position=at, source_position=behind
+    )
 
 
 def _queued(linked: LinkedCalls, lane: int) -> Ints:
     """Host instants at which anything was queued on a lane: work, a record or a wait."""
     lanes, calls = linked.calls.lanes, linked.calls
-    work = lanes.enqueue[lanes.first[lane] : lanes.first[lane + 1]]
-    records, waits = calls.records.start[calls.records.lane == lane], calls.waits.start[linked.wait_lane == lane]
+    work = lanes.enqueue_ns[lanes.first[lane] : lanes.first[lane + 1]]
+    records, waits = calls.records.start_ns[calls.records.lane == lane], calls.waits.start_ns[linked.wait_lane == lane]
     return distinct(np.concatenate([work, records, waits]))
 
 
@@ -315,8 +327,8 @@ def known_streams(streams: pd.DataFrame, lanes: Lanes) -> Mask:
     """Lanes of streams that `Trace.streams` calls blocking, not blocking or default."""
     known = np.zeros(lanes.size, dtype=bool)
     found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
-    told = (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1)
-    known[found[told & (found >= 0)]] = True
+    stated = (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1)
+    known[found[stated & (found >= 0)]] = True
     return known
 
 
@@ -325,7 +337,7 @@ def known_streams(streams: pd.DataFrame, lanes: Lanes) -> Mask:
 
 @dataclass(frozen=True)
 class Released:
-    """What each of some ops had to wait for once it was queued.
+    """What each of some ops had to wait for after it was queued.
 
     `previous` is the op before it on its stream; `waited` the op that ended last of those behind the event waits which
     its stream took between the two (through streams that ran nothing in between, too). Both are rows of `Trace.ops`, -1
@@ -346,20 +358,20 @@ class LatestWaits:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         edges, lanes = graph.edges, graph.lanes
-        through = np.isin(edges.kind, [EDGE_KINDS.index("event"), EDGE_KINDS.index("default")])
-        unit = np.where(through, lanes.unit(edges.source, edges.source_position - 1), -1)
+        is_wait = np.isin(edges.kind, [EDGE_KINDS.index("event"), EDGE_KINDS.index("default")])
+        unit = np.where(is_wait, lanes.unit(edges.source, edges.source_position - 1), -1)
         self._units = np.unique(unit[unit >= 0])
-        self._units = self._units[np.lexsort((self._units, lanes.end[self._units]))]
+        self._units = self._units[np.lexsort((self._units, lanes.end_ns[self._units]))]
         rank = np.zeros(lanes.op.size + 1, np.int64)
         rank[self._units] = np.arange(self._units.size) + 1
-        own = rank[unit]
+        own_rank = rank[unit]
         source = graph.source_node
-        chained = through & (source >= 0)
+        chained = is_wait & (source >= 0)
         chained[chained] = graph.position[source[chained]] == edges.source_position[chained]
         lift = (np.cumsum(run_heads(graph.lane, graph.position)) - 1) * (self._units.size + 1)
         best = np.zeros(graph.lane.size, np.int64)
         while True:
-            value = np.maximum(own, take_or(best, np.where(chained, source, -1), 0))
+            value = np.maximum(own_rank, take_or(best, np.where(chained, source, -1), 0))
             latest = np.maximum.reduceat(value, graph.edge_first) if value.size else best
             latest = np.maximum.accumulate(latest + lift) - lift
             if np.array_equal(latest, best):
@@ -379,13 +391,13 @@ class LatestWaits:
         return via[np.maximum.accumulate(holder)]
 
     def of(self, lane: Ints, position: Ints) -> Released:
-        """The answer for the units at these places."""
+        """What the units at these positions of these lanes had to wait for."""
         graph, lanes = self._graph, self._graph.lanes
         unit = lanes.unit(lane, position - 1)
         node = graph.last_at(lane, position)
-        here = node >= 0
-        here[here] = graph.position[node[here]] == position[here]
-        rank = take_or(self._best, np.where(here, node, -1), 0)
+        at_position = node >= 0
+        at_position[at_position] = graph.position[node[at_position]] == position[at_position]
+        rank = take_or(self._best, np.where(at_position, node, -1), 0)
         edge = take_or(self._via, np.where(rank > 0, node, -1))
         return Released(
             previous=take_or(lanes.op, unit),

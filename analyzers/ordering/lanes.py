@@ -1,7 +1,7 @@
 """Lanes of a trace: streams, whose work runs in order, and host threads, whose calls do.
 
 A *unit* is what a stream runs as one: a GPU op, or a whole CUDA-graph launch, whose inside is not ordered here.
-Units of a stream are numbered by *position*, in the order they started; `enqueue` is when the host queued them.
+Units of a stream are numbered by *position*, in the order they started; `enqueue_ns` is when the host queued them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNSEEN = -2  # stands for the streams that a thread makes wait, but which run no
 def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDArray[Any]:
     """Values at some positions; `missing` where the position is negative, which stands for nothing.
 
-    >>> pick(np.array([5, 6]), np.array([1, -1, 0]))
+    >>> take_or(np.array([5, 6]), np.array([1, -1, 0]))
     array([ 6, -1,  5])
     """
     found = np.full(index.size, missing, values.dtype)
@@ -78,9 +78,9 @@ class Lanes:
     thread: Ints
     communication: Mask
     first: Ints
-    start: Ints
-    end: Ints
-    enqueue: Ints
+    start_ns: Ints
+    end_ns: Ints
+    enqueue_ns: Ints
     launcher: Ints
     op: Ints  # row in `Trace.ops`; of a graph launch, its first
     unit_of_op: Ints
@@ -103,7 +103,7 @@ class Lanes:
         count = np.zeros(lane.size, np.int64)
         for (which,), rows in rows_by_key(lane).items():
             if which >= 0:
-                queued = self.enqueue[self.first[which] : self.first[which + 1]]
+                queued = self.enqueue_ns[self.first[which] : self.first[which + 1]]
                 count[rows] = np.searchsorted(queued, instant[rows], side="left")
         return count
 
@@ -118,17 +118,17 @@ class Lanes:
         Rows that do not say their context get the stream of that number, if the process has just one.
         """
         table: dict[tuple[int, ...], int] = {}
-        twice: set[tuple[int, ...]] = set()
+        ambiguous: set[tuple[int, ...]] = set()
         for lane in np.flatnonzero((self.thread == -1) & (self.stream != -1)):
-            where = (int(self.process[lane]), int(self.context[lane]), int(self.stream[lane]))
-            table.setdefault(where, int(lane))
-            anywhere = (where[0], -1, where[2])
-            if table.setdefault(anywhere, int(lane)) != lane:
-                twice.add(anywhere)
-        answer = np.full(process.size, -1, np.int64)
+            lane_key = (int(self.process[lane]), int(self.context[lane]), int(self.stream[lane]))
+            table.setdefault(lane_key, int(lane))
+            without_context = (lane_key[0], -1, lane_key[2])
+            if table.setdefault(without_context, int(lane)) != lane:
+                ambiguous.add(without_context)
+        lane_of = np.full(process.size, -1, np.int64)
         for key, rows in rows_by_key(process, context, stream).items():
-            answer[rows] = -1 if key in twice else table.get(key, -1)
-        return answer
+            lane_of[rows] = -1 if key in ambiguous else table.get(key, -1)
+        return lane_of
 
     def of_threads(self, process: Ints, thread: Ints) -> Ints:
         """The host lane of each (process, thread); -1 where there is none."""
@@ -136,16 +136,16 @@ class Lanes:
         table: dict[tuple[int, ...], int] = {
             (int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in hosts
         }
-        answer = np.full(process.size, -1, np.int64)
+        lane_of = np.full(process.size, -1, np.int64)
         for key, rows in rows_by_key(process, thread).items():
-            answer[rows] = table.get(key, -1)
-        return answer
+            lane_of[rows] = table.get(key, -1)
+        return lane_of
 
     def unseen(self, host: Ints) -> Ints:
         """The lane that stands for the unseen stream of each host lane."""
-        hidden = np.flatnonzero(self.stream == UNSEEN)
-        table = {(int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in hidden}
-        return np.array([table.get((int(self.process[h]), int(self.thread[h])), -1) for h in host], np.int64)
+        unseen_lanes = np.flatnonzero(self.stream == UNSEEN)
+        table = {(int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in unseen_lanes}
+        return np.array([table.get((int(self.process[one]), int(self.thread[one])), -1) for one in host], np.int64)
 
 
 def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
@@ -224,25 +224,25 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     head, end = _graph_heads(trace, start, end)
     ops = np.arange(start.size) if head is None else np.flatnonzero(head == np.arange(start.size))
-    where, when = lane[ops], start[ops]
-    if np.all(when[1:] >= when[:-1]):
-        order = np.argsort(where.astype(np.int16 if count < 2**15 else np.int64), kind="stable")
+    lane_of, start_of = lane[ops], start[ops]
+    if np.all(start_of[1:] >= start_of[:-1]):
+        order = np.argsort(lane_of.astype(np.int16 if count < 2**15 else np.int64), kind="stable")
     else:
-        order = np.lexsort((when, where))
+        order = np.lexsort((start_of, lane_of))
     ops = ops[order]
-    first = np.searchsorted(where[order], np.arange(count + 1))
+    first = np.searchsorted(lane_of[order], np.arange(count + 1))
     unit_of_op = np.empty(start.size, np.int64)
     unit_of_op[ops] = np.arange(ops.size)
     if head is not None:
         unit_of_op = unit_of_op[head]
-    enqueue = queued[ops]
+    enqueue_ns = queued[ops]
     for low, high in pairwise(first):  # what runs earlier was queued no later
-        enqueue[low:high] = np.minimum.accumulate(enqueue[low:high][::-1])[::-1]
+        enqueue_ns[low:high] = np.minimum.accumulate(enqueue_ns[low:high][::-1])[::-1]
     return {
         "first": first,
-        "start": start[ops],
-        "end": end[ops],
-        "enqueue": enqueue,
+        "start_ns": start[ops],
+        "end_ns": end[ops],
+        "enqueue_ns": enqueue_ns,
         "launcher": host[ops],
         "op": ops,
         "unit_of_op": unit_of_op,
@@ -268,7 +268,7 @@ def _communication(trace: Trace, lane: Ints, count: int) -> Mask:
     """Lanes that ran kernels, all of them communication."""
     code, names = codes(trace.ops, "name")
     kind, kinds = codes(trace.ops, "kind")
-    talks = np.array([is_communication_kernel(name) for name in names] + [False], dtype=bool)[code]
+    is_communication = np.array([is_communication_kernel(name) for name in names] + [False], dtype=bool)[code]
     kernel = kind == kinds.index("kernel")
-    quiet = np.bincount(lane[kernel & ~talks], minlength=count)
-    return (np.bincount(lane[kernel & talks], minlength=count) > 0) & (quiet == 0)
+    compute_kernels = np.bincount(lane[kernel & ~is_communication], minlength=count)
+    return (np.bincount(lane[kernel & is_communication], minlength=count) > 0) & (compute_kernels == 0)

@@ -47,13 +47,13 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
 
     Exact where nsys numbers every synchronization of an event, or Kineto names a record that came before the wait;
     inferred everywhere else, from event ids, the order of calls on a thread and the times of the work (see
-    `ordering_infer`).
+    `Inference`).
     """
     lanes = calls.lanes
-    around = communication_around(trace, lanes, calls.waits.host, calls.waits.start)
-    hidden = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
+    around = communication_around(trace, lanes, calls.waits.host, calls.waits.start_ns)
+    unseen_stream = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane = calls.waits.lane.copy()
-    wait_lane[hidden] = lanes.unseen(calls.waits.host[hidden])
+    wait_lane[unseen_stream] = lanes.unseen(calls.waits.host[unseen_stream])
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
     if np.any(~waits.exact) or np.any(events & ~syncs.exact):
@@ -76,13 +76,13 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
         take_or(ints(trace.syncs, column), waits.sync) for column in ("record_correlation", "record_stream", "context")
     )
     record = np.where(record < 0, _lookup(waits.process, claim, records.process, records.correlation), record)
-    record = np.where(take_or(records.start, record, MAX_NS) < waits.start, record, -1)
+    record = np.where(take_or(records.start_ns, record, MAX_NS) < waits.start_ns, record, -1)
     source = take_or(records.lane, record)
-    told = calls.lanes.of_streams(waits.process, context, stream)
-    source = np.where((record >= 0) & (source < 0), told, source)
+    stated_lane = calls.lanes.of_streams(waits.process, context, stream)
+    source = np.where((record >= 0) & (source < 0), stated_lane, source)
     known = source >= 0
-    before = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
-    return Links(np.where(known, record, -1), source, known | before)
+    recorded_before_capture = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
+    return Links(np.where(known, record, -1), source, known | recorded_before_capture)
 
 
 def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
@@ -90,12 +90,12 @@ def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
     rows = np.flatnonzero(in_key >= 0)
     if rows.size == 0:
         return np.full(key.size, -1, np.int64)
-    known = (in_process[rows] << 44) + in_key[rows]
-    order = np.argsort(known, kind="stable")
-    asked = (process << 44) + key
-    at = np.searchsorted(known[order], asked, side="right") - 1
+    keys = (in_process[rows] << 44) + in_key[rows]
+    order = np.argsort(keys, kind="stable")
+    wanted_keys = (process << 44) + key
+    at = np.searchsorted(keys[order], wanted_keys, side="right") - 1
     found = order[np.maximum(at, 0)]
-    return np.where((at >= 0) & (key >= 0) & (known[found] == asked), rows[found], -1)
+    return np.where((at >= 0) & (key >= 0) & (keys[found] == wanted_keys), rows[found], -1)
 
 
 # Infer what a stream wait waits for where the capture does not say.
@@ -139,7 +139,7 @@ class Inference:
     ) -> None:
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
         self.wait_lane, self.around, self.known = wait_lane, around, known
-        self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start)
+        self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start_ns)
         self.launches = Launches(calls.lanes)
         self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
@@ -163,7 +163,7 @@ class Inference:
         """For each asked event synchronization the record and the lane it was recorded on; -1 unknown."""
         syncs, rows = self.calls.syncs, np.flatnonzero(asked)
         record, source = np.full(syncs.size, -1, np.int64), np.full(syncs.size, -1, np.int64)
-        record[rows], source[rows] = self._lone(syncs, rows, syncs.end[rows], np.full(rows.size, -1))
+        record[rows], source[rows] = self._lone(syncs, rows, syncs.end_ns[rows], np.full(rows.size, -1))
         return record, source
 
     def _pairs(self) -> Ints:
@@ -172,121 +172,134 @@ class Inference:
         pair = np.full(waits.size, -1, np.int64)
         by_host = rows_by_key(records.host)
         for (host,), rows in rows_by_key(waits.host).items():
-            own = by_host.get((host,))
-            if host < 0 or own is None:
+            thread_records = by_host.get((host,))
+            if host < 0 or thread_records is None:
                 continue
-            at = np.searchsorted(records.start[own], waits.start[rows]) - 1
-            record, start = own[np.maximum(at, 0)], records.start[own[np.maximum(at, 0)]]
+            at = np.searchsorted(records.start_ns[thread_records], waits.start_ns[rows]) - 1
+            record, start = thread_records[np.maximum(at, 0)], records.start_ns[thread_records[np.maximum(at, 0)]]
             # Several waits may follow one record: those for the first one's event wait for it.
             nearest = np.maximum.accumulate(np.where(run_heads(at), np.arange(at.size), 0))
-            same = waits.event[rows] == waits.event[rows][nearest]
-            ok = (at >= 0) & same & (self.launches.last_start(host, waits.start[rows]) < start)
-            theirs = self.around_record[record]
-            ok &= (theirs < 0) | (theirs == self.around[rows])
-            told = records.event[record]
-            ok &= (told < 0) | (waits.event[rows] < 0) | (told == waits.event[rows])
-            pair[rows] = np.where(ok, record, -1)
+            same_event = waits.event[rows] == waits.event[rows][nearest]
+            allowed = (at >= 0) & same_event & (self.launches.last_start(host, waits.start_ns[rows]) < start)
+            record_inside = self.around_record[record]
+            allowed &= (record_inside < 0) | (record_inside == self.around[rows])
+            record_event = records.event[record]
+            allowed &= (record_event < 0) | (waits.event[rows] < 0) | (record_event == waits.event[rows])
+            pair[rows] = np.where(allowed, record, -1)
         return np.where(self.known, -1, pair)
 
     def _source_of_pair(self, rows: Ints) -> Ints:
         """Lane of a record without a stream, from the wait right behind it."""
         waits, lanes = self.calls.waits, self.lanes
         host, lane, record = waits.host[rows], self.wait_lane[rows], self.pair[rows]
-        when, library = self.records.start[record], self.around[rows] >= 0
-        home, talks = self.home[host], (lane >= 0) & lanes.communication[lane]
-        last = self.launches.last_lane(host, when, np.ones(lanes.size, dtype=bool))
-        computing = self.launches.last_lane(host, when, ~lanes.communication)
-        source = np.where(talks, np.where(computing >= 0, computing, home), home)
-        late = ~talks & (lane != home) & ~self._in_time(source, when, self._start_after(rows))
-        source[late] = computing[late]
-        own = ~talks & (last >= 0) & lanes.communication[last] & (lane == computing) & self._first_since_launch(rows)
-        source[own] = last[own]
-        joins = np.flatnonzero((lane == home) & ~library)
-        visited = self._visited(rows[joins], when[joins])
-        source[joins] = np.where(visited >= 0, visited, source[joins])
-        source[(lane < 0) | (library & ~talks)] = -1  # a library's own stream, which runs nothing
+        recorded_ns, inside_library = self.records.start_ns[record], self.around[rows] >= 0
+        home, is_communication = self.home[host], (lane >= 0) & lanes.communication[lane]
+        last = self.launches.last_lane(host, recorded_ns, np.ones(lanes.size, dtype=bool))
+        computing = self.launches.last_lane(host, recorded_ns, ~lanes.communication)
+        source = np.where(is_communication, np.where(computing >= 0, computing, home), home)
+        not_in_time = ~is_communication & (lane != home) & ~self._in_time(source, recorded_ns, self._start_after(rows))
+        source[not_in_time] = computing[not_in_time]
+        own_communication = (
+            ~is_communication
+            & (last >= 0)
+            & lanes.communication[last]
+            & (lane == computing)
+            & self._first_since_launch(rows)
+        )
+        source[own_communication] = last[own_communication]
+        home_waits = np.flatnonzero((lane == home) & ~inside_library)
+        visited = self._visited(rows[home_waits], recorded_ns[home_waits])
+        source[home_waits] = np.where(visited >= 0, visited, source[home_waits])
+        source[(lane < 0) | (inside_library & ~is_communication)] = -1  # a library's own stream, which runs nothing
         return source
 
     def _visited(self, rows: Ints, when: Ints) -> Ints:
         """For waits of a home stream: the streams visited since the home stream was last used, one each in turn."""
         answer, everything = np.full(rows.size, -1, np.int64), np.ones(self.lanes.size, dtype=bool)
         hosts, homes = self.calls.waits.host[rows], self.wait_lane[rows]
-        for (host, home), own in rows_by_key(hosts, homes).items():
-            launched = self.launches.last_start(host, when[own])
-            new = np.append(True, launched[1:] != launched[:-1])  # waits without a launch between are one run
-            run, first = np.cumsum(new) - 1, np.flatnonzero(new)
-            turn, length = np.arange(own.size) - first[run], np.bincount(run)[run]
-            instant = when[own[first]]
+        for (host, home), of_host in rows_by_key(hosts, homes).items():
+            launched = self.launches.last_start(host, when[of_host])
+            begins_run = np.append(True, launched[1:] != launched[:-1])  # waits without a launch between are one run
+            run, first = np.cumsum(begins_run) - 1, np.flatnonzero(begins_run)
+            turn, length = np.arange(of_host.size) - first[run], np.bincount(run)[run]
+            instant = when[of_host[first]]
             lane, start = self.launches.visits(host, self.lanes.communication, home, instant)
             high = np.searchsorted(start, instant)[run]
-            place = np.arange(lane.size + 1)
-            after_home = np.maximum.accumulate(np.append(0, np.where(lane == home, place[1:], 0)))[high]
-            last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, place[:-1], -1)))[high]
-            talked = self.launches.last_lane(hosts[own], instant[run], everything)
-            last_away[(talked >= 0) & self.lanes.communication[talked]] = -1
+            position = np.arange(lane.size + 1)
+            after_home = np.maximum.accumulate(np.append(0, np.where(lane == home, position[1:], 0)))[high]
+            last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, position[:-1], -1)))[high]
+            last_any = self.launches.last_lane(hosts[of_host], instant[run], everything)
+            last_away[(last_any >= 0) & self.lanes.communication[last_any]] = -1
             turn = np.where(length == 1, high - 1, np.minimum(after_home + turn, high - 1))
-            answer[own] = take_or(lane, np.where(high > after_home, turn, last_away))
+            answer[of_host] = take_or(lane, np.where(high > after_home, turn, last_away))
         return answer
 
     def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints) -> tuple[Ints, Ints]:
         """Records for calls without one right before them: by event id, else the last unclaimed one in time."""
         records = self.records
-        free = np.flatnonzero(~self.claimed)
-        lane_of_free, start_of_free = records.lane[free], records.start[free]
-        last = self.launches.last_lane(records.host[free], start_of_free, np.ones(self.lanes.size, dtype=bool))
+        unclaimed = np.flatnonzero(~self.claimed)
+        lane_of_free, start_of_free = records.lane[unclaimed], records.start_ns[unclaimed]
+        last = self.launches.last_lane(records.host[unclaimed], start_of_free, np.ones(self.lanes.size, dtype=bool))
         lane_of_free = np.where(lane_of_free < 0, last, lane_of_free)
         keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
         group = group_numbers(*(np.concatenate(pair) for pair in keys))
-        same = _latest(group[: records.size], records.start, group[records.size :], calls.start[rows])
-        record = np.where(calls.event[rows] >= 0, same, -1)
+        by_event = _latest(group[: records.size], records.start_ns, group[records.size :], calls.start_ns[rows])
+        record = np.where(calls.event[rows] >= 0, by_event, -1)
         source = take_or(records.lane, record)
         for key in ("host", "process"):
-            by_key = rows_by_key(getattr(records, key)[free])
-            for (which,), own in rows_by_key(getattr(calls, key)[rows]).items():
-                theirs = by_key.get((which,))
-                if which < 0 or theirs is None:
+            by_key = rows_by_key(getattr(records, key)[unclaimed])
+            for (which,), of_key in rows_by_key(getattr(calls, key)[rows]).items():
+                candidates = by_key.get((which,))
+                if which < 0 or candidates is None:
                     continue
-                at = np.searchsorted(start_of_free[theirs], calls.start[rows[own]]) - 1
+                at = np.searchsorted(start_of_free[candidates], calls.start_ns[rows[of_key]]) - 1
                 for _ in range(CANDIDATES):
-                    found = theirs[np.maximum(at, 0)]
-                    where = lane_of_free[found]
-                    ok = (at >= 0) & (record[own] < 0) & (where >= 0) & (where != lane[own])
-                    ok &= (records.event[free[found]] < 0) | (calls.event[rows[own]] < 0)  # else another event's
-                    ok &= self._in_time(where, start_of_free[found], deadline[own])
-                    record[own[ok]], source[own[ok]] = free[found[ok]], where[ok]
+                    found = candidates[np.maximum(at, 0)]
+                    candidate_lane = lane_of_free[found]
+                    allowed = (
+                        (at >= 0) & (record[of_key] < 0) & (candidate_lane >= 0) & (candidate_lane != lane[of_key])
+                    )
+                    allowed &= (records.event[unclaimed[found]] < 0) | (
+                        calls.event[rows[of_key]] < 0
+                    )  # else another event's
+                    allowed &= self._in_time(candidate_lane, start_of_free[found], deadline[of_key])
+                    record[of_key[allowed]], source[of_key[allowed]] = (
+                        unclaimed[found[allowed]],
+                        candidate_lane[allowed],
+                    )
                     at -= 1
         return record, source
 
     def _first_since_launch(self, rows: Ints) -> Mask:
         """Whether its stream took no other wait since the thread last launched anything."""
         waits, first = self.calls.waits, np.ones(rows.size, dtype=bool)
-        for (host, lane), own in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
-            every = waits.start[(waits.host == host) & (self.wait_lane == lane)]
-            start = waits.start[rows[own]]
-            before = np.append(every, MIN_NS)[np.searchsorted(every, start) - 1]
-            first[own] = before < self.launches.last_start(host, start)
+        for (host, lane), of_pair in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
+            wait_starts = waits.start_ns[(waits.host == host) & (self.wait_lane == lane)]
+            start = waits.start_ns[rows[of_pair]]
+            before = np.append(wait_starts, MIN_NS)[np.searchsorted(wait_starts, start) - 1]
+            first[of_pair] = before < self.launches.last_start(host, start)
         return first
 
     def _start_after(self, rows: Ints) -> Ints:
         """When the first unit that a stream queued after each wait started; far away where there is none."""
         lane = self.wait_lane[rows]
-        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start[rows]))
-        return take_or(self.lanes.start, unit, MAX_NS)
+        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start_ns[rows]))
+        return take_or(self.lanes.start_ns, unit, MAX_NS)
 
     def _in_time(self, lane: Ints, recorded: Ints, deadline: Ints) -> Mask:
         """Whether what the lane had queued when it recorded had ended by a deadline."""
         unit = self.lanes.unit(lane, self.lanes.queued_before(lane, recorded) - 1)
-        return take_or(self.lanes.end, unit, MIN_NS) <= deadline
+        return take_or(self.lanes.end_ns, unit, MIN_NS) <= deadline
 
 
 def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:
     """For each asked instant the last of some events of its group that started before, -1 where there is none."""
-    both, when = np.concatenate([group, asked_group]), np.concatenate([start, asked])
-    question = np.arange(both.size) >= group.size
-    order = np.lexsort((~question, when, both))
-    place = np.arange(order.size)
-    head = np.maximum.accumulate(np.where(run_heads(both[order]), place, 0))
-    last = np.maximum.accumulate(np.where(question[order], -1, place))
-    found = np.full(both.size, -1, np.int64)
+    groups, instants = np.concatenate([group, asked_group]), np.concatenate([start, asked])
+    question = np.arange(groups.size) >= group.size
+    order = np.lexsort((~question, instants, groups))
+    position = np.arange(order.size)
+    head = np.maximum.accumulate(np.where(run_heads(groups[order]), position, 0))
+    last = np.maximum.accumulate(np.where(question[order], -1, position))
+    found = np.full(groups.size, -1, np.int64)
     found[order] = take_or(order, np.where(last >= head, last, -1))
     return found[group.size :]

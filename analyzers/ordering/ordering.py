@@ -99,9 +99,11 @@ class Ordering:
         With `exact`, only links that the capture states count. Ops of one CUDA-graph launch are not ordered here.
         """
         lane, position = self.place(first)
-        where, at = self.place(second)
-        ordered = (lane == where) & (position < at)
-        return ordered | ((lane != where) & (position < self.complete(lane, where, at, exact=exact)))
+        second_lane, second_position = self.place(second)
+        ordered = (lane == second_lane) & (position < second_position)
+        return ordered | (
+            (lane != second_lane) & (position < self.complete(lane, second_lane, second_position, exact=exact))
+        )
 
     def complete(self, source: Ints, lane: Ints, position: Ints, *, exact: bool = False) -> Ints:
         """How many of each source lane's first units are complete before the unit at a position of another lane."""
@@ -137,23 +139,23 @@ class Ordering:
         graph = self.graph
         for edge in range(graph.edge_first[node], graph.edges.size):
             source = graph.source_node[edge]
-            told = graph.edges.source_position[edge] if graph.edges.source[edge] == lane else 0
-            if max(told, known[source] if source >= 0 else 0) > position:
+            stated = graph.edges.source_position[edge] if graph.edges.source[edge] == lane else 0
+            if max(stated, known[source] if source >= 0 else 0) > position:
                 return edge
         raise AssertionError("a node knows what none of its edges tells")
 
     def _op_step(self, op: int) -> Step:
         unit = self.lanes.unit_of_op[op]
         stream = int(self.lanes.stream[self._lane_of_unit[unit]])
-        return Step("op", stream, -1, int(self.lanes.enqueue[unit]), op=op, call=int(self._launch[op]))
+        return Step("op", stream, -1, int(self.lanes.enqueue_ns[unit]), op=op, call=int(self._launch[op]))
 
     def _edge_steps(self, edge: int) -> list[Step]:
         edges, lanes = self.graph.edges, self.lanes
         kind = EDGE_KINDS[edges.kind[edge]]
         steps = []
         for what, lane, instant, call in (
-            ("record", edges.source[edge], edges.source_instant[edge] - 1, edges.record[edge]),
-            (_STEPS[kind], edges.lane[edge], edges.instant[edge], edges.call[edge]),
+            ("record", edges.source[edge], edges.source_instant_ns[edge] - 1, edges.record[edge]),
+            (_STEPS[kind], edges.lane[edge], edges.instant_ns[edge], edges.call[edge]),
         ):
             if what != "record" or kind == "event":
                 where = int(lanes.stream[lane]), int(lanes.thread[lane])
@@ -189,7 +191,7 @@ class Ordering:
                 low, high = graph.first[host], graph.first[host + 1]
                 node = low + np.searchsorted(known[low:high], position[rows], side="right")
                 node[node == high] = -1
-                sooner = take_or(graph.instant, node, MAX_NS) < instant[rows]
-                instant[rows[sooner]] = graph.instant[node[sooner]]
+                sooner = take_or(graph.instant_ns, node, MAX_NS) < instant[rows]
+                instant[rows[sooner]] = graph.instant_ns[node[sooner]]
                 call[rows[sooner]] = graph.edges.call[graph.edge_first[node[sooner]]]
         return instant, call

@@ -5,7 +5,7 @@ nothing or e; one that is e shorter gives as much. So with all waits off by at m
 (O ± E) / M: where M changes too, it moves less. With O = 36 of M = 76 ns and waits off by 5 in all, it is 36/76, and
 lies within 31/76 and 41/76: 41 % to 54 %, so that a bar of 50 % is neither met nor missed.
 
-A ratio that is read where collectives arrived last also changes with who that was: `analyzers.overlap.certainty`.
+A ratio that is read where collectives arrived last also changes with which rank that was: see `bounds`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _MOST = np.iinfo(np.int64).max
 
 def with_calls(arrived: Arrivals, trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """A side's arrivals with what bounds them."""
-    if not arrived.speak:
+    if not arrived.decides:
         return arrived
     mine, others = np.flatnonzero(side & is_matched(trace.ops)), np.flatnonzero(other)
     start, end, wait, error = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns", "wait_error_ns"))

@@ -119,7 +119,7 @@ class Arrivals:
         )
 
     @property
-    def speak(self) -> bool:
+    def decides(self) -> bool:
         """Whether it is for this side that the job's answer is read: all communication, and matched over ranks."""
         return self.ops > 0 and self.others == 0 and self.matched > 0
 
@@ -137,7 +137,7 @@ def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
 def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
     """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
     for side in (a, b):
-        if side.speak:
+        if side.decides:
             if not side.achievable_ns:
                 return Job(rule="last-arrival")
             most = max(side.transfer_ns.values())

@@ -46,7 +46,7 @@ class CaptureContext:
     origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
     processes, numbered as in the capture. ops, calls : its ops in collectives, and what those say of each: its wait,
     and `schemas.OF_COLLECTIVES`.
-    places : what the run calls its devices.
+    device_labels : what the run calls its devices.
     """
 
     origin_utc_ns: int | None
@@ -55,7 +55,7 @@ class CaptureContext:
     own: Clocks | None
     ops: Ints
     calls: pd.DataFrame
-    places: DeviceLabels
+    device_labels: DeviceLabels
 
 
 def summary_of(trace: Trace) -> CaptureSummary:
@@ -114,7 +114,7 @@ def apply_context(trace: Trace, standing: CaptureContext) -> Trace:
         values = standing.calls[column].to_numpy()
         said[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
         said[column][standing.ops] = values
-    return replace(trace, ops=trace.ops.assign(**said), clocks=standing.clocks, places=standing.places)
+    return replace(trace, ops=trace.ops.assign(**said), clocks=standing.clocks, device_labels=standing.device_labels)
 
 
 def _own(clocks: Clocks | None, mine: slice) -> Clocks | None:

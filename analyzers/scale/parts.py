@@ -50,7 +50,7 @@ class CapturesRun:
         self, inputs: Sequence[Input], outlines: Sequence[CaptureSummary], trace: Trace, crew: Crew, progress: Progress
     ) -> None:
         self.inputs, self.trace, self.crew, self.progress = inputs, trace, crew, progress
-        self.outlines, self.standings = outlines, contexts(outlines, trace)
+        self.summaries, self.contexts = outlines, contexts(outlines, trace)
         self.reading = Reading()
         self.folders: list[Path | None] = [None] * len(inputs)
 
@@ -60,11 +60,11 @@ class CapturesRun:
             check_ranks(self.trace, narrowing.ranks)
         asked = [place for place in (range(len(self.inputs)) if only is None else only) if self._has(place, narrowing)]
         tasks = [
-            (self.inputs[place], self.reading, self.folders[place], self.standings[place], narrowing, question)
+            (self.inputs[place], self.reading, self.folders[place], self.contexts[place], narrowing, question)
             for place in asked
         ]
         overall = Overall(
-            self.progress, "looking at captures", [self.outlines[place].size + 1 for place in asked], bytes=False
+            self.progress, "looking at captures", [self.summaries[place].size + 1 for place in asked], bytes=False
         )
         answers = dict(zip(asked, self.crew.map(ask_one, tasks, overall), strict=True))
         for place, answer in answers.items():
@@ -82,7 +82,7 @@ class CapturesRun:
             return self.trace
         kept = self.ask(_rows_kept, narrowing)
         rows, first = [], 0
-        for place, outline in enumerate(self.outlines):
+        for place, outline in enumerate(self.summaries):
             if place in kept:
                 there = np.arange(outline.size) if kept[place] is None else kept[place]
                 rows.append(first + np.flatnonzero(np.isin(outline.rows, there)))
@@ -90,7 +90,7 @@ class CapturesRun:
         return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
 
     def _has(self, place: int, narrowing: Narrowing) -> bool:
-        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.standings[place].ranks)
+        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.contexts[place].ranks)
 
 
 def _rows_kept(trace: Trace) -> Ints | None:

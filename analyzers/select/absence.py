@@ -78,8 +78,8 @@ def ranges_of(trace: Trace, selector: Selector) -> Ranges:
     code, texts = codes(trace.ranges, "name")
     found = {}
     for kind in {atom.kind for atom in wanted}:
-        there = np.unique(code[is_one_of(trace.ranges, "kind", RANGE_ATOMS[kind])])
-        found[kind] = frozenset(texts[index] for index in there if index >= 0)
+        present = np.unique(code[is_one_of(trace.ranges, "kind", RANGE_ATOMS[kind])])
+        found[kind] = frozenset(texts[index] for index in present if index >= 0)
     return Ranges(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), found)
 
 
@@ -107,11 +107,11 @@ def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
     word = "range" if atom.kind == "nvtx" else "operator"
     if atom in ranges.naming:
         return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
-    there = ranges.names[atom.kind]
-    near = nearest(atom.text, sorted(there))
+    present = ranges.names[atom.kind]
+    near = nearest(atom.text, sorted(present))
     count = launches(atom.kind, near) if near else {}
     hints = [f"'{name}' ({count[name]} launch{'es' * (count[name] != 1)})" for name in near]
-    return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not there else "")
+    return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not present else "")
 
 
 def _explain_work(atom: Atom, work: Work) -> str:
@@ -119,11 +119,13 @@ def _explain_work(atom: Atom, work: Work) -> str:
         near = nearest(atom.text, [names.function(text) for text in sorted(work.kernels)])
         return f"no kernel named like '{atom.text}'" + _did_you_mean([f"'{name}'" for name in near])
     if atom.kind == "stream":
-        there = [str(stream) for stream in sorted(work.streams)]
-        return f"no op ran on stream {atom.text}; there are {', '.join(there[:20])}{' …' if len(there) > 20 else ''}"
+        present = [str(stream) for stream in sorted(work.streams)]
+        return (
+            f"no op ran on stream {atom.text}; there are {', '.join(present[:20])}{' …' if len(present) > 20 else ''}"
+        )
     if atom.kind in ("collective", "memcpy") and atom.text:
-        there = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
-        return f"no {atom.kind} '{atom.text}'; there " + (f"are {', '.join(there)}" if there else "is none at all")
+        present = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
+        return f"no {atom.kind} '{atom.text}'; there " + (f"are {', '.join(present)}" if present else "is none at all")
     what = {"comm": "communication", "compute": "compute kernels"}.get(atom.kind, atom.kind)
     return f"there is no {what} in the trace"
 
@@ -133,13 +135,13 @@ def _texts(trace: Trace, column: str, rows: Mask) -> frozenset[str]:
     return frozenset(texts[index] for index in np.unique(code[rows]) if index >= 0)
 
 
-def nearest(text: str, there: Sequence[str], count: int = 3) -> list[str]:
+def nearest(text: str, names: Sequence[str], count: int = 3) -> list[str]:
     """Names that come near a text, whatever their case, nearest first; only case apart, nothing else comes near."""
-    same = [name for name in dict.fromkeys(there) if name.lower() == text.lower()]
-    if same:
-        return same[:count]
+    same_but_case = [name for name in dict.fromkeys(names) if name.lower() == text.lower()]
+    if same_but_case:
+        return same_but_case[:count]
     by_lower: dict[str, str] = {}
-    for name in there:
+    for name in names:
         by_lower.setdefault(name.lower(), name)
     near = difflib.get_close_matches(text.lower(), list(by_lower), n=count, cutoff=0.6)
     inside = [lower for lower in by_lower if text.lower() in lower and lower not in near]

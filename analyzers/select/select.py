@@ -100,9 +100,9 @@ def _explained(trace: Trace, selector: Selector) -> str:
 
 def about_threads(threads: Threads) -> list[TraceWarning]:
     """Warn of work that other threads launched for a range, or while it was open."""
-    said, others = [], threads.others
+    found, others = [], threads.others
     if threads.by_autograd:
-        said.append(
+        found.append(
             TraceWarning(
                 "autograd-thread",
                 f"{threads.by_autograd} of the {threads.ops} ops of '{threads.atom}' were launched by an autograd "
@@ -111,15 +111,15 @@ def about_threads(threads: Threads) -> list[TraceWarning]:
         )
     if others:
         more = f" and {len(others) - MOST_THREADS} more" if len(others) > MOST_THREADS else ""
-        who = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
-        said.append(
+        thread_names = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
+        found.append(
             TraceWarning(
                 "other-thread",
-                f"While '{threads.atom}' was open, {who} launched {sum(others.values())} GPU ops that nothing in the "
-                "trace ties to it; they are not counted.",
+                f"While '{threads.atom}' was open, {thread_names} launched {sum(others.values())} GPU ops that "
+                "nothing in the trace ties to it; they are not counted.",
             )
         )
-    return said
+    return found
 
 
 # Ops that a selector picks, as data frames for people who go on in pandas.
@@ -153,6 +153,6 @@ def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
     occurrence, _ = launched_in(trace, named_ranges(trace, atom))
     rows = np.flatnonzero(occurrence >= 0)
     code, names = codes(trace.ranges, "name")
-    used, place = np.unique(code[occurrence[rows]], return_inverse=True)
-    name = pd.Categorical.from_codes(place, categories=pd.Index([names[each] for each in used], dtype="str"))
+    used, position = np.unique(code[occurrence[rows]], return_inverse=True)
+    name = pd.Categorical.from_codes(position, categories=pd.Index([names[each] for each in used], dtype="str"))
     return trace.ops.iloc[rows].assign(range=name, occurrence=occurrence[rows])

@@ -20,14 +20,14 @@ ALL_SHARED = "all its ops belong to the other side, which lies inside it"
 class Shared:
     """How many ops both sides pick, and each; parts of a run add up.
 
-    odd : shared ops that neither side's ranges claim as the inner one, or both do; inner_a, inner_b : those of whom the
-    range on that side lies inside the other's.
+    disagreeing : shared ops that neither side's ranges claim as the inner one, or both do; inner_a, inner_b : those of
+    which the range on that side lies inside the other's.
     """
 
     both: int = 0
     a: int = 0
     b: int = 0
-    odd: int = 0
+    disagreeing: int = 0
     inner_a: int = 0
     inner_b: int = 0
 
@@ -43,7 +43,7 @@ class Shared:
             return "same"
         if self.both in (self.a, self.b):
             return "a" if self.both == self.a else "b"
-        return "odd" if self.odd else "ranges"
+        return "odd" if self.disagreeing else "ranges"
 
 
 def without_shared(trace: Trace, a: Selection, b: Selection) -> tuple[Selection, Selection, list[TraceWarning]]:

@@ -86,15 +86,15 @@ def _synchronizes(ordering: Ordering) -> Blocking:
     kinds = np.array([KINDS.index(kind) for kind in linked.calls.kind], np.int64)
     is_event = kinds == KINDS.index("event")
     lane = np.where(is_event, links.source, syncs.lane)
-    until = syncs.start.copy()
+    until = syncs.start_ns.copy()
     known = is_event & (links.record >= 0)
-    until[known] = linked.calls.records.start[links.record[known]]
+    until[known] = linked.calls.records.start_ns[links.record[known]]
     count = lanes.queued_before(lane, until)
     unit = lanes.unit(lane, count - 1)
     waited = ordering.released_at(lane, count).waited  # through waits behind the stream's last op
     behind = take_or(lanes.unit_of_op, waited)
-    ended = take_or(lanes.end, behind, MAX_NS)
-    later = (ended <= syncs.end) & (ended > take_or(lanes.end, unit, MIN_NS))
+    ended = take_or(lanes.end_ns, behind, MAX_NS)
+    later = (ended <= syncs.end_ns) & (ended > take_or(lanes.end_ns, unit, MIN_NS))
     unit = np.where(later, behind, unit)
     device = np.flatnonzero(kinds == KINDS.index("device"))
     unit[device] = _last_of_context(ordering, device)
@@ -113,8 +113,8 @@ def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
         mine = (syncs.process[rows] == lanes.process[lane]) & ((context == lanes.context[lane]) | (context < 0))
         own = np.flatnonzero(mine)
         where = np.full(own.size, lane)
-        unit = lanes.unit(where, lanes.queued_before(where, syncs.start[rows[own]]) - 1)
-        later = take_or(lanes.end, unit, MIN_NS) > take_or(lanes.end, last[own], MIN_NS)
+        unit = lanes.unit(where, lanes.queued_before(where, syncs.start_ns[rows[own]]) - 1)
+        later = take_or(lanes.end_ns, unit, MIN_NS) > take_or(lanes.end_ns, last[own], MIN_NS)
         last[own[later]] = unit[later]
     return last
 
@@ -169,12 +169,12 @@ def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     owner = lanes.process[lanes.lane_of_unit()]
     for (each,), rows in rows_by_key(process).items():
         units = np.flatnonzero(owner == each)
-        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if units.size == 0:
             continue
-        reach = np.maximum.accumulate(lanes.end[units])
-        holder = np.maximum.accumulate(np.where(lanes.end[units] == reach, np.arange(units.size), 0))
-        at = np.searchsorted(lanes.enqueue[units], start[rows]) - 1
+        reach = np.maximum.accumulate(lanes.end_ns[units])
+        holder = np.maximum.accumulate(np.where(lanes.end_ns[units] == reach, np.arange(units.size), 0))
+        at = np.searchsorted(lanes.enqueue_ns[units], start[rows]) - 1
         done = reach[np.maximum(at, 0)]
         drained[rows] = (at >= 0) & (done > start[rows]) & (done <= end[rows])
         op[rows] = lanes.op[units[holder[np.maximum(at, 0)]]]

@@ -108,16 +108,16 @@ def crossings(trace: Trace) -> Crossings:
     visits = visitor.visits
     parts = [_forks(ordering, visits), _joins(trace, ordering, visits)]
     host, what, unit, behind, status, exact = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((what, ordering.lanes.enqueue[unit]))
+    order = np.lexsort((what, ordering.lanes.enqueue_ns[unit]))
     return Crossings(_table(trace, ordering, *(each[order] for each in (host, what, unit, behind, status, exact))))
 
 
 def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
     lanes = ordering.lanes
-    when, position = lanes.enqueue[visits.first], visits.first - lanes.first[visits.lane]
+    when, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
     count = lanes.queued_before(visits.parent, when)
     behind = lanes.unit(visits.parent, count - 1)
-    running = take_or(lanes.end, behind, MIN_NS) > when
+    running = take_or(lanes.end_ns, behind, MIN_NS) > when
     ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
     chosen = _took_wait(ordering, visits, position, when)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
@@ -128,9 +128,9 @@ def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, 
 def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
     lanes, came_back = ordering.lanes, visits.after >= 0
     after = np.maximum(visits.after, 0)
-    when = take_or(lanes.enqueue, visits.after)
+    when = take_or(lanes.enqueue_ns, visits.after)
     count = visits.last - lanes.first[visits.lane] + 1
-    running = lanes.end[visits.last] > when
+    running = lanes.end_ns[visits.last] > when
     ordered, exact = _complete(ordering, visits.lane, visits.parent, after - lanes.first[visits.parent], count)
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     late = (joined >= deadline) & (deadline < MAX_NS)
@@ -155,13 +155,13 @@ def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -
     lanes, linked = ordering.lanes, ordering.linked
     waits, took = linked.calls.waits, np.zeros(visits.size, dtype=bool)
     previous = lanes.unit(visits.lane, position - 1)
-    since = take_or(lanes.enqueue, previous, MIN_NS)
-    launches = {host: np.sort(lanes.enqueue[lanes.launcher == host]) for host in np.unique(visits.host).tolist()}
+    since = take_or(lanes.enqueue_ns, previous, MIN_NS)
+    launches = {host: np.sort(lanes.enqueue_ns[lanes.launcher == host]) for host in np.unique(visits.host).tolist()}
     for key, lane_of_wait, mine in (("lane", linked.wait_lane, visits.lane), ("host", waits.host, visits.host)):
         unknown = (waits.lane < 0) & ~linked.own if key == "host" else np.ones(waits.size, dtype=bool)
         by_key = rows_by_key(np.where(unknown, lane_of_wait, -1))
         for (each,), rows in rows_by_key(mine).items():
-            start = waits.start[by_key.get((each,), np.empty(0, np.int64))]
+            start = waits.start_ns[by_key.get((each,), np.empty(0, np.int64))]
             low = since[rows]
             if key == "host":
                 low = np.append(launches[each], MIN_NS)[np.searchsorted(launches[each], when[rows]) - 1]
@@ -187,7 +187,7 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
         for lane in np.flatnonzero(others & (np.diff(graph.first) > 0)):
             low, high = graph.first[lane], graph.first[lane + 1]
             node = low + np.searchsorted(known[low:high], count[rows])
-            instant = take_or(graph.instant, np.where(node < high, node, -1), MAX_NS)
+            instant = take_or(graph.instant_ns, np.where(node < high, node, -1), MAX_NS)
             joined[rows] = np.minimum(joined[rows], instant)
     return joined
 
@@ -202,7 +202,7 @@ def _deadline(ordering: Ordering, visits: Visits) -> Ints:
         step = visits.step[rows]
         ahead = 2 if lanes.communication[lane] else 1
         again = np.searchsorted(step, step + ahead)
-        starts = np.append(lanes.enqueue[visits.first[rows]], MAX_NS)
+        starts = np.append(lanes.enqueue_ns[visits.first[rows]], MAX_NS)
         deadline[rows] = starts[again]
     return deadline
 
@@ -236,7 +236,7 @@ def _table(
         "other": take_or(lanes.stream, take_or(lane, behind)),
         "status": np.array(STATUS, object)[status],
         "exact": exact,
-        "at_ns": lanes.enqueue[unit],
+        "at_ns": lanes.enqueue_ns[unit],
         "op": op,
         "behind": last,
     }
@@ -296,7 +296,7 @@ class Visitor:
         parts = [self._of_host(int(host)) for host in np.flatnonzero(self.lanes.is_host() & (self.home >= 0))]
         columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
         host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
-        when = self.lanes.enqueue[first]
+        when = self.lanes.enqueue_ns[first]
         return Visits(host, lane, parent, first, last, after, self._steps(self.lanes.process[host], when))
 
     def _of_host(self, host: int) -> tuple[Ints, ...]:

@@ -114,7 +114,7 @@ def stream_plan(trace: Trace) -> StreamPlan:
         "loop": _names(trace, chunks.parent[rows]),
         "turn": _turn_numbers(trace, chunks, rows),
         "chunk": _names(trace, place),
-        "start_ns": chunks.start[rows],
+        "start_ns": chunks.start_ns[rows],
         "ops": ops,
         "stream": lanes.stream[worker[rows]],
         "main": lanes.stream[main[rows]],
@@ -141,11 +141,11 @@ class _Checks:
         Indirectly it does if all that main had been given when the loop began is complete first.
         """
         lanes = self.lanes
-        when, position = lanes.enqueue[first], first - lanes.first[worker]
+        when, position = lanes.enqueue_ns[first], first - lanes.first[worker]
         previous = lanes.unit(worker, position - 1)
-        since = take_or(lanes.enqueue, previous, MIN_NS)
+        since = take_or(lanes.enqueue_ns, previous, MIN_NS)
         edge = self._last_event(worker, self.main, when)
-        direct = take_or(self.ordering.graph.edges.instant, edge, MIN_NS) > since
+        direct = take_or(self.ordering.graph.edges.instant_ns, edge, MIN_NS) > since
         count = lanes.queued_before(self.main, began)
         indirect = (count > 0) & (self.ordering.complete(self.main, worker, position) >= count)
         sure = self.ordering.complete(self.main, worker, position, exact=True) >= count
@@ -186,7 +186,7 @@ class _Checks:
         for (where, other), rows in rows_by_key(lane, source).items():
             own = by_pair.get((where, other, EDGE_KINDS.index("event")))
             if own is not None:
-                at = np.searchsorted(edges.instant[own], before[rows])
+                at = np.searchsorted(edges.instant_ns[own], before[rows])
                 found[rows] = take_or(own, at - 1)
         return found
 
@@ -214,8 +214,8 @@ def _turns(chunks: Chunks, rows: Ints) -> tuple[Ints, Ints]:
     """When the first chunk of each chunk's loop began, and the last one ended."""
     loops = int(chunks.loop.max(initial=-1)) + 1
     began, ended = np.full(loops, MAX_NS), np.full(loops, MIN_NS)
-    np.minimum.at(began, chunks.loop, chunks.start)
-    np.maximum.at(ended, chunks.loop, chunks.end)
+    np.minimum.at(began, chunks.loop, chunks.start_ns)
+    np.maximum.at(ended, chunks.loop, chunks.end_ns)
     return began[chunks.loop[rows]], ended[chunks.loop[rows]]
 
 
@@ -259,8 +259,8 @@ class Chunks:
     parent: Ints
     loop: Ints
     host: Ints
-    start: Ints
-    end: Ints
+    start_ns: Ints
+    end_ns: Ints
     inside: tuple[Ints, Ints]
 
     @property
@@ -295,8 +295,8 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
         parent=take_or(rows, parent[kept]),
         loop=group_numbers(loop[kept]),
         host=lanes.of_threads(process[kept], thread[kept]),
-        start=start[kept],
-        end=end[kept],
+        start_ns=start[kept],
+        end_ns=end[kept],
         inside=(place[point[both]], place[around[both]]),
     )
 
@@ -307,8 +307,8 @@ def work_of(chunks: Chunks, launches: Launches) -> tuple[Ints, Ints]:
     for (host,), rows in rows_by_key(chunks.host).items():
         if host >= 0:
             when, units = launches.of(host)[1], launches.units(host)
-            low = np.searchsorted(when, chunks.start[rows])
-            count = np.searchsorted(when, chunks.end[rows], side="right") - low
+            low = np.searchsorted(when, chunks.start_ns[rows])
+            count = np.searchsorted(when, chunks.end_ns[rows], side="right") - low
             offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
             chunk.append(np.repeat(rows, count))
             unit.append(units[np.repeat(low, count) + offset])

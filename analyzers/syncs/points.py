@@ -103,7 +103,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
     host = lanes.of_threads(process, thread)
     price = cost(lanes, process, device, host, start, end)
     module = kind == KINDS.index("module")
-    idle = np.where(module, idle_within(lanes, process, device, start, end), price.idle)
+    idle = np.where(module, idle_within(lanes, process, device, start, end), price.idle_ns)
     where = around(trace, process, thread, ints(trace.api, "start_ns")[call])
     later = _range_of_units(trace, ordering, price.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
@@ -169,9 +169,9 @@ def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> I
     kind, kinds = codes(trace.ops, "kind")
     for (each,), rows in rows_by_key(host).items():
         units = np.flatnonzero(lanes.launcher == each)
-        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if each >= 0 and units.size:
-            at = np.searchsorted(lanes.enqueue[units], instant[rows]) - 1
+            at = np.searchsorted(lanes.enqueue_ns[units], instant[rows]) - 1
             op = lanes.op[units[np.maximum(at, 0)]]
             found[rows] = np.where((at >= 0) & (kind[op] == kinds.index("memcpy")), op, -1)
     return found
@@ -245,7 +245,7 @@ def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
 class Cost:
     """Of each of some blocking calls: GPU idle time in ns, and the unit its thread launched next (-1 none)."""
 
-    idle: Ints
+    idle_ns: Ints
     next_unit: Ints
 
 
@@ -262,23 +262,23 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
     owner, where = lanes.process[lane], lanes.device[lane]
     for (each, gpu), rows in rows_by_key(process, device).items():
         units = np.flatnonzero((owner == each) & (where == gpu))
-        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if units.size == 0:
             continue
-        reach = np.maximum.accumulate(lanes.end[units])
-        after = np.searchsorted(lanes.enqueue[units], end[rows])
+        reach = np.maximum.accumulate(lanes.end_ns[units])
+        after = np.searchsorted(lanes.enqueue_ns[units], end[rows])
         drain = np.where(after > 0, reach[np.maximum(after - 1, 0)], MIN_NS)
         follower = units[np.minimum(after, units.size - 1)]
-        dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue[follower] > drain)
-        dry &= lanes.start[follower] > drain
-        drain, until = drain[dry], lanes.start[follower[dry]]
-        busy = union(lanes.start[units], lanes.end[units])
+        dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue_ns[follower] > drain)
+        dry &= lanes.start_ns[follower] > drain
+        drain, until = drain[dry], lanes.start_ns[follower[dry]]
+        busy = union(lanes.start_ns[units], lanes.end_ns[units])
         idle[rows[dry]] = until - drain - coverage(drain, until, busy)
     for (thread,), rows in rows_by_key(host).items():
         units = np.flatnonzero(lanes.launcher == thread)
-        units = units[np.argsort(lanes.enqueue[units], kind="stable")]
+        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if thread >= 0 and units.size:
-            after = np.searchsorted(lanes.enqueue[units], end[rows])
+            after = np.searchsorted(lanes.enqueue_ns[units], end[rows])
             next_unit[rows] = np.where(after < units.size, units[np.minimum(after, units.size - 1)], -1)
     return Cost(idle, next_unit)
 
@@ -290,5 +290,5 @@ def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Int
     owner, where = lanes.process[lane], lanes.device[lane]
     for (each, gpu), rows in rows_by_key(process, device).items():
         units = np.flatnonzero((owner == each) & (where == gpu))
-        idle[rows] -= coverage(start[rows], end[rows], union(lanes.start[units], lanes.end[units]))
+        idle[rows] -= coverage(start[rows], end[rows], union(lanes.start_ns[units], lanes.end_ns[units]))
     return idle

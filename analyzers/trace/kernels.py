@@ -1,4 +1,4 @@
-"""What a kernel's or a call's name tells: communication or not, and which operation it is."""
+"""Communication kernels and their operations, by the names of kernels and calls."""
 
 from __future__ import annotations
 
@@ -58,9 +58,11 @@ def function(name: str) -> str:
 def is_communication_kernel(name: str) -> bool:
     """Whether a kernel moves data between GPUs for a collective or point-to-point call.
 
-    >>> is_communication("ncclDevKernel_SendRecv"), is_communication("void vllm::cross_device_reduce_2stage<half, 8>(")
-    (True, True)
-    >>> is_communication("void gemm<ncclFloat>(")
+    >>> is_communication_kernel("ncclDevKernel_SendRecv")
+    True
+    >>> is_communication_kernel("void vllm::cross_device_reduce_2stage<half, 8>(")
+    True
+    >>> is_communication_kernel("void gemm<ncclFloat>(")
     False
     """
     return _COMMUNICATION.search(function(name)) is not None
@@ -69,9 +71,9 @@ def is_communication_kernel(name: str) -> bool:
 def operation_of(name: str) -> str:
     """The collective operation a kernel's or call's name stands for, as torch spells it; "" if it stands for none.
 
-    >>> operation("ncclDevKernel_AllReduce_Sum_f32_RING_LL"), operation("ncclReduceScatter")
+    >>> operation_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL"), operation_of("ncclReduceScatter")
     ('all_reduce', 'reduce_scatter')
-    >>> operation("all_to_allv"), operation("_allgather_base")
+    >>> operation_of("all_to_allv"), operation_of("_allgather_base")
     ('all_to_all', 'all_gather')
     """
     plain = function(name).replace("_", "").lower()
@@ -100,9 +102,9 @@ def operations(trace: Trace) -> list[str]:
     """
     code, texts = codes(trace.ops, "name")
     by_name = np.array([operation_of(text) for text in texts] + [""], dtype=object)[code]
-    said_code, said = codes(trace.comms, "operation")
-    spoken = np.array([operation_of(text) for text in said] + [""], dtype=object)[said_code]
-    calls = trace.comms[["process", "correlation"]].assign(said=spoken)
+    call_code, call_texts = codes(trace.comms, "operation")
+    by_call = np.array([operation_of(text) for text in call_texts] + [""], dtype=object)[call_code]
+    calls = trace.comms[["process", "correlation"]].assign(said=by_call)
     calls = calls[calls["said"].ne("") & calls["correlation"].ge(0)].drop_duplicates(["process", "correlation"])
     joined = trace.ops[["process", "correlation"]].merge(calls, on=["process", "correlation"], how="left")["said"]
     known = np.where(joined.notna(), joined.to_numpy(object), by_name)

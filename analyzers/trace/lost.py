@@ -32,21 +32,23 @@ def count_lost_work(trace: Trace) -> Trace:
     start = ints(trace.api, "start_ns")
     processes = list(trace.processes)
     for (process,), rows in rows_by_key(ints(trace.api, "process")[launches]).items():
-        mine = launches[rows]
-        done = start[mine[has_op[mine]]]
-        lost = np.count_nonzero(~has_op[mine] & (start[mine] < done.max(initial=np.iinfo(np.int64).min)))
-        processes[process] = replace(processes[process], launches=mine.size, lost=int(lost))
+        of_process = launches[rows]
+        starts_with_op = start[of_process[has_op[of_process]]]
+        lost = np.count_nonzero(
+            ~has_op[of_process] & (start[of_process] < starts_with_op.max(initial=np.iinfo(np.int64).min))
+        )
+        processes[process] = replace(processes[process], launches=of_process.size, lost=int(lost))
     return replace(trace, processes=tuple(processes))
 
 
 def about_lost_work(trace: Trace) -> Trace:
     """Warn where launches have no op: busy times and overlap can't count what is not there."""
-    said = [f"{one.lost:,} of {one.launches:,} of rank {one.rank}" for one in trace.processes if one.lost]
-    if not said:
+    counts = [f"{one.lost:,} of {one.launches:,} of rank {one.rank}" for one in trace.processes if one.lost]
+    if not counts:
         return trace
     return trace.warn(
         "lost-work",
-        f"Launches of kernels and copies that the capture lacks: {'; '.join(said)}. Their work is in no figure: busy "
+        f"Launches of kernels and copies that the capture lacks: {'; '.join(counts)}. Their work is in no figure: busy "
         "times and overlap may be larger than shown. Capture again with larger buffers, or less.",
     )
 
@@ -54,18 +56,18 @@ def about_lost_work(trace: Trace) -> Trace:
 def _launches(trace: Trace) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
     code, texts = codes(trace.api, "name")
-    wanted = np.array([_LAUNCH.fullmatch(text) is not None for text in texts] + [False])[code]
+    is_launch = np.array([_LAUNCH.fullmatch(text) is not None for text in texts] + [False])[code]
     begins, ends = is_one_of(trace.api, "name", _BEGIN), is_one_of(trace.api, "name", _END)
     if begins.any():
-        wanted &= ~_captured(trace, begins, ends)
-    return np.asarray(wanted, bool)
+        is_launch &= ~_captured(trace, begins, ends)
+    return np.asarray(is_launch, bool)
 
 
 def _captured(trace: Trace, begins: Mask, ends: Mask) -> Mask:
     """Calls of a process between the begin of a stream's capture and its end, on whichever thread."""
-    inside = np.zeros(len(trace.api), bool)
+    captured = np.zeros(len(trace.api), bool)
     start = ints(trace.api, "start_ns")
     for rows in rows_by_key(ints(trace.api, "process")).values():
         order: Ints = rows[np.argsort(start[rows], kind="stable")]
-        inside[order] = np.cumsum(begins[order].astype(np.int64) - ends[order]) > 0
-    return inside
+        captured[order] = np.cumsum(begins[order].astype(np.int64) - ends[order]) > 0
+    return captured

@@ -94,9 +94,9 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _stacked(parts: Sequence[tuple[npt.NDArray[np.signedinteger[Any]], list[str]]]) -> Any:
     """One categorical of several; pandas' own union refuses one that holds no text beside one that does."""
-    texts = list(dict.fromkeys(text for _, some in parts for text in some))
-    place = {text: code for code, text in enumerate(texts)}
-    moved = [np.array([*(place[text] for text in some), -1], np.int64)[code] for code, some in parts]
+    texts = list(dict.fromkeys(text for _, part_texts in parts for text in part_texts))
+    code_of = {text: code for code, text in enumerate(texts)}
+    moved = [np.array([*(code_of[text] for text in part_texts), -1], np.int64)[code] for code, part_texts in parts]
     return pd.Categorical.from_codes(np.concatenate(moved), dtype=pd.CategoricalDtype(texts))
 
 

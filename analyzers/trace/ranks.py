@@ -27,8 +27,8 @@ def rank_in_name(path: str | PurePath) -> int | None:
     >>> rank_in_name("nranks4.json"), rank_in_name("rank0_to_rank3.sqlite"), rank_in_name("rank.json")
     (None, None, None)
     """
-    said = {int(digits[:12]) for digits in _RANK_IN_NAME.findall(PurePath(path).name)}
-    rank = said.pop() if len(said) == 1 else -1
+    named = {int(digits[:12]) for digits in _RANK_IN_NAME.findall(PurePath(path).name)}
+    rank = named.pop() if len(named) == 1 else -1
     return rank if rank in RANKS else None
 
 
@@ -60,8 +60,8 @@ def assign_ranks(trace: Trace) -> Trace:
         for process in trace.processes
     ]
     rule = _rule([processes[index] for index in working], trace)
-    for place, index in enumerate(working):
-        rank = place if rule == "order" else processes[index].claims[rule]
+    for position, index in enumerate(working):
+        rank = position if rule == "order" else processes[index].claims[rule]
         processes[index] = replace(processes[index], rank=rank, rule=rule)
     by_process = np.array([process.rank for process in processes] or [-1], np.int64)
     ops = trace.ops.assign(rank=by_process[ints(trace.ops, "process")])
@@ -73,20 +73,20 @@ def assign_ranks(trace: Trace) -> Trace:
 
 def _rule(working: list[Process], trace: Trace) -> str:
     for rule in RULES:
-        said = [process for process in working if rule in process.claims]
-        count = Counter(process.claims[rule] for process in said)
-        twice = [rank for rank, times in count.items() if times > 1]
-        if said and len(said) == len(working) and not twice:
+        claiming = [process for process in working if rule in process.claims]
+        count = Counter(process.claims[rule] for process in claiming)
+        claimed_twice = [rank for rank, times in count.items() if times > 1]
+        if claiming and len(claiming) == len(working) and not claimed_twice:
             return rule
-        if not twice or rule == "gpu":  # processes that share a GPU, or several hosts
+        if not claimed_twice or rule == "gpu":  # processes that share a GPU, or several hosts
             continue
-        first, second = [process for process in said if process.claims[rule] == twice[0]][:2]
+        first, second = [process for process in claiming if process.claims[rule] == claimed_twice[0]][:2]
         files = [trace.captures[process.capture].path for process in (first, second)]
         both = f"{files[0]} and {files[1]}"
         if first.capture == second.capture:
             both = f"Processes {first.pid} and {second.pid} of {files[0]}"
         raise TracevizError(
-            f"{both} both say they are rank {twice[0]} (by {RULES[rule]}).",
+            f"{both} both say they are rank {claimed_twice[0]} (by {RULES[rule]}).",
             hint="Give the captures of one run only, or a manifest.json that names each file's rank.",
         )
     return "order"
@@ -94,12 +94,12 @@ def _rule(working: list[Process], trace: Trace) -> str:
 
 def _warn_of_conflict(trace: Trace, process: Process) -> Trace:
     for rule in ("manifest", "distributed", "environment", "file-name"):
-        said = process.claims.get(rule, process.rank)
-        if said != process.rank:
+        claimed = process.claims.get(rule, process.rank)
+        if claimed != process.rank:
             path = trace.captures[process.capture].path
             trace = trace.warn(
                 "rank-conflict",
-                f"{path} is taken as rank {process.rank} by {RULES[process.rule]}; {RULES[rule]} says {said}.",
+                f"{path} is taken as rank {process.rank} by {RULES[process.rule]}; {RULES[rule]} says {claimed}.",
             )
     return trace
 
@@ -112,4 +112,4 @@ def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
 
 def labels_of(trace: Trace) -> DeviceLabels:
     """What the devices of a trace are called, or those of the one it is a part of."""
-    return DeviceLabels.of(devices_of(trace)) if trace.places is None else trace.places
+    return DeviceLabels.of(devices_of(trace)) if trace.device_labels is None else trace.device_labels

@@ -54,13 +54,13 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     index = RangeIndex(trace.ranges.iloc[rows])
     found = index.innermost(process[launched], thread[launched], start[launched])
     occurrence[launched] = np.where(found >= 0, rows[found], -1)
-    left, by_autograd = launched[found < 0], []
-    linked = _forward_threads(trace) if left.size else {}
+    not_found, by_autograd = launched[found < 0], []
+    linked = _forward_threads(trace) if not_found.size else {}
     if linked:
-        left = left[_engine(trace).innermost(process[left], thread[left], start[left]) >= 0]
-    by_thread = rows_by_key(process[left], thread[left]) if linked else {}
+        not_found = not_found[_engine(trace).innermost(process[not_found], thread[not_found], start[not_found]) >= 0]
+    by_thread = rows_by_key(process[not_found], thread[not_found]) if linked else {}
     for key, forward in linked.items():
-        of_worker = left[by_thread.get(key, np.empty(0, np.int64))]
+        of_worker = not_found[by_thread.get(key, np.empty(0, np.int64))]
         found = index.innermost(process[of_worker], np.full(of_worker.size, forward), start[of_worker])
         occurrence[of_worker] = np.where(found >= 0, rows[found], -1)
         by_autograd.append(of_worker[found >= 0])
@@ -79,16 +79,16 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
         return []
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
     index = RangeIndex(trace.ranges.iloc[rows])
-    places = [(launched, thread[launched])]
+    lookups = [(launched, thread[launched])]
     linked = _forward_threads(trace)
     engine = _engine(trace)
     by_thread = rows_by_key(process[launched], thread[launched]) if linked else {}
     for key, forward in linked.items():
         of_worker = launched[by_thread.get(key, np.empty(0, np.int64))]
         of_worker = of_worker[engine.innermost(process[of_worker], thread[of_worker], start[of_worker]) >= 0]
-        places.append((of_worker, np.full(of_worker.size, forward)))
+        lookups.append((of_worker, np.full(of_worker.size, forward)))
     found = []
-    for ops, on_thread in places:
+    for ops, on_thread in lookups:
         for positions in index.around(process[ops], on_thread, start[ops]):
             spread = np.full(len(trace.ops), -1, np.int64)
             spread[ops] = np.where(positions >= 0, rows[positions], -1)
@@ -99,10 +99,10 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
 def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int, int]:
     """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
-    left = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
+    not_found = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
     anywhere = trace.ranges[wanted].assign(thread=0)
     index = RangeIndex(anywhere)
-    rows = np.flatnonzero(left)
+    rows = np.flatnonzero(not_found)
     rows = rows[index.innermost(process[rows], np.zeros(rows.size, np.int64), start[rows]) >= 0]
     workers, count = np.unique(thread[rows], return_counts=True)
     return dict(zip(workers.tolist(), count.tolist(), strict=True))
@@ -116,14 +116,14 @@ def _engine(trace: Trace) -> RangeIndex:
 def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
     """(process, backward thread) -> the one thread whose forward ops its backward ops are linked to."""
     ranges = trace.ranges
-    numbered = (ints(ranges, "sequence") >= 0) & is_one_of(ranges, "kind", ("op",))
-    backward = ints(ranges, "forward_thread") != -1
-    if not (numbered & backward).any():
+    has_sequence = (ints(ranges, "sequence") >= 0) & is_one_of(ranges, "kind", ("op",))
+    is_backward = ints(ranges, "forward_thread") != -1
+    if not (has_sequence & is_backward).any():
         return {}
     columns = ["process", "thread", "sequence"]
-    forward = ranges.loc[numbered & ~backward, columns].drop_duplicates()
-    behind = ranges.loc[numbered & backward, columns].drop_duplicates()
-    pairs = behind.merge(forward, on=["process", "sequence"], suffixes=("", "_forward"))
+    forward_ops = ranges.loc[has_sequence & ~is_backward, columns].drop_duplicates()
+    backward_ops = ranges.loc[has_sequence & is_backward, columns].drop_duplicates()
+    pairs = backward_ops.merge(forward_ops, on=["process", "sequence"], suffixes=("", "_forward"))
     pairs = pairs[pairs["thread"] != pairs["thread_forward"]].drop(columns="sequence").drop_duplicates()
     return _one_to_one(pairs)
 

@@ -54,10 +54,10 @@ def _outer(trace: Trace, rows: Ints) -> Ints:
         ints(trace.ranges, column)[rows] for column in ("process", "thread", "start_ns", "end_ns")
     )
     kept = np.zeros(rows.size, dtype=bool)
-    for mine in rows_by_key(process, thread).values():
-        order = mine[np.lexsort((-ends[mine], starts[mine]))]
-        reach = np.maximum.accumulate(ends[order])
-        kept[order] = np.append(True, ends[order][1:] > reach[:-1])
+    for of_thread in rows_by_key(process, thread).values():
+        order = of_thread[np.lexsort((-ends[of_thread], starts[of_thread]))]
+        reached = np.maximum.accumulate(ends[order])
+        kept[order] = np.append(True, ends[order][1:] > reached[:-1])
     return rows[kept]
 
 

@@ -88,7 +88,9 @@ class Trace:
     matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
     whole: Trace | None = None  # of a part of a trace: what it is a part of, and
     rows: Ints | None = None  # which of that trace's ops it keeps
-    places: DeviceLabels | None = None  # how the run names its devices, where the others' captures are not at hand
+    device_labels: DeviceLabels | None = (
+        None  # how the run names its devices, where the others' captures are not at hand
+    )
 
     def warn(self, code: str, message: str) -> Trace:
         """Return the same trace with one more warning; a repeated one is kept once."""
@@ -96,9 +98,9 @@ class Trace:
         return self if warning in self.warnings else replace(self, warnings=(*self.warnings, warning))
 
     def once(self, make: Callable[[Trace], Made]) -> Made:
-        """What a function makes of this trace: worked out when first asked for, kept as long as the trace is.
+        """A function's result for this trace: computed on the first call, kept as long as the trace is.
 
-        What is made must not hold on to the trace: each would keep the other in memory.
+        The result must hold no reference to the trace: each would keep the other in memory.
         """
         if make not in self._made:
             self._made[make] = make(self)

@@ -177,7 +177,7 @@ def answer(
     job = Job() if unseen else job_of(first, second, ranks)
     job = with_bounds(
         job,
-        next((side for side in (first, second) if side.speak), None),
+        next((side for side in (first, second) if side.decides), None),
         reduce(add, (Counter(part.unsure) for part in parts), Counter[DeviceKey]()),
     )
     passed = job.meets(min_overlap)
@@ -225,7 +225,7 @@ def _warnings(
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
             said += about_threads(reduce(add, threads))
-    places = DeviceLabels.of(place for part in parts for place in part.places)
+    places = DeviceLabels.of(place for part in parts for place in part.devices)
     waited = reduce(add, (Counter(part.waited) for part in parts), Counter[DeviceKey]())
     by_place = {place: both for part in parts for place, both in part.outside.items()}
     outside = by_place.get(job.critical) if job.critical else None

@@ -80,7 +80,7 @@ class PartSide:
 class Part:
     """What a part of a run says.
 
-    places : the (rank, device) that have ops, of either side or not.
+    devices : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
@@ -91,7 +91,7 @@ class Part:
     shared: Shared
     sides: tuple[PartSide, PartSide]
     rank_ids: tuple[int, ...]
-    places: tuple[DeviceKey, ...]
+    devices: tuple[DeviceKey, ...]
     possible: Possible = field(default_factory=Possible)
     moves: Moves = field(default_factory=Moves)
     ranks: tuple[RankOverlap, ...] = ()
@@ -151,7 +151,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         shared=shared,
         sides=said,
         rank_ids=tuple(trace.rank_ids),
-        places=devices_of(trace),
+        devices=devices_of(trace),
         possible=possible,
         moves=tried,
         ranks=tuple(ranks),

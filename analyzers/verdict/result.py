@@ -109,7 +109,7 @@ class OverlapResult:
         ).set_index(["rank", "device"])
 
     @property
-    def places(self) -> DeviceLabels:
+    def device_labels(self) -> DeviceLabels:
         """What the devices of the ranks are called."""
         return DeviceLabels.of((rank.rank, rank.device) for rank in self.ranks)
 
@@ -119,7 +119,7 @@ class OverlapResult:
         job = self.job
         if self.passed is None:
             return self.reason if self.reason.endswith("?") else f"{self.reason}."
-        where = self.places.name(*job.critical) if job.critical else "no rank"
+        where = self.device_labels.name(*job.critical) if job.critical else "no rank"
         whose = f"on {where}"
         if job.rule == "last-arrival":
             whose = f"counting each collective on the rank that everybody waited for, mostly {where}"

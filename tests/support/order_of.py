@@ -19,10 +19,10 @@ class Edge(NamedTuple):
 
     kind: str
     lane: str
-    instant: int
+    instant_ns: int
     position: int
     source: str
-    source_instant: int
+    source_instant_ns: int
     source_position: int
     record: int = -1
     call: int = -1
@@ -73,7 +73,7 @@ def links_of(trace: Trace, which: str = "waits") -> list[Link]:
     found = linked(trace)
     links, records = getattr(found, which), found.calls.records
     return [
-        Link(-1 if record == -1 else int(records.start[record]), name_of(found.calls.lanes, source), bool(exact))
+        Link(-1 if record == -1 else int(records.start_ns[record]), name_of(found.calls.lanes, source), bool(exact))
         for record, source, exact in zip(links.record, links.source, links.exact, strict=True)
     ]
 

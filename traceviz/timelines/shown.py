@@ -46,7 +46,7 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
     chosen = ranked[(len(ranked) - 1) // 2]
     together = [_nearest(other, chosen) for other in result.ranks]
     spans = [(one.start_ns, one.end_ns) for one in together if one is not None]
-    text = f"{chosen.label} on {result.places.name(rank.rank, rank.device)}"
+    text = f"{chosen.label} on {result.device_labels.name(rank.rank, rank.device)}"
     if len(ranked) > 1:
         least, most = (percent(_ratio(one)) for one in (ranked[0], ranked[-1]))
         text += f", the median of {len(ranked)} by real overlap: {percent(_ratio(chosen))} ({least} to {most})"

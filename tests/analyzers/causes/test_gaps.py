@@ -26,8 +26,8 @@ def gaps(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, int
     pairing = Pairing("step", side[0], side[1], np.zeros(3, np.int64), ("0", "1", "2"))
     found = []
     for one in find_gaps(trace, np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0), pairing):
-        alone = one.alone(one.start, one.end)
-        columns = (one.side, one.start - shift, one.end - shift, alone, one.peer_ns)
+        alone = one.alone(one.start_ns, one.end_ns)
+        columns = (one.side, one.start_ns - shift, one.end_ns - shift, alone, one.peer_ns)
         found += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return found
 

@@ -94,7 +94,7 @@ def test_a_window_is_cut_where_room_comes_and_goes() -> None:
     rank.kernel("mine", 8, 90, 99, grid=1, **size)
     trace = run.trace()
     pieces = room(trace, np.array([4, 4]), np.array([20, 65]), np.array([90, 65]), np.arange(5), H200)
-    assert list(zip(pieces.row, pieces.low, pieces.high, pieces.full, strict=True)) == [
+    assert list(zip(pieces.row, pieces.low_ns, pieces.high_ns, pieces.full, strict=True)) == [
         (0, 20, 40, True),
         (0, 40, 60, False),
         (0, 60, 70, True),

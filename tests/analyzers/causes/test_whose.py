@@ -65,7 +65,7 @@ def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
     named = {
-        (int(gaps.side[gap]), int(gaps.start[gap]), int(gaps.end[gap])): explainer.waiting_for(gaps, gap)
+        (int(gaps.side[gap]), int(gaps.start_ns[gap]), int(gaps.end_ns[gap])): explainer.waiting_for(gaps, gap)
         for gap in range(gaps.size)
     }
     # A's first op waits from 10 on, its second from 130; B's second op starts at 195.
@@ -85,7 +85,7 @@ def test_a_gap_in_which_no_collective_waits_names_none(wait: int, named: tuple[i
     pairing = paired(trace, A, B)
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    assert (int(gaps.side[0]), int(gaps.start[0]), int(gaps.end[0])) == (0, 0, 100)
+    assert (int(gaps.side[0]), int(gaps.start_ns[0]), int(gaps.end_ns[0])) == (0, 0, 100)
     assert explainer.waiting_for(gaps, 0) == named
 
 
@@ -123,5 +123,5 @@ def test_an_op_that_was_queued_as_its_gap_began_is_not_late_whatever_its_thread_
     pairing = paired(trace, A, B)
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (explained,) = explainer.explain(0, 0)
-    at = explained.gaps.start.tolist().index(70 * US)
+    at = explained.gaps.start_ns.tolist().index(70 * US)
     assert not explained.after_sync[at]

@@ -93,9 +93,9 @@ def test_a_drift_is_the_slope_of_the_weighted_line_through_positions(points: lis
 
 def on(reference: Sequence, shift: int, drift: float, rows: slice = slice(None)) -> Sequence:
     """Calls of a sequence on a clock that is so far ahead in the middle of them, and gains so much."""
-    end = reference.end[rows]
+    end = reference.end_ns[rows]
     move = shift + np.rint(drift * (end - (end[0] + end[-1]) / 2)).astype(np.int64)
-    return Sequence(reference.symbol[rows], reference.start[rows] + move, end + move)
+    return Sequence(reference.symbol[rows], reference.start_ns[rows] + move, end + move)
 
 
 @pytest.mark.parametrize("drift", [0.0, 40e-6, -40e-6])

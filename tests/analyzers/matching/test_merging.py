@@ -186,10 +186,10 @@ def test_ranks_are_told_apart_where_all_share_eight_collectives(count: int, apar
 
 def test_clocks_that_are_off_by_as_much_all_the_time_tell_no_groups_apart() -> None:
     """Each rank's is off by 70 µs more; only what comes and goes is a difference."""
-    ranks = {one: calls(each.end + one // 2 * 70_000) for one, each in two_groups(between=130_000).items()}
+    ranks = {one: calls(each.end_ns + one // 2 * 70_000) for one, each in two_groups(between=130_000).items()}
     assert groups(ranks) == [[0, 2], [1, 3]]
     same = two_groups(between=0)
-    assert groups({one: calls(each.end + one * 50_000, lasts=100) for one, each in same.items()}) == [[0, 1, 2, 3]]
+    assert groups({one: calls(each.end_ns + one * 50_000, lasts=100) for one, each in same.items()}) == [[0, 1, 2, 3]]
 
 
 def test_groups_told_apart_are_merged_anew_without_strangers() -> None:
@@ -197,9 +197,9 @@ def test_groups_told_apart_are_merged_anew_without_strangers() -> None:
     ranks = two_groups(wave=(1, -1, 1.2, 0, -1.2))
     late = np.where(np.arange(40) == 11, 1_500_000, 0)
     for one in (1, 3):
-        ranks[one] = calls(ranks[one].end + late, lasts=3 * MS)
-    ranks[1] = calls([*ranks[1].end, 999 * MS], lasts=3 * MS)
-    ranks[2] = calls(np.delete(ranks[2].end, 5))
+        ranks[one] = calls(ranks[one].end_ns + late, lasts=3 * MS)
+    ranks[1] = calls([*ranks[1].end_ns, 999 * MS], lasts=3 * MS)
+    ranks[2] = calls(np.delete(ranks[2].end_ns, 5))
     found, _ = merged(ranks, one_group=False)
     assert found[1] == list(range(41))
     assert found[3] == list(range(40))
@@ -210,7 +210,7 @@ def test_groups_told_apart_are_merged_anew_without_strangers() -> None:
 def test_groups_told_apart_are_merged_on_clocks_as_they_are() -> None:
     """Each call has another 6 µs behind it; on a clock 2 µs ahead it is 2 from its own, and 4 from that."""
     ranks = two_groups(count=20)
-    pairs = {one: (each.end[:, None] + [0, 6_000]).ravel() for one, each in ranks.items()}
+    pairs = {one: (each.end_ns[:, None] + [0, 6_000]).ravel() for one, each in ranks.items()}
     _, sure = merged({one: calls(ends + (2_000 if one > 1 else 0)) for one, ends in pairs.items()}, one_group=False)
     for one in (2, 3):
         assert sure[one] == pytest.approx([0.75, 1.0] * 20)  # 2 (1 − 2,500 / 4,000), and 8 µs from the one before
@@ -220,7 +220,7 @@ def test_groups_told_apart_are_merged_on_clocks_as_they_are() -> None:
 def test_groups_are_told_apart_as_strictly_as_they_are_merged(strict: bool) -> None:
     """Rank 2's fifth call is 14.4 µs late: of the group it is one, or is none."""
     ranks = two_groups()
-    ranks[2] = calls(ranks[2].end + np.where(np.arange(40) == 4, 14_401, 0))
+    ranks[2] = calls(ranks[2].end_ns + np.where(np.arange(40) == 4, 14_401, 0))
     found, _ = merged(ranks, one_group=False, strict=strict)
     assert (found[0][4] == found[2][4]) != strict
     assert set(found[0]).isdisjoint(found[1])
@@ -230,16 +230,16 @@ def test_groups_are_told_apart_as_strictly_as_they_are_merged(strict: bool) -> N
 def test_ends_of_two_groups_differ_five_times_as_much_as_those_within_one(within: int, apart: bool) -> None:
     """Of six distances between four ranks the median counts: of 2 within a group, and 4 of 100 to 120 µs between."""
     ranks = two_groups(between=100_000)
-    moved = ranks[2].end + within * np.where(np.arange(40) % 4 < 2, 1, -1)
-    again = ranks[3].end + within * np.where(np.arange(40) % 4 < 2, 1, -1)
+    moved = ranks[2].end_ns + within * np.where(np.arange(40) % 4 < 2, 1, -1)
+    again = ranks[3].end_ns + within * np.where(np.arange(40) % 4 < 2, 1, -1)
     assert groups({**ranks, 2: calls(moved), 3: calls(again)}) == ([[0, 2], [1, 3]] if apart else [[0, 1, 2, 3]])
 
 
 @pytest.mark.parametrize(("lasts", "apart"), [(1_000_000, True), (1_000_001, False)])
 def test_ends_that_differ_by_less_than_a_tenth_of_a_call_tell_nothing_apart(lasts: int, apart: bool) -> None:
     """Hosts apart differ a little, too: the calls of whoever is fastest say how much is little."""
-    ranks = {one: calls(each.end, lasts=2_000_000) for one, each in two_groups(between=100_000).items()}
-    ranks[2] = calls(ranks[2].end, lasts=[1] * 19 + [lasts] * 21)
+    ranks = {one: calls(each.end_ns, lasts=2_000_000) for one, each in two_groups(between=100_000).items()}
+    ranks[2] = calls(ranks[2].end_ns, lasts=[1] * 19 + [lasts] * 21)
     assert groups(ranks) == ([[0, 2], [1, 3]] if apart else [[0, 1, 2, 3]])
 
 
@@ -251,11 +251,11 @@ def test_one_rank_that_differs_from_all_others_is_no_group() -> None:
 def test_a_merged_call_ends_where_the_mean_of_those_seen_does_and_starts_with_the_last() -> None:
     group = _Group(calls([100, 1_000], [7, 8], lasts=[50, 500]))
     group.add(4, np.array([0, 1]), np.array([0.5, 0.6]), calls([130, 1_006], [7, 8], lasts=[90, 400]))
-    assert group.sequence.end.tolist() == [115, 1_003]
-    assert group.sequence.start.tolist() == [50, 606]
+    assert group.sequence.end_ns.tolist() == [115, 1_003]
+    assert group.sequence.start_ns.tolist() == [50, 606]
     group.add(2, np.array([0, 1]), np.array([0.7, 0.8]), calls([145, 1_000], [7, 8], lasts=[80, 390]))
-    assert group.sequence.end.tolist() == [125, 1_002]
-    assert group.sequence.start.tolist() == [65, 610]
+    assert group.sequence.end_ns.tolist() == [125, 1_002]
+    assert group.sequence.start_ns.tolist() == [65, 610]
     assert group.sequence.symbol.tolist() == [7, 8]
     assert {one: each.tolist() for one, each in group.index.items()} == {4: [0, 1], 2: [0, 1]}
     assert {one: each.tolist() for one, each in group.confidence.items()} == {4: [0.5, 0.6], 2: [0.7, 0.8]}
@@ -265,8 +265,8 @@ def test_calls_that_match_nothing_become_collectives_of_their_own_in_order_of_ti
     group = _Group(calls([100, 200], [7, 8], lasts=10))
     first = calls([50, 100, 150], [5, 7, 6], lasts=20)
     group.add(4, np.array([-1, 0, -1]), np.array([0.0, 0.9, 0.0]), first)
-    assert group.sequence.end.tolist() == [50, 100, 150, 200]
-    assert group.sequence.start.tolist() == [30, 90, 130, 190]
+    assert group.sequence.end_ns.tolist() == [50, 100, 150, 200]
+    assert group.sequence.start_ns.tolist() == [30, 90, 130, 190]
     assert group.sequence.symbol.tolist() == [5, 7, 6, 8]
     assert group.number.tolist() == [2, 0, 3, 1]
     assert group.index[4].tolist() == [2, 0, 3]
@@ -275,7 +275,7 @@ def test_calls_that_match_nothing_become_collectives_of_their_own_in_order_of_ti
     group.add(6, np.array([2, -1, 3]), np.array([0.4, 0.0, 0.3]), calls([150, 180, 500], [6, 9, 8], lasts=20))
     assert group.index[6].tolist() == [3, 4, 1]
     assert group.confidence[6].tolist() == [0.4, 1.0, 0.3]
-    assert group.sequence.end.tolist() == [50, 100, 150, 180, 300]
+    assert group.sequence.end_ns.tolist() == [50, 100, 150, 180, 300]
     assert group.number.tolist() == [2, 0, 3, 4, 1]
 
 

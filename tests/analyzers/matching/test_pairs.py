@@ -52,8 +52,8 @@ def test_calls_hours_apart_keep_their_symbols_apart() -> None:
 def test_a_shift_is_taken_off_all_times_and_no_more_where_clocks_are_aligned_already() -> None:
     reference, other = calls([100, 200_000, 300_000]), calls([7_100, 207_005, 308_000], lasts=40)
     _, found = pair(reference, other, 7_000.0, strict=False, refine=False)
-    assert found.shifted.end.tolist() == [100, 200_005, 301_000]
-    assert found.shifted.start.tolist() == [60, 199_965, 300_960]
+    assert found.shifted.end_ns.tolist() == [100, 200_005, 301_000]
+    assert found.shifted.start_ns.tolist() == [60, 199_965, 300_960]
     assert found.shifted.symbol.tolist() == [0, 0, 0]
     assert found.index.tolist() == [0, 1, 2]
     assert found.scatter_ns == 5.0  # the median of 0, 5 and 1,000
@@ -66,7 +66,7 @@ def test_sequences_that_share_no_symbol_pair_nothing_at_an_endless_cost(strict: 
     assert (cost, found.scatter_ns) == (np.inf, np.inf)
     assert found.index.tolist() == [-1, -1]
     assert found.confidence.tolist() == [0.0, 0.0]
-    assert found.shifted.end.tolist() == [140, 240]
+    assert found.shifted.end_ns.tolist() == [140, 240]
 
 
 @pytest.mark.parametrize("drift", [0.0, 20e-6, -20e-6, 50e-6])
@@ -76,8 +76,10 @@ def test_a_shift_that_is_about_right_is_refined_to_the_shift_and_the_drift(drift
     middle = (end[0] + end[-1]) / 2
     late = np.rint(5 * MS + drift * (end - middle)).astype(np.int64)
     cost, found = pair(calls(end), calls(end + late, lasts=100), 5.0 * MS + off, strict=False)
-    assert np.abs(found.shifted.end - end).max() <= 25  # the drift is that of the middle's medians, but for a product
-    assert (found.shifted.end - found.shifted.start).tolist() == [100] * 60
+    assert (
+        np.abs(found.shifted.end_ns - end).max() <= 25
+    )  # the drift is that of the middle's medians, but for a product
+    assert (found.shifted.end_ns - found.shifted.start_ns).tolist() == [100] * 60
     assert found.index.tolist() == list(range(60))
     assert found.scatter_ns <= 25
     assert 100.0 <= cost <= 125.0
@@ -89,7 +91,7 @@ def test_no_clock_drifts_faster_than_clocks_of_one_run_do(sign: int) -> None:
     late = np.rint(sign * 60e-6 * at).astype(np.int64)
     _, found = pair(calls(at), calls(at + late), 0.0, strict=False)
     left = np.rint(sign * (60e-6 - DRIFT) * at)
-    assert np.abs(found.shifted.end - at - left).max() <= 40  # it is a drift of the other's clock: 60e-6 of 0.5 ms
+    assert np.abs(found.shifted.end_ns - at - left).max() <= 40  # it is a drift of the other's clock: 60e-6 of 0.5 ms
 
 
 @pytest.mark.parametrize(("count", "follows"), [(15, False), (16, True), (17, True)])
@@ -98,7 +100,7 @@ def test_a_drift_is_read_from_sixteen_pairs_on(count: int, follows: bool) -> Non
     late = np.rint(20e-6 * at).astype(np.int64)
     _, found = pair(calls(at), calls(at + late), 0.0, strict=False)
     left = np.zeros(count) if follows else late
-    assert np.abs(found.shifted.end - at - left).max() <= 10
+    assert np.abs(found.shifted.end_ns - at - left).max() <= 10
 
 
 def test_a_drift_is_that_of_the_later_half_s_median_against_the_earlier_half_s() -> None:
@@ -111,13 +113,13 @@ def test_a_drift_is_that_of_the_later_half_s_median_against_the_earlier_half_s()
     drift = 300 * (144 - 12.5) / 8.5e9
     since = at + late - (at[-1] + late[-1]) / 2  # the middle of the run, on the other's clock
     shift = np.median(late - drift * since)
-    assert np.abs(found.shifted.end - (at + late - shift - drift * since)).max() <= 2
+    assert np.abs(found.shifted.end_ns - (at + late - shift - drift * since)).max() <= 2
 
 
 def test_calls_that_nearly_all_end_at_once_show_no_drift() -> None:
     at = np.array([5_000] * 20 + [1_000 * MS])
     _, found = pair(calls(at, range(21)), calls(at + 7, range(21)), 0.0, strict=False)
-    assert found.shifted.end.tolist() == at.tolist()
+    assert found.shifted.end_ns.tolist() == at.tolist()
 
 
 @pytest.mark.parametrize(("span", "tolerance"), [(0, 600_000), (10 * 1000 * MS, 850_000)])
@@ -125,7 +127,7 @@ def test_a_first_guess_may_be_off_by_20_jitters_and_what_half_the_run_drifts(spa
     reference, other = calls([0, span], [0, 1]), calls([10 * MS, 10 * MS + span], [0, 1])
     for off, refined in ((tolerance - 1, True), (tolerance + 2, False), (1 - tolerance, True), (-2 - tolerance, False)):
         _, found = pair(reference, other, 10.0 * MS + off, strict=False)
-        assert found.shifted.end.tolist() == ([0, span] if refined else [-off, span - off])
+        assert found.shifted.end_ns.tolist() == ([0, span] if refined else [-off, span - off])
         assert found.scatter_ns == (0 if refined else abs(off))
 
 
@@ -134,7 +136,7 @@ def test_a_refined_shift_rests_on_pairs_within_two_jitters(distance: int, taken:
     """The median of all pairs is 200 ns, and that of those that stay 100."""
     reference, other = apart(0, 100, 200, distance, distance)
     _, found = pair(reference, other, 0.0, strict=False)
-    assert (reference.end - found.shifted.end)[0] == (200 if taken else 100)
+    assert (reference.end_ns - found.shifted.end_ns)[0] == (200 if taken else 100)
 
 
 @pytest.mark.parametrize(("distance", "taken"), [(240_000, True), (240_001, False)])
@@ -142,7 +144,7 @@ def test_a_refined_shift_rests_on_pairs_within_five_times_the_usual_distance(dis
     """All pairs end 40 µs apart in the median, so 200 µs from there count; without the far ones it is 20 µs."""
     reference, other = apart(0, 20_000, 40_000, distance, distance)
     _, found = pair(reference, other, 0.0, strict=False)
-    assert (reference.end - found.shifted.end)[0] == (40_000 if taken else 20_000)
+    assert (reference.end_ns - found.shifted.end_ns)[0] == (40_000 if taken else 20_000)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_one_pair_alone_tells_by_itself_what_is_usual() -> None:
 def test_what_is_usual_is_taken_from_calls_that_have_a_partner() -> None:
     reference, other = apart(0, 0, 48_001, 100, 100, 100)
     strangers = np.where(np.arange(6) < 3, other.symbol, other.symbol + 10)
-    assert as_they_are(reference, Sequence(strangers, other.start, other.end))[1] == [0, 1, -1, -1, -1, -1]
+    assert as_they_are(reference, Sequence(strangers, other.start_ns, other.end_ns))[1] == [0, 1, -1, -1, -1, -1]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_calls_of_which_one_begins_long_after_the_other_ended_are_not_one(usual:
     lasts = np.array([MS, MS, 100])
     for late, found in ((slack, [0, 1, 2]), (slack + 1, [0, 1, -1])):
         earlier, later = apart(usual, usual, late + 100)
-        later = calls(later.end, range(3), lasts=lasts)
+        later = calls(later.end_ns, range(3), lasts=lasts)
         assert as_they_are(earlier, later)[1] == found
         assert as_they_are(later, earlier)[1] == found
 

@@ -13,8 +13,8 @@ SECOND = 1_000 * MS
 
 def later(sequence: Sequence, shift: int, *, rows: slice = slice(None), drift: float = 0.0) -> Sequence:
     """Some calls of a sequence on a clock that is this far ahead, and gains so much."""
-    move = shift + np.rint(drift * sequence.end[rows]).astype(np.int64)
-    return Sequence(sequence.symbol[rows], sequence.start[rows] + move, sequence.end[rows] + move)
+    move = shift + np.rint(drift * sequence.end_ns[rows]).astype(np.int64)
+    return Sequence(sequence.symbol[rows], sequence.start_ns[rows] + move, sequence.end_ns[rows] + move)
 
 
 @pytest.mark.parametrize("limit", [None, 10 * SECOND])
@@ -26,7 +26,7 @@ def test_a_sequence_is_found_in_another_wherever_it_begins(limit: int | None, sh
     assert found.index.tolist() == list(range(7, 51))
     assert found.confidence.tolist() == [1.0] * 44
     assert found.scatter_ns <= 2_000
-    assert np.abs(found.shifted.end - reference.end[7:51]).max() <= 5_000
+    assert np.abs(found.shifted.end_ns - reference.end_ns[7:51]).max() <= 5_000
 
 
 def test_a_reference_that_is_the_shorter_one_is_found_too() -> None:
@@ -39,7 +39,7 @@ def test_a_reference_that_is_the_shorter_one_is_found_too() -> None:
 def test_clocks_that_are_aligned_already_are_left_alone() -> None:
     reference = calls(irregular(20))
     found = align(reference, later(reference, 500), 0)
-    assert found.shifted.end.tolist() == (reference.end + 500).tolist()
+    assert found.shifted.end_ns.tolist() == (reference.end_ns + 500).tolist()
     assert found.scatter_ns == 500.0
     near = calls([100_000, 5 * MS, 9 * MS])
     moved = calls([100_000, 5 * MS + 14_401, 9 * MS])
@@ -178,7 +178,7 @@ def test_where_ends_do_not_tell_clocks_that_are_close_to_each_other_do(
     found = align(reference, other, SECOND)
     assert found.index.tolist() == [1, 2, 3, 4, 5, 6]
     assert found.confidence.tolist() == [confidence] * 6
-    assert found.shifted.end.tolist() == reference.end[1:].tolist()
+    assert found.shifted.end_ns.tolist() == reference.end_ns[1:].tolist()
     assert found.scatter_ns == 0.0
     assert align(reference, other, None).confidence.tolist() == [0.0] * 6  # nothing is known of these clocks
 

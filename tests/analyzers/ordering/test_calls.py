@@ -103,9 +103,9 @@ def test_each_call_is_told_with_its_thread_its_stream_and_its_event() -> None:
     assert told("syncs", "call") == [5, 6, 1]
     # Rows of the tables that say more: a wait and three synchronizations of Trace.syncs, and two of Trace.records.
     assert (told("records", "sync"), told("waits", "sync"), told("syncs", "sync")) == ([1, 0], [1], [2, 3, 0])
-    assert (told("records", "start"), told("records", "end")) == ([10, 20], [11, 21])
-    assert (told("waits", "start"), told("waits", "end")) == ([30], [31])
-    assert (told("syncs", "start"), told("syncs", "end")) == ([40, 50, 60], [45, 55, 90])
+    assert (told("records", "start_ns"), told("records", "end_ns")) == ([10, 20], [11, 21])
+    assert (told("waits", "start_ns"), told("waits", "end_ns")) == ([30], [31])
+    assert (told("syncs", "start_ns"), told("syncs", "end_ns")) == ([40, 50, 60], [45, 55, 90])
     assert names_of(calls.lanes, calls.records.host) == ["t2", "t3"]
     assert names_of(calls.lanes, calls.waits.host) == ["t3"]
     assert names_of(calls.lanes, calls.syncs.host) == ["t1", "t1", "t5"]
@@ -137,7 +137,7 @@ def test_a_call_of_which_no_table_says_more_has_a_thread_and_a_time() -> None:
     run, rank = one_rank()
     correlation = rank.call("cudaStreamWaitEvent", 5, 6, thread=3)
     waits = host_calls(run.trace()).waits
-    assert (waits.call.tolist(), waits.start.tolist(), waits.end.tolist()) == ([0], [5], [6])
+    assert (waits.call.tolist(), waits.start_ns.tolist(), waits.end_ns.tolist()) == ([0], [5], [6])
     assert (waits.process.tolist(), waits.correlation.tolist()) == ([0], [correlation])
     assert waits.host.tolist() == [named(host_calls(run.trace()).lanes, "t3")]
     assert [getattr(waits, each).tolist() for each in ("sync", "context", "lane", "event", "event_sync")] == [[-1]] * 5
@@ -155,7 +155,7 @@ def test_a_wait_whose_call_is_not_in_the_capture_is_told_by_what_ran_on_the_stre
     calls = host_calls(run.trace())
     waits = calls.waits
     assert (waits.call.tolist(), waits.sync.tolist()) == ([-1, 1], [1, 0])
-    assert (waits.start.tolist(), waits.end.tolist()) == ([20, 30], [24, 31])
+    assert (waits.start_ns.tolist(), waits.end_ns.tolist()) == ([20, 30], [24, 31])
     assert (waits.process.tolist(), waits.correlation.tolist()) == ([1, 1], [known + 9, known])
     assert waits.host.tolist() == [-1, named(calls.lanes, "1:t1")]
     assert names_of(calls.lanes, waits.lane) == ["1:s9", "1:s8"]
@@ -195,12 +195,12 @@ def test_records_are_left_out_while_their_thread_captures_a_graph() -> None:
         *(("record", 0, 2, at) for at in (12, 46)),
         ("record", 1, 1, 13),
     )
-    assert host_calls(trace).records.start.tolist() == [5, 12, 13, 25, 46, 55]
+    assert host_calls(trace).records.start_ns.tolist() == [5, 12, 13, 25, 46, 55]
 
 
 def test_a_capture_that_began_before_the_trace_ends_and_leaves_what_follows() -> None:
     trace = captures(("end", 0, 1, 20), ("begin", 0, 2, 0), *(("record", 0, 1, at) for at in (10, 30)))
-    assert host_calls(trace).records.start.tolist() == [10, 30]
+    assert host_calls(trace).records.start_ns.tolist() == [10, 30]
 
 
 def test_a_capture_that_never_ends_leaves_out_all_that_follows() -> None:

@@ -74,8 +74,8 @@ def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
         launcher = int(lanes.launcher[lanes.unit_of_op[one]])
         assert (launcher < 0) if row[5] < 0 else (lanes.thread[launcher], lanes.process[launcher]) == (row[5], row[0])
     assert np.diff(lanes.first).tolist() == [int(np.count_nonzero(lane == each)) for each in range(lanes.size)]
-    assert lanes.start.tolist() == [row[4] * 2 for row in (table[op] for op in lanes.op)]
-    assert lanes.end.tolist() == [row[4] * 2 + 1 for row in (table[op] for op in lanes.op)]
+    assert lanes.start_ns.tolist() == [row[4] * 2 for row in (table[op] for op in lanes.op)]
+    assert lanes.end_ns.tolist() == [row[4] * 2 + 1 for row in (table[op] for op in lanes.op)]
 
 
 def test_more_streams_than_two_bytes_number_keep_their_work_in_order() -> None:
@@ -168,7 +168,7 @@ def test_what_runs_earlier_on_a_stream_was_queued_no_later() -> None:
     rank.kernel("last", 7, 40, 50, launch=(35, 36))
     rank.kernel("other stream", 8, 12, 14, launch=(1, 2))
     lanes = lanes_of(run.trace())
-    assert lanes.enqueue.tolist() == [4, 4, 30, 35, 1]
+    assert lanes.enqueue_ns.tolist() == [4, 4, 30, 35, 1]
 
 
 def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
@@ -182,7 +182,7 @@ def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
     assert lanes.queued_before(lane, instant).tolist() == [0, 1, 1, 3, 0, 1, 0]
     place = [(seven, -1), (seven, 0), (seven, 2), (seven, 3), (eight, 0), (eight, 1), (-1, 0)]
     units = lanes.unit(array(*(lane for lane, _ in place)), array(*(position for _, position in place)))
-    assert lanes.start[units[[1, 2, 4]]].tolist() == [100, 120, 100]
+    assert lanes.start_ns[units[[1, 2, 4]]].tolist() == [100, 120, 100]
     assert units[[0, 3, 5, 6]].tolist() == [-1] * 4
 
 
@@ -204,7 +204,7 @@ def test_a_graph_launch_is_a_unit_from_its_first_start_to_its_last_end() -> None
     for stream, start, end, launch, graph in launched:
         run.rows["ops"][rank.op("k", stream, start, end, graph=graph)]["launch"] = launch
     lanes = lanes_of(run.trace())
-    units = list(zip(lanes.op, lanes.start, lanes.end, lanes.enqueue, strict=True))
+    units = list(zip(lanes.op, lanes.start_ns, lanes.end_ns, lanes.enqueue_ns, strict=True))
     assert units == [
         (1, 10, 45, 0),
         (7, 100, 110, 50),

@@ -54,7 +54,7 @@ def test_launches_of_a_thread_come_in_order_of_time() -> None:
             assert all(early <= late for early, late in pairwise(start.tolist()))
             units = launches.units(host)
             assert lanes.lane_of_unit()[units].tolist() == lane.tolist()
-            assert lanes.enqueue[units].tolist() == start.tolist()
+            assert lanes.enqueue_ns[units].tolist() == start.tolist()
             assert set(lanes.launcher[units].tolist()) <= {host}
             instants = np.arange(-1, 60)
             before = [[at for at in start.tolist() if at < instant] for instant in instants]
@@ -107,7 +107,7 @@ def test_at_one_instant_a_thread_launches_and_then_is_back_home() -> None:
 
 def home_of(trace: Trace, thread: str = "t1") -> str:
     calls, lanes = linked(trace), host_calls(trace).lanes
-    outside = communication_around(trace, lanes, calls.calls.waits.host, calls.calls.waits.start) < 0
+    outside = communication_around(trace, lanes, calls.calls.waits.host, calls.calls.waits.start_ns) < 0
     found = homes(trace, calls.calls, calls.wait_lane, outside, Launches(lanes))
     assert all(found[~lanes.is_host()] == -1), "only threads have a home"
     return name_of(lanes, int(found[named(lanes, thread)]))

@@ -37,7 +37,7 @@ class Net:
             source = dice.choice([s for s in range(count) if s != lane and self.processes[s] == self.processes[lane]])
             instant = dice.randint(0, 30) * 2
             learned = dice.randint(max(instant - 20, 0), instant)
-            row = {"lane": lane, "instant": instant, "source": source, "source_instant": learned}
+            row = {"lane": lane, "instant_ns": instant, "source": source, "source_instant_ns": learned}
             row |= {"position": self.count(lane, instant), "source_position": self.count(source, learned)}
             row |= {"kind": dice.randint(0, 3), "record": dice.choice([-1, 100 + number]), "call": 200 + number}
             self.rows.append(row | {"exact": dice.randint(0, 1)})
@@ -55,16 +55,16 @@ class Net:
         sizes = [len(queue) for queue in self.queued]
         units, numbers = sum(sizes), np.arange(len(self.processes))
         given = {"process": array(*self.processes), "stream": numbers, "first": array(*np.append(0, np.cumsum(sizes)))}
-        given |= {"end": array(*(end for ends in self.ends for end in ends)), "op": np.arange(units) + 1000}
-        given |= {"enqueue": array(*(at for queue in self.queued for at in queue))}
+        given |= {"end_ns": array(*(end for ends in self.ends for end in ends)), "op": np.arange(units) + 1000}
+        given |= {"enqueue_ns": array(*(at for queue in self.queued for at in queue))}
         return Lanes(**{**dict.fromkeys(Lanes.__dataclass_fields__, np.full(numbers.size, -1)), **given})
 
     @cached_property
     def nodes(self) -> list[Node]:
-        return sorted({(row["lane"], row["position"], row["instant"]) for row in self.rows})
+        return sorted({(row["lane"], row["position"], row["instant_ns"]) for row in self.rows})
 
     def of(self, node: Node) -> list[dict[str, int]]:
-        return [row for row in self.rows if (row["lane"], row["position"], row["instant"]) == node]
+        return [row for row in self.rows if (row["lane"], row["position"], row["instant_ns"]) == node]
 
     def before(self, lane: int, instant: int) -> Node | None:
         """The last node of a lane before an instant."""
@@ -79,7 +79,7 @@ class Net:
             if earlier[0] == node[0] and earlier <= node:
                 for row in self.of(earlier):
                     told.append(row["source_position"] if row["source"] == lane else 0)
-                    told.append(self.known(self.before(row["source"], row["source_instant"]), lane))
+                    told.append(self.known(self.before(row["source"], row["source_instant_ns"]), lane))
         return max(told)
 
     def behind(self, node: Node) -> list[tuple[int, int, dict[str, int]]]:
@@ -93,7 +93,7 @@ class Net:
                         if position:
                             unit = sum(map(len, self.queued[:source])) + position - 1
                             found.append((self.ends[source][position - 1], unit + 1000, row))
-                        reached = self.before(source, row["source_instant"])
+                        reached = self.before(source, row["source_instant_ns"])
                         if reached and reached[1] == position:  # it ran nothing since
                             found += [(end, op, row) for end, op, _ in self.behind(reached)]
         return found
@@ -106,7 +106,7 @@ def nets(count: int) -> list[Net]:
 def test_a_node_is_each_point_at_which_a_lane_learns() -> None:
     for net in nets(40):
         graph = Graph(net.lanes, net.edges)
-        assert list(zip(graph.lane, graph.position, graph.instant, strict=True)) == net.nodes
+        assert list(zip(graph.lane, graph.position, graph.instant_ns, strict=True)) == net.nodes
         assert sorted(plain(graph.edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
         ends = np.append(graph.edge_first, graph.edges.size)
         for number, node in enumerate(net.nodes):
@@ -116,7 +116,7 @@ def test_a_node_is_each_point_at_which_a_lane_learns() -> None:
         for lane in range(net.lanes.size):
             own = range(*graph.first[lane : lane + 2])
             assert list(own) == [number for number, node in enumerate(net.nodes) if node[0] == lane]
-        for edge, (lane, instant) in enumerate(zip(graph.edges.source, graph.edges.source_instant, strict=True)):
+        for edge, (lane, instant) in enumerate(zip(graph.edges.source, graph.edges.source_instant_ns, strict=True)):
             node = net.before(lane, instant)
             assert graph.source_node[edge] == (-1 if node is None else net.nodes.index(node))
 

@@ -174,7 +174,7 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
     run = open_run([], Reading(cache=False), LocalCrew(1, tmp_path))
     trace = load.joined(list(captures.values()), inputs, [], [], align=True)
-    assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.outlines)
+    assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.summaries)
     narrowings = Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))
     for place in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
         narrowing, which = narrowings[place], place + seed // 4

@@ -116,7 +116,7 @@ def _causes(result: OverlapResult) -> list[Block]:
     """Missed time per rank and cause, then the evidence of the rank that speaks for the job."""
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
     headers = ("rank", "could be", "missed", *present)
-    rows, named = [], result.places
+    rows, named = [], result.device_labels
     for rank in result.ranks[:MOST_RANKS]:
         by_cause = {one.cause: one.ns for one in rank.missed}
         cells = [duration(by_cause[cause]) if cause in by_cause else "–" for cause in present]
@@ -146,7 +146,7 @@ def _speaker(result: OverlapResult) -> RankOverlap:
 
 def _instances(result: OverlapResult) -> Block:
     rank = _speaker(result)
-    name = result.places.name(rank.rank, rank.device)
+    name = result.device_labels.name(rank.rank, rank.device)
     if not rank.instances:
         return Paragraph(f"{name} has no instance with both sides", "Instances")
     headers = ("instance", "from", "A busy", "B busy", "overlap", "could be", "missed")
