@@ -54,7 +54,7 @@ def match(trace: Trace) -> Matches:
 
 
 class _Assignment:
-    """Collective, confidence and kind of match of each call, as they become known."""
+    """Collective, confidence and kind of match of each call, filled in sequence by sequence."""
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.table, self.next = table, 0
@@ -88,7 +88,7 @@ class _Assignment:
         return bool(several and (np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)))
 
     def rematch_uncertain(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
-        """Match sequences anew on clocks that the sure matches of the others give."""
+        """Match the doubtful sequences again, on clocks estimated from the sure matches of the others."""
         if not doubtful:
             return
         ahead = self.clocks_ahead(members)

@@ -27,7 +27,7 @@ _CALLS = {
 
 
 def call_kind(name: str) -> str:
-    """What a CUDA call does to order: a key of the table above, "" for every other call.
+    """The kind of call that orders work, a key of the table above; "" for every other call.
 
     >>> call_kind("cudaStreamWaitEvent"), call_kind("cuCtxSynchronize"), call_kind("cudaLaunchKernel")
     ('wait', 'device', '')
@@ -196,7 +196,7 @@ def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) 
     return around
 
 
-# What each host thread launched, and which stream it is at home on.
+# What each host thread launched, and its home stream.
 
 
 class Launches:
@@ -250,7 +250,7 @@ class Launches:
 
 
 def homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launches: Launches) -> Ints:
-    """For each host lane the stream it comes back to; -1 where nothing tells.
+    """For each host lane its home stream, the one it comes back to; -1 where the trace does not show it.
 
     That is a stream which runs nothing itself, if the thread makes one wait; else the context's default stream, if the
     thread uses it; else the computing stream with the lowest number it launches on: CUDA numbers the default stream

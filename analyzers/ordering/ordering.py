@@ -59,7 +59,7 @@ class Ordering:
 
     @cached_property
     def warnings(self) -> tuple[TraceWarning, ...]:
-        """What the reader of an answer must know of how sure it is."""
+        """Warnings of links that are inferred and of streams whose kind is unknown."""
         found = []
         guessed, waits = int(np.count_nonzero(~self.linked.waits.exact)), self.linked.waits.exact.size
         if guessed:

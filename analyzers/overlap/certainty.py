@@ -34,22 +34,22 @@ def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
     return int(ints(trace.ops, "wait_error_ns")[ops].sum()) if known.all() else None
 
 
-def with_bounds(job: Job, speaking: Arrivals | None, unsure: Mapping[DeviceKey, int]) -> Job:
+def with_bounds(job: Job, deciding: Arrivals | None, wait_error_ns: Mapping[DeviceKey, int]) -> Job:
     """The job with `ratio_low` and `ratio_high`, between which its ratio lies as surely as clocks are known.
 
     Parameters
     ----------
-    speaking : the side it is read from, where that is communication.
-    unsure : for each rank's device, how far off the waits of both sides may be in all, ns.
+    deciding : the side it is read from, where that is communication.
+    wait_error_ns : for each rank's device, how far off the waits of both sides may be in all, ns.
     """
     ratio = job.real_overlap_ratio
     if ratio is None or job.critical is None:
         return job
-    if speaking is not None:
-        overlap, achievable = bounds(speaking)
+    if deciding is not None:
+        overlap, achievable = bounds(deciding)
     else:
-        off = unsure.get(job.critical, 0)
-        overlap = job.real_overlap_ns - off, job.real_overlap_ns + off
+        error_ns = wait_error_ns.get(job.critical, 0)
+        overlap = job.real_overlap_ns - error_ns, job.real_overlap_ns + error_ns
         achievable = job.achievable_ns, job.achievable_ns
     low = max(0.0, overlap[0] / achievable[1])
     high = min(1.0, overlap[1] / achievable[0]) if achievable[0] > 0 else 1.0
@@ -77,102 +77,112 @@ def with_calls(arrived: Arrivals, trace: Trace, side: Mask, other: Mask) -> Arri
     """A side's arrivals with what bounds them."""
     if not arrived.decides:
         return arrived
-    mine, others = np.flatnonzero(side & is_matched(trace.ops)), np.flatnonzero(other)
+    matched, other_ops = np.flatnonzero(side & is_matched(trace.ops)), np.flatnonzero(other)
     start, end, wait, error = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns", "wait_error_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
-    length, chosen = (end - start)[mine], came_last(trace.ops)[mine]
+    length_ns, is_last = (end - start)[matched], came_last(trace.ops)[matched]
     # Where all of an op is unsure, one that as clocks have it ended before the last arrival may have come last, too.
-    able = chosen | (wait[mine] < error[mine]) | ((error[mine] == length) & (length > 0))
+    may_be_last = is_last | (wait[matched] < error[matched]) | ((error[matched] == length_ns) & (length_ns > 0))
     beside, beside_error = Counter[DeviceKey](), Counter[DeviceKey]()
-    works: dict[tuple[int, ...], Union] = {}
-    for where, rows in rows_by_key(*(key[others] for key in keys)).items():
-        ops, place = others[rows], (where[0], where[1])
-        works[where] = union(start[ops] + wait[ops], end[ops])
-        beside[place] += measure(works[where])
-        beside_error[place] += int(error[ops].sum())
-    hidden, crowded, crowded_hidden = (np.zeros(mine.size, np.int64) for _ in range(3))
-    for where, rows in rows_by_key(*(key[mine] for key in keys)).items():
-        its, work = mine[rows], works.get(where, EMPTY)
-        crowd = _crowd(start[its[able[rows]]], end[its[able[rows]]])
-        for found_ns, what in ((hidden, work), (crowded, crowd), (crowded_hidden, intersect(crowd, work))):
-            found_ns[rows] = coverage(start[its], end[its], what)
+    other_runs: dict[tuple[int, ...], Union] = {}
+    for device_key, rows in rows_by_key(*(key[other_ops] for key in keys)).items():
+        ops, device = other_ops[rows], (device_key[0], device_key[1])
+        other_runs[device_key] = union(start[ops] + wait[ops], end[ops])
+        beside[device] += measure(other_runs[device_key])
+        beside_error[device] += int(error[ops].sum())
+    hidden, crowded, crowded_hidden = (np.zeros(matched.size, np.int64) for _ in range(3))
+    for device_key, rows in rows_by_key(*(key[matched] for key in keys)).items():
+        calls_here, runs_here = matched[rows], other_runs.get(device_key, EMPTY)
+        crowd = _crowd(start[calls_here[may_be_last[rows]]], end[calls_here[may_be_last[rows]]])
+        for found_ns, instants in (
+            (hidden, runs_here),
+            (crowded, crowd),
+            (crowded_hidden, intersect(crowd, runs_here)),
+        ):
+            found_ns[rows] = coverage(start[calls_here], end[calls_here], instants)
     calls = Calls(
-        collective=ints(trace.ops, "collective")[mine],
-        in_run=ints(trace.ops, "collective_calls")[mine],
-        rank=keys[0][mine],
-        device=keys[1][mine],
-        came_last=chosen,
-        may_be_last=able,
-        error_ns=error[mine],
-        length_ns=length,
-        alone_ns=length - crowded,
+        collective=ints(trace.ops, "collective")[matched],
+        in_run=ints(trace.ops, "collective_calls")[matched],
+        rank=keys[0][matched],
+        device=keys[1][matched],
+        came_last=is_last,
+        may_be_last=may_be_last,
+        error_ns=error[matched],
+        length_ns=length_ns,
+        alone_ns=length_ns - crowded,
         hidden_ns=hidden,
         hidden_alone_ns=hidden - crowded_hidden,
     )
     return replace(arrived, calls=calls, beside_ns=beside, beside_error_ns=beside_error)
 
 
-def bounds(speaking: Arrivals) -> tuple[Range, Range]:
+def bounds(deciding: Arrivals) -> tuple[Range, Range]:
     """Least and most overlap, and least and most achievable overlap, ns."""
-    calls = speaking.calls
-    _, of = np.unique(calls.collective, return_inverse=True)
-    size = int(of.max(initial=-1)) + 1
+    calls = deciding.calls
+    _, collective_of = np.unique(calls.collective, return_inverse=True)
+    size = int(collective_of.max(initial=-1)) + 1
 
     def each(what: np.ufunc, rows: Mask, values: Ints, start: int) -> Ints:
         found = np.full(size, start, np.int64)
-        what.at(found, of[rows], values[rows])
+        what.at(found, collective_of[rows], values[rows])
         return found
 
-    every, here = np.ones(of.size, bool), calls.came_last
-    elsewhere = calls.may_be_last & ~here
-    counts, moves = (np.bincount(of[rows], minlength=size) > 0 for rows in (here, elsewhere))
-    off = each(np.add, here, calls.error_ns, 0)  # 0 where nobody else may have come last
+    all_calls, is_last = np.ones(collective_of.size, bool), calls.came_last
+    elsewhere = calls.may_be_last & ~is_last
+    counts_here, may_move = (np.bincount(collective_of[rows], minlength=size) > 0 for rows in (is_last, elsewhere))
+    error_ns = each(np.add, is_last, calls.error_ns, 0)  # 0 where nobody else may have come last
     # It may also have come last on a rank that this side does not show, and count nowhere.
-    leaves = counts & (off > 0) & (each(np.maximum, every, calls.in_run, 0) > np.bincount(of, minlength=size))
-    leaves |= ~counts
-    opened = moves | leaves
-    hidden, hidden_alone = each(np.add, here, calls.hidden_ns, 0), each(np.add, here, calls.hidden_alone_ns, 0)
-    least = np.where(leaves, 0, each(np.minimum, elsewhere, calls.hidden_alone_ns, _MOST))
-    most = each(np.maximum, elsewhere, calls.hidden_ns, 0)
-    down = np.maximum(hidden - np.maximum(np.minimum(least, hidden) - off, 0), 0)
-    up = np.maximum(most - hidden_alone, 0)[moves]
+    may_leave = (
+        counts_here
+        & (error_ns > 0)
+        & (each(np.maximum, all_calls, calls.in_run, 0) > np.bincount(collective_of, minlength=size))
+    )
+    may_leave |= ~counts_here
+    is_open = may_move | may_leave
+    hidden, hidden_alone = each(np.add, is_last, calls.hidden_ns, 0), each(np.add, is_last, calls.hidden_alone_ns, 0)
+    least_hidden = np.where(may_leave, 0, each(np.minimum, elsewhere, calls.hidden_alone_ns, _MOST))
+    most_hidden = each(np.maximum, elsewhere, calls.hidden_ns, 0)
+    down = np.maximum(hidden - np.maximum(np.minimum(least_hidden, hidden) - error_ns, 0), 0)
+    up = np.maximum(most_hidden - hidden_alone, 0)[may_move]
     longest = each(np.maximum, calls.may_be_last, calls.length_ns, 0)
-    shortest = np.where(leaves, 0, each(np.minimum, calls.may_be_last, calls.alone_ns, _MOST))
-    spread = int((longest - shortest)[opened].sum())
-    doubt = sum(speaking.beside_error_ns.values())
-    overlap = speaking.overlap_ns - int(down.sum()) - doubt, speaking.overlap_ns + int(up.sum()) + doubt
-    gains = _by_place(calls, elsewhere)
-    losses = _by_place(calls, here & opened[of])
-    return overlap, _achievable(speaking, spread, gains, losses)
+    shortest = np.where(may_leave, 0, each(np.minimum, calls.may_be_last, calls.alone_ns, _MOST))
+    spread = int((longest - shortest)[is_open].sum())
+    beside_error = sum(deciding.beside_error_ns.values())
+    overlap = deciding.overlap_ns - int(down.sum()) - beside_error, deciding.overlap_ns + int(up.sum()) + beside_error
+    gains = _by_device(calls, elsewhere)
+    losses = _by_device(calls, is_last & is_open[collective_of])
+    return overlap, _achievable(deciding, spread, gains, losses)
 
 
-def _achievable(speaking: Arrivals, spread: int, gains: Counter[DeviceKey], losses: Counter[DeviceKey]) -> Range:
+def _achievable(deciding: Arrivals, spread: int, gains: Counter[DeviceKey], losses: Counter[DeviceKey]) -> Range:
     """Least and most of it, where all transfers together differ by `spread`, and each place may gain or lose some."""
-    places = {*speaking.transfer_ns, *gains}
-    columns = speaking.transfer_ns, losses, gains, speaking.beside_ns, speaking.beside_error_ns
-    now, loss, gain, works, doubt = (np.array([found.get(place, 0) for place in places]) for found in columns)
-    low, high = now - loss, now + gain
+    devices = {*deciding.transfer_ns, *gains}
+    columns = deciding.transfer_ns, losses, gains, deciding.beside_ns, deciding.beside_error_ns
+    transfer_now, loss, gain, other_runs, other_error = (
+        np.array([found.get(place, 0) for place in devices]) for found in columns
+    )
+    low, high = transfer_now - loss, transfer_now + gain
 
     def beyond(transfer: Ints, limit: Ints) -> int:
         return int(np.maximum(transfer - limit, 0).sum())
 
-    lost = beyond(now, works)
-    least = speaking.achievable_ns - spread - (beyond(high, works - doubt) - lost)
-    most = speaking.achievable_ns + spread + (lost - beyond(low, works + doubt))
-    surely, possibly = np.minimum(low, works - doubt), np.minimum(high, works + doubt)
+    lost = beyond(transfer_now, other_runs)
+    least = deciding.achievable_ns - spread - (beyond(high, other_runs - other_error) - lost)
+    most = deciding.achievable_ns + spread + (lost - beyond(low, other_runs + other_error))
+    surely, possibly = np.minimum(low, other_runs - other_error), np.minimum(high, other_runs + other_error)
     return max(least, int(np.maximum(surely, 0).sum())), min(most, int(possibly.sum()))
 
 
-def _by_place(calls: Calls, rows: Mask) -> Counter[DeviceKey]:
+def _by_device(calls: Calls, rows: Mask) -> Counter[DeviceKey]:
     """Lengths of some calls, by (rank, device)."""
     found, length = Counter[DeviceKey](), calls.length_ns[rows]
-    for (rank, device), its in rows_by_key(calls.rank[rows], calls.device[rows]).items():
-        found[rank, device] = int(length[its].sum())
+    for (rank, device), calls_here in rows_by_key(calls.rank[rows], calls.device[rows]).items():
+        found[rank, device] = int(length[calls_here].sum())
     return found
 
 
 def _crowd(starts: Ints, ends: Ints) -> Union:
     """Instants that lie in several of some intervals."""
     edges, covering = depth(starts, ends)
-    several = np.flatnonzero(covering > 1)
-    return union(edges[several], edges[several + 1])
+    crowded = np.flatnonzero(covering > 1)
+    return union(edges[crowded], edges[crowded + 1])

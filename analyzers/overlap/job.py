@@ -2,7 +2,7 @@
 
 Where a side is communication, each collective counts on the rank that arrived last, the one everybody waits for: what
 it hides there is what the job gains. The ratio is the overlap of those ops over the most they could overlap with that
-rank's other side. For every other pair the lowest rank on which both sides were busy speaks for the job.
+rank's other side. For every other pair the lowest rank on which both sides were busy decides.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Job:
 
 
 class Calls(NamedTuple):
-    """Calls in collectives, n each: what they are a call of, and where; which came last or may have; their overlap, ns.
+    """Calls in collectives, n each: their collective, rank and device; which came last or may have; their overlap, ns.
 
     in_run : calls that the collective has in the run. error_ns : of the call's wait.
     length_ns : of the call, its wait included; hidden_ns : of that, what runs beside the other side.
@@ -87,7 +87,7 @@ NO_CALLS = Calls(*(np.empty(0, bool if name in _MASKS else np.int64) for name in
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What a side that is communication does on the ranks that arrived last; parts of a run add up.
+    """Overlap of a side that is communication on the ranks that arrived last; parts of a run add up.
 
     ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
@@ -105,27 +105,27 @@ class Arrivals:
     beside_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
     beside_error_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
 
-    def __add__(self, more: Arrivals) -> Arrivals:
+    def __add__(self, other: Arrivals) -> Arrivals:
         return Arrivals(
-            self.ops + more.ops,
-            self.others + more.others,
-            self.matched + more.matched,
-            self.overlap_ns + more.overlap_ns,
-            self.achievable_ns + more.achievable_ns,
-            Counter(self.transfer_ns) + Counter(more.transfer_ns),
-            Calls(*(np.concatenate(both) for both in zip(self.calls, more.calls, strict=True))),
-            Counter(self.beside_ns) + Counter(more.beside_ns),
-            Counter(self.beside_error_ns) + Counter(more.beside_error_ns),
+            self.ops + other.ops,
+            self.others + other.others,
+            self.matched + other.matched,
+            self.overlap_ns + other.overlap_ns,
+            self.achievable_ns + other.achievable_ns,
+            Counter(self.transfer_ns) + Counter(other.transfer_ns),
+            Calls(*(np.concatenate(both) for both in zip(self.calls, other.calls, strict=True))),
+            Counter(self.beside_ns) + Counter(other.beside_ns),
+            Counter(self.beside_error_ns) + Counter(other.beside_error_ns),
         )
 
     @property
     def decides(self) -> bool:
-        """Whether it is for this side that the job's answer is read: all communication, and matched over ranks."""
+        """Whether the job's answer is read from this side: all of it is communication, some matched over ranks."""
         return self.ops > 0 and self.others == 0 and self.matched > 0
 
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    """Measure one side of a pair, where it may speak for the job."""
+    """Measure one side of a pair, where the job's answer may be read from it."""
     masks = side, side & ~is_communication(trace), side & is_matched(trace.ops)
     ops, others, matched = (int(np.count_nonzero(mask)) for mask in masks)
     if others or not matched:
@@ -141,7 +141,7 @@ def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
             if not side.achievable_ns:
                 return Job(rule="last-arrival")
             most = max(side.transfer_ns.values())
-            rank, device = min(place for place, length in side.transfer_ns.items() if length == most)
+            rank, device = min(device_key for device_key, length in side.transfer_ns.items() if length == most)
             ratio = side.overlap_ns / side.achievable_ns
             return Job(rank, side.overlap_ns, side.achievable_ns, ratio, "last-arrival", device)
     return _by_lowest_rank(ranks)
@@ -154,25 +154,25 @@ def is_matched(ops: pd.DataFrame) -> Mask:
 
 def came_last(ops: pd.DataFrame) -> Mask:
     """Ops of the rank and device that came last to their collective."""
-    same: Mask = ints(ops, "last_rank") == ints(ops, "rank")
-    return same & (ints(ops, "last_device") == ints(ops, "device"))
+    same_rank: Mask = ints(ops, "last_rank") == ints(ops, "rank")
+    return same_rank & (ints(ops, "last_device") == ints(ops, "device"))
 
 
 def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[tuple[int, int], int]]:
     """Overlap, achievable overlap, and transfer by (rank, device), ns."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
-    theirs = rows_by_key(*(key[other] for key in keys))
+    other_by_key = rows_by_key(*(key[other] for key in keys))
     others = np.flatnonzero(other)
     overlap, achievable = 0, 0
     transfer: dict[tuple[int, int], int] = {}
-    for place, rows in rows_by_key(*(key[critical] for key in keys)).items():
-        mine, beside = critical[rows], others[theirs.get(place, np.empty(0, np.int64))]
-        busy = union(starts[mine] + waits[mine], ends[mine])
-        hidden = union(starts[beside] + waits[beside], ends[beside])
-        overlap += measure(intersect(busy, hidden))
-        achievable += min(measure(busy), measure(hidden))
-        transfer[place[0], place[1]] = transfer.get((place[0], place[1]), 0) + measure(busy)
+    for device_key, rows in rows_by_key(*(key[critical] for key in keys)).items():
+        its_ops, other_ops = critical[rows], others[other_by_key.get(device_key, np.empty(0, np.int64))]
+        busy = union(starts[its_ops] + waits[its_ops], ends[its_ops])
+        other_runs = union(starts[other_ops] + waits[other_ops], ends[other_ops])
+        overlap += measure(intersect(busy, other_runs))
+        achievable += min(measure(busy), measure(other_runs))
+        transfer[device_key[0], device_key[1]] = transfer.get((device_key[0], device_key[1]), 0) + measure(busy)
     return overlap, achievable, transfer
 
 

@@ -151,24 +151,24 @@ def measure_ranks(trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> list[Rank
     either = np.flatnonzero(a | b)
     keys = [ints(ops, column)[either] for column in ("rank", "device", "process")]
     for (rank, device, _), rows in rows_by_key(*keys).items():
-        mine = either[rows]
-        ranks.append(_measure_rank(trace, rank, device, mine[a[mine]], mine[b[mine]], pairing))
+        its_ops = either[rows]
+        ranks.append(_measure_rank(trace, rank, device, its_ops[a[its_ops]], its_ops[b[its_ops]], pairing))
     return ranks
 
 
 def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    plain = [union(starts[rows], ends[rows]) for rows in (a, b)]
-    overlap = measure(intersect(*plain))
+    unions = [union(starts[rows], ends[rows]) for rows in (a, b)]
+    overlap = measure(intersect(*unions))
     if waits[a].any() or waits[b].any():
         real = [union(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
         real_overlap = measure(intersect(*real))
     else:
-        real, real_overlap = plain, overlap
+        real, real_overlap = unions, overlap
     stream = ints(trace.ops, "stream")
     sides = [
-        Side(measure(busy), measure(truly), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
-        for busy, truly, rows in zip(plain, real, (a, b), strict=True)
+        Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
+        for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
     return RankOverlap(rank, device, sides[0], sides[1], overlap, real_overlap, _instances(trace, a, b, pairing))
 
@@ -178,24 +178,24 @@ def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instan
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     a, b = a[pairing.a[a] >= 0], b[pairing.b[b] >= 0]
     real = [(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
-    there, place = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
-    group_a, group_b = place[: a.size], place[a.size :]
-    lengths = overlap_by_group((*real[0], group_a), (*real[1], group_b), there.size)
-    first = np.full(there.size, np.iinfo(np.int64).max)
-    last = np.full(there.size, np.iinfo(np.int64).min)
+    present, position = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
+    group_a, group_b = position[: a.size], position[a.size :]
+    lengths = overlap_by_group((*real[0], group_a), (*real[1], group_b), present.size)
+    first = np.full(present.size, np.iinfo(np.int64).max)
+    last = np.full(present.size, np.iinfo(np.int64).min)
     for (arrived, ended), group in zip(real, (group_a, group_b), strict=True):
         np.minimum.at(first, group, arrived)
         np.maximum.at(last, group, ended)
-    both = np.flatnonzero(np.isin(there, pairing.a[a]) & np.isin(there, pairing.b[b]))
+    both = np.flatnonzero(np.isin(present, pairing.a[a]) & np.isin(present, pairing.b[b]))
     return tuple(
         Instance(
-            pairing.label[there[k]],
+            pairing.label[present[k]],
             int(first[k]),
             int(last[k]),
             int(lengths.a[k]),
             int(lengths.b[k]),
             int(lengths.both[k]),
-            int(there[k]),
+            int(present[k]),
         )
         for k in both
     )

@@ -26,7 +26,7 @@ RULES = {
     "step": "training steps",
     "capture": "the whole capture (it has no step marks)",
 }
-RULE_OF = {"ranges": "occurrence", "used": "occurrence", "step": "step", "capture": "capture"}  # by way
+RULE_OF = {"ranges": "occurrence", "used": "occurrence", "step": "step", "capture": "capture"}  # by method
 SHIFTS = (0, -1, 1)  # in the order in which they win where they are equally good
 
 
@@ -48,7 +48,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Possible:
-    """How a part of a run can be paired; all parts are paired one way.
+    """How a part of a run can be paired; all parts are paired by one method.
 
     by_ranges, by_used : whether its processes have equally many of both sides' ranges, all or those that launched work.
     has_steps : whether there are step marks.
@@ -73,8 +73,8 @@ class Moves:
 def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
     """Pair the work of two selections that share no op."""
     possible = possible_pairing(trace, a, b)
-    way = way_of_pairing([possible])
-    pairing = pair_by(trace, a, b, way)
+    method = pairing_method([possible])
+    pairing = pair_by(trace, a, b, method)
     return shifted(pairing, best_shift([moves(trace, pairing)]))
 
 
@@ -83,11 +83,11 @@ def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     has_steps = bool(find_steps(trace).rows.size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
         return Possible(False, False, has_steps)
-    by_ranges, by_used = (_numbered(trace, a, b, way) is not None for way in ("ranges", "used"))
+    by_ranges, by_used = (_numbered(trace, a, b, method) is not None for method in ("ranges", "used"))
     return Possible(by_ranges, by_used, has_steps)
 
 
-def way_of_pairing(parts: Sequence[Possible]) -> str:
+def pairing_method(parts: Sequence[Possible]) -> str:
     """How all parts of a run are paired: by "ranges", by "used" ones, by "step" or as one "capture"."""
     # Of all ranges first: what a window or the capture's edge took the work of still counts as an occurrence.
     if all(part.by_ranges for part in parts):
@@ -97,14 +97,14 @@ def way_of_pairing(parts: Sequence[Possible]) -> str:
     return "step" if any(part.has_steps for part in parts) else "capture"
 
 
-def pair_by(trace: Trace, a: Selection, b: Selection, way: str) -> Pairing:
-    """Pair the work of two selections in one of the ways of `way_of_pairing`, B not moved."""
-    if way in ("ranges", "used"):
-        pairing = _numbered(trace, a, b, way)
+def pair_by(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing:
+    """Pair the work of two selections by a method of `pairing_method`, B not moved."""
+    if method in ("ranges", "used"):
+        pairing = _numbered(trace, a, b, method)
         if pairing is None:
-            raise ValueError(f"these can't be paired by {way}")
+            raise ValueError(f"these can't be paired by {method}")
         return pairing
-    return _by_step(trace, a, b, marked=way == "step")
+    return _by_step(trace, a, b, marked=method == "step")
 
 
 def moves(trace: Trace, pairing: Pairing) -> Moves:
@@ -119,28 +119,33 @@ def best_shift(parts: Sequence[Moves]) -> int:
     """By how many instances B is moved in all parts of a run: what makes most overlap, least moved where equal."""
     if not any(part.several for part in parts):
         return 0
-    total = [sum(part.overlap_ns[place] for part in parts) for place in range(len(SHIFTS))]
+    total = [sum(part.overlap_ns[i] for part in parts) for i in range(len(SHIFTS))]
     return SHIFTS[total.index(max(total))]
 
 
-def _numbered(trace: Trace, a: Selection, b: Selection, way: str) -> Pairing | None:
+def _numbered(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing | None:
     """Pair the k-th range of one side with the k-th of the other; None where a process has unequally many."""
     ranges = [a.ranges, b.ranges]
-    if way == "used":
+    if method == "used":
         ranges = [np.isin(np.arange(side.ranges.size), side.occurrence[side.picked]) for side in (a, b)]
     starts, owner = ints(trace.ranges, "start_ns"), ints(trace.ranges, "process")
     instance = np.full((2, starts.size + 1), -1, np.int64)
     process: list[int] = []
     label: list[str] = []
-    none = np.empty(0, np.int64)
+    no_rows = np.empty(0, np.int64)
     named = [np.flatnonzero(mask) for mask in ranges]
     by_process = [rows_by_key(owner[rows]) for rows in named]
     for number in np.unique(ints(trace.ops, "process")[a.picked | b.picked]).tolist():
-        rows = [some[mine.get((number,), none)] for some, mine in zip(named, by_process, strict=True)]
+        rows = [
+            named_rows[rows_here.get((number,), no_rows)]
+            for named_rows, rows_here in zip(named, by_process, strict=True)
+        ]
         if rows[0].size != rows[1].size:
             return None
-        for side, mine in enumerate(rows):
-            instance[side, mine[np.argsort(starts[mine], kind="stable")]] = len(process) + np.arange(mine.size)
+        for side, rows_here in enumerate(rows):
+            instance[side, rows_here[np.argsort(starts[rows_here], kind="stable")]] = len(process) + np.arange(
+                rows_here.size
+            )
         process += [number] * rows[0].size
         label += [f"occurrence {k}" for k in range(rows[0].size)]
     at_a, at_b = (np.where(side.picked, instance[k, side.occurrence], -1) for k, side in enumerate((a, b)))
@@ -151,20 +156,22 @@ def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairi
     process = ints(trace.ops, "process")
     steps = find_steps(trace)
     step = step_of_ops(trace, steps)
-    places = steps.rows.size + 1  # the last is for work outside steps
-    key = process * places + np.where(step < 0, places - 1, _start_order(trace, steps.rows)[step])
-    used = (a.picked | b.picked) & ((step >= 0) | (not marked))
-    found, instance = np.unique(key[used], return_inverse=True)
-    every = np.full(process.size, -1, np.int64)
-    every[used] = instance
+    per_process = steps.rows.size + 1  # the last is for work outside steps
+    key = process * per_process + np.where(step < 0, per_process - 1, _start_order(trace, steps.rows)[step])
+    in_instance = (a.picked | b.picked) & ((step >= 0) | (not marked))
+    found, instance = np.unique(key[in_instance], return_inverse=True)
+    instance_of_op = np.full(process.size, -1, np.int64)
+    instance_of_op[in_instance] = instance
     number = np.full(found.size, -1, np.int64)
-    number[every[used]] = np.where(step[used] < 0, -1, steps.numbers[step[used]] if steps.rows.size else -1)
+    number[instance_of_op[in_instance]] = np.where(
+        step[in_instance] < 0, -1, steps.numbers[step[in_instance]] if steps.rows.size else -1
+    )
     name = [f"step {k}" for k in number] if marked else ["capture"] * number.size
     return Pairing(
         "step" if marked else "capture",
-        np.where(a.picked, every, -1),
-        np.where(b.picked, every, -1),
-        found // places,
+        np.where(a.picked, instance_of_op, -1),
+        np.where(b.picked, instance_of_op, -1),
+        found // per_process,
         tuple(name),
     )
 
@@ -182,16 +189,16 @@ def shifted(pairing: Pairing, shift: int) -> Pairing:
     if shift == 0 or not pairing.process.size:
         return pairing
     target = np.where(pairing.b >= 0, pairing.b + shift, -1)
-    inside = (target >= 0) & (target < pairing.process.size)
-    inside &= pairing.process[np.where(inside, target, 0)] == pairing.process[pairing.b]
-    lone, place = np.unique(pairing.b[(pairing.b >= 0) & ~inside], return_inverse=True)
-    target[(pairing.b >= 0) & ~inside] = pairing.process.size + place
+    has_counterpart = (target >= 0) & (target < pairing.process.size)
+    has_counterpart &= pairing.process[np.where(has_counterpart, target, 0)] == pairing.process[pairing.b]
+    unpaired, position = np.unique(pairing.b[(pairing.b >= 0) & ~has_counterpart], return_inverse=True)
+    target[(pairing.b >= 0) & ~has_counterpart] = pairing.process.size + position
     return Pairing(
         pairing.rule,
         pairing.a,
         target,
-        np.append(pairing.process, pairing.process[lone]),
-        (*pairing.label, *(pairing.label[index] for index in lone)),
+        np.append(pairing.process, pairing.process[unpaired]),
+        (*pairing.label, *(pairing.label[index] for index in unpaired)),
         shift,
     )
 

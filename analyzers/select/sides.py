@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import astuple, dataclass, replace
+from enum import Enum
 
 import numpy as np
 
@@ -14,6 +15,17 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 ALL_SHARED = "all its ops belong to the other side, which lies inside it"
+
+
+class SharedOps(Enum):
+    """Which side the ops that both sides pick are given to."""
+
+    NONE = "there are none"
+    TO_A = "A, which lies inside B"
+    TO_B = "B, which lies inside A"
+    BY_RANGES = "op by op, the side whose range lies inside the other's"
+    SAME = "nobody can tell: both sides pick the same ops"
+    DISAGREEING = "nobody can tell: neither side lies inside the other"
 
 
 @dataclass(frozen=True)
@@ -35,15 +47,15 @@ class Shared:
         return Shared(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
     @property
-    def way(self) -> str:
-        """Who gets them: "" where there are none, "a" or "b", "ranges" op by op, "same" or "odd" nobody can tell."""
+    def given_to(self) -> SharedOps:
+        """Which side gets them."""
         if not self.both:
-            return ""
+            return SharedOps.NONE
         if self.both == self.a == self.b:
-            return "same"
+            return SharedOps.SAME
         if self.both in (self.a, self.b):
-            return "a" if self.both == self.a else "b"
-        return "odd" if self.disagreeing else "ranges"
+            return SharedOps.TO_A if self.both == self.a else SharedOps.TO_B
+        return SharedOps.DISAGREEING if self.disagreeing else SharedOps.BY_RANGES
 
 
 def without_shared(trace: Trace, a: Selection, b: Selection) -> tuple[Selection, Selection, list[TraceWarning]]:
@@ -55,7 +67,7 @@ def without_shared(trace: Trace, a: Selection, b: Selection) -> tuple[Selection,
     """
     shared = count_shared(trace, a, b)
     notes = about_shared(shared, str(a.selector), str(b.selector))
-    return *share_out(trace, a, b, shared.way), notes
+    return *share_out(trace, a, b, shared.given_to), notes
 
 
 def count_shared(trace: Trace, a: Selection, b: Selection) -> Shared:
@@ -66,41 +78,43 @@ def count_shared(trace: Trace, a: Selection, b: Selection) -> Shared:
     if not both:
         return Shared(*sizes)
     inner = [_inside(trace, a.occurrence, b.occurrence) & shared, _inside(trace, b.occurrence, a.occurrence) & shared]
-    odd = shared & ~(inner[0] ^ inner[1])
-    return Shared(*sizes, *(int(np.count_nonzero(mask)) for mask in (odd, *inner)))
+    disagreeing = shared & ~(inner[0] ^ inner[1])
+    return Shared(*sizes, *(int(np.count_nonzero(mask)) for mask in (disagreeing, *inner)))
 
 
-def share_out(trace: Trace, a: Selection, b: Selection, way: str) -> tuple[Selection, Selection]:
-    """Give shared ops away in one of the ways of `Shared.way`."""
+def share_out(trace: Trace, a: Selection, b: Selection, given_to: SharedOps) -> tuple[Selection, Selection]:
+    """Take the ops that both pick from the side that does not get them; from neither where nobody can tell."""
     shared = a.picked & b.picked
-    if way == "a":
+    if given_to == SharedOps.TO_A:
         return a, _without(b, shared)
-    if way == "b":
+    if given_to == SharedOps.TO_B:
         return _without(a, shared), b
-    if way == "ranges":
+    if given_to == SharedOps.BY_RANGES:
         inner_a = _inside(trace, a.occurrence, b.occurrence) & shared
         return _without(a, shared & ~inner_a), _without(b, inner_a)
     return a, b
 
 
 def about_shared(shared: Shared, a: str, b: str) -> list[TraceWarning]:
-    """What to say of how shared ops were given away.
+    """Warnings that say which side shared ops count for.
 
     Raises
     ------
     TracevizError : nobody can tell whose they are.
     """
-    if shared.way == "same":
+    if shared.given_to == SharedOps.SAME:
         raise TracevizError(f"'{a}' and '{b}' pick the same {shared.both} ops.", hint="Give two sides that differ.")
-    if shared.way == "odd":
+    if shared.given_to == SharedOps.DISAGREEING:
         raise TracevizError(
             f"'{a}' and '{b}' share {shared.both} ops, and neither lies inside the other.",
             hint=f"Exclude them from one side, for example: -b {shlex.quote(f'({b})+!({a})')}",
         )
-    if shared.way in ("a", "b"):
-        inner, outer = (a, b) if shared.way == "a" else (b, a)
+    if shared.given_to in (SharedOps.TO_A, SharedOps.TO_B):
+        inner, outer = (a, b) if shared.given_to == SharedOps.TO_A else (b, a)
         return [_note(shared.both, inner, outer)]
-    counts = ((shared.inner_a, a, b), (shared.inner_b, b, a)) if shared.way == "ranges" else ()
+    if shared.given_to != SharedOps.BY_RANGES:
+        return []
+    counts = ((shared.inner_a, a, b), (shared.inner_b, b, a))
     return [_note(count, inner, outer) for count, inner, outer in counts if count]
 
 

@@ -25,7 +25,7 @@ KINETO = (
 
 
 def about_overhead(starts: Ints, ends: Ints, ops: pd.DataFrame) -> tuple[tuple[str, ...], list[TraceWarning]]:
-    """What it leaves unanswered, in words, or, where it is much of the GPU work's span, a warning instead.
+    """What the overhead leaves unanswered, in words; where it is much of the GPU work's span, a warning instead.
 
     Parameters
     ----------

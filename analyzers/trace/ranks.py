@@ -1,4 +1,4 @@
-"""Which numbers a rank may have, and which one a file's name tells."""
+"""Which rank each process is: rules in order of trust, the rank in a file's name among them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RANK_IN_NAME = re.compile(r"(?<![a-z0-9])rank[-_.=]?(\d+)(?!\d)", re.IGNORECASE
 
 
 def rank_in_name(path: str | PurePath) -> int | None:
-    """The rank a file's own name tells, None where it tells none, or two.
+    """The rank in a file's own name, None where there is none, or two.
 
     >>> rank_in_name("rank1/x.rank3.nsys-rep"), rank_in_name("x_rank-07.json.gz"), rank_in_name("Rank_0.json")
     (3, 7, 0)

@@ -1,4 +1,4 @@
-"""What every analysis is asked of: a run in parts, which answer by themselves; a loaded trace is a run of one part."""
+"""A run in parts, each of which answers by itself; a loaded trace is a run of one part."""
 
 from __future__ import annotations
 

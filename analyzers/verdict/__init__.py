@@ -1,4 +1,4 @@
-"""Did A and B overlap, and is it enough: `check_overlap`, from what each part of a run says to the answer.
+"""Did A and B overlap, and is it enough: `check_overlap`, from the parts of a run to the answer.
 
 Made here: `verdict`, `passed`, `bar`, `reason` (`check`), `gain` (`gain`), and the `warnings` of an answer
 (`warnings`).

@@ -80,16 +80,16 @@ def check_overlap(
 
 
 def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool) -> list[Part]:
-    """What each part says, once all do what they agreed on."""
+    """Each part measured, all of them as they agreed."""
     question = partial(examine if run.is_one_part else _without_gaps, a=a, b=b, explain=explain)
-    found = run.ask(question, narrowing)
-    numbers = list(found)
+    parts = run.ask(question, narrowing)
+    numbers = list(parts)
 
     def again(agreed: PairingDecision, disagreeing: list[int]) -> Sequence[Part]:
         only = [numbers[i] for i in disagreeing]
         return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
 
-    return reconcile(list(found.values()), str(parse(a)), str(parse(b)), again)
+    return reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
 
 
 def _without_gaps(trace: Trace, *, a: str, b: str, explain: bool, agreed: PairingDecision | None = None) -> Part:
@@ -100,17 +100,17 @@ def _without_gaps(trace: Trace, *, a: str, b: str, explain: bool, agreed: Pairin
 def _explained(
     run: PartitionedRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
 ) -> Sequence[Part]:
-    """The parts, with why a side is empty told by what all of them hold; one part alone has told it."""
+    """The parts, with the reason why a side is empty in all of them; a run of one part has it already."""
     if run.is_one_part:
         return parts
     for side, text in enumerate(texts):
         if not any(part.sides[side].picked for part in parts):
             reason = _why_empty(run, text, narrowing)
-            parts = [_because(part, side, reason) for part in parts]
+            parts = [_with_reason(part, side, reason) for part in parts]
     return parts
 
 
-def _because(part: Part, side: int, reason: str) -> Part:
+def _with_reason(part: Part, side: int, reason: str) -> Part:
     sides = list(part.sides)
     sides[side] = replace(sides[side], reason=reason)
     return replace(part, sides=(sides[0], sides[1]))
@@ -129,7 +129,7 @@ def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What the answer needs of the run as a whole, beside its parts."""
+    """Clocks and warnings of the run as a whole, which the answer needs beside its parts."""
 
     clocks: Clocks | None
     warnings: tuple[TraceWarning, ...]
@@ -160,7 +160,7 @@ def answer(
     min_overlap: float = DEFAULT_BAR,
     baseline: OverlapResult | None = None,
 ) -> OverlapResult:
-    """Put the parts of a run, which did what they agreed on, together to the answer.
+    """Put together the answer from the parts of a run, which were all measured as agreed.
 
     Raises
     ------
@@ -172,27 +172,27 @@ def answer(
     notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
     ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
     notes += about_missing_waits(one for part in parts for one in part.missing)
-    unseen = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
+    hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = Job() if unseen else job_of(first, second, ranks)
+    job = Job() if hidden_by_graphs else job_of(first, second, ranks)
     job = with_bounds(
         job,
         next((side for side in (first, second) if side.decides), None),
         reduce(add, (Counter(part.unsure) for part in parts), Counter[DeviceKey]()),
     )
     passed = job.meets(min_overlap)
-    why_not = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = unseen or why_not or _unsure(job, passed, min_overlap)
+    undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
+    reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
     if baseline is not None:
         gain = gain_over(baseline.ranks, ranks, job.critical_rank)
         if gain is None:
-            why = baseline.reason or "no instance has both sides on the same rank in both runs"
-            notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {why}."))
+            no_gain = baseline.reason or "no instance has both sides on the same rank in both runs"
+            notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {no_gain}."))
         elif min(gain.instances, gain.baseline_instances) < FEW_INSTANCES:
-            notes.append(TraceWarning("few-instances", _few(gain)))
+            notes.append(TraceWarning("few-instances", _few_instances(gain)))
     if passed is not None and not any(one.code == "few-instances" for one in notes):
         notes += about_instances(ranks)
     return OverlapResult(
@@ -221,33 +221,33 @@ def _warnings(
 ) -> list[TraceWarning]:
     """The run's warnings that bear on this pair, the sides' own, and what the figures call for."""
     compared, communicates = any(part.compared for part in parts), any(part.calls[0] for part in parts)
-    said = [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
+    found = [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
-            said += about_threads(reduce(add, threads))
-    places = DeviceLabels.of(place for part in parts for place in part.devices)
+            found += about_threads(reduce(add, threads))
+    labels = DeviceLabels.of(device for part in parts for device in part.devices)
     waited = reduce(add, (Counter(part.waited) for part in parts), Counter[DeviceKey]())
-    by_place = {place: both for part in parts for place, both in part.outside.items()}
-    outside = by_place.get(job.critical) if job.critical else None
+    outside_by_device = {device: both for part in parts for device, both in part.outside.items()}
+    outside = outside_by_device.get(job.critical) if job.critical else None
     steps = sorted({step for part in parts for step in part.steps})
     return [
-        *said,
+        *found,
         *(about_unmatched(*(sum(part.calls[k] for part in parts) for k in (0, 1))) if compared else []),
         *notes,
-        *about_ranks([rank for part in parts for rank in part.rank_ids], places, ranks, job),
-        *about_waits(names, places, ranks, waited),
-        *(about_outside(names, outside, places.name(*job.critical), steps) if outside and job.critical else []),
+        *about_ranks([rank for part in parts for rank in part.rank_ids], labels, ranks, job),
+        *about_waits(names, labels, ranks, waited),
+        *(about_outside(names, outside, labels.name(*job.critical), steps) if outside and job.critical else []),
     ]
 
 
 def _empty(parts: Sequence[Part], side: int) -> str:
     """Why a side has no op in any part, "" where it has some."""
-    mine = [part.sides[side] for part in parts]
-    if any(one.left for one in mine):
+    part_sides = [part.sides[side] for part in parts]
+    if any(one.left for one in part_sides):
         return ""
-    if any(one.picked for one in mine):
+    if any(one.picked for one in part_sides):
         return ALL_SHARED
-    return next((one.reason for one in mine if one.reason), "")
+    return next((one.reason for one in part_sides if one.reason), "")
 
 
 def verdict(ratio: float | None, bar: float) -> str:
@@ -262,7 +262,7 @@ def verdict(ratio: float | None, bar: float) -> str:
 def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> str:
     if job.real_overlap_ratio is not None:
         return ""
-    empty = [f"'{text}': {why}" for text, why in sides if why]
+    empty = [f"'{text}': {reason}" for text, reason in sides if reason]
     if empty:
         return "; ".join(empty)
     if not ranks:
@@ -275,7 +275,7 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
     return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
 
 
-def _few(gain: Gain) -> str:
+def _few_instances(gain: Gain) -> str:
     return (
         f"The gain rests on {gain.instances} instance(s), and {gain.baseline_instances} of the baseline: too few for a "
         "median, so it may be chance."

@@ -1,8 +1,8 @@
-"""What a part of a run, down to one capture, says about a pair: figures that add up to the job's answer.
+"""One part of a run, down to one capture, measured for a pair: figures that add up to the job's answer.
 
-Parts are looked at one by one, and few of their ways concern them all: who gets shared ops, how instances are paired,
-and whether B is moved. Each part guesses these from what it sees; where the run as a whole decides otherwise
-(`agree`), it is looked at again.
+Parts are measured one by one, but three things must be the same in all: which side gets shared ops, how instances are
+paired, and whether B is moved. Each part decides these from what it holds; where the run as a whole decides otherwise
+(`agree`), the part is measured again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from analyzers.overlap.pairing import (
     best_shift,
     moves,
     pair_by,
+    pairing_method,
     possible_pairing,
     shifted,
-    way_of_pairing,
 )
 from analyzers.select.select import Selection, Threads, select
-from analyzers.select.sides import Shared, about_shared, count_shared, share_out
+from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
@@ -45,14 +45,17 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.graphs import claimed, unclaimed
 from analyzers.verdict.warnings import missing_waits, outside_steps, waited_for
 
-NOT_TO_TELL = ("same", "odd")  # of `Shared.way`
+UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
 
 
 @dataclass(frozen=True)
 class PairingDecision:
-    """What all parts of a run do alike: `Shared.way`, `way_of_pairing`, `best_shift`; None where still open."""
+    """How all parts of a run share out ops, pair instances and move B; None where that is not decided yet.
 
-    sharing: str
+    sharing : `Shared.given_to`. pairing : `pairing_method`. shift : `best_shift`.
+    """
+
+    sharing: SharedOps
     pairing: str | None = None
     shift: int | None = None
 
@@ -78,7 +81,7 @@ class PartSide:
 
 @dataclass(frozen=True)
 class Part:
-    """What a part of a run says.
+    """One part of a run measured for a pair.
 
     devices : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
@@ -108,7 +111,7 @@ class Part:
 
 @keeping_freed_memory
 def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: PairingDecision | None = None) -> Part:
-    """Look at a part of a run.
+    """Measure a part of a run for a pair.
 
     Parameters
     ----------
@@ -122,16 +125,16 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
     """
     picked = select(trace, a), select(trace, b)
     shared = count_shared(trace, *picked)
-    sharing = shared.way if agreed is None else agreed.sharing
+    sharing = shared.given_to if agreed is None else agreed.sharing
     sides = share_out(trace, *picked, sharing)
-    said = _side(trace, picked[0], sides[0]), _side(trace, picked[1], sides[1])
-    if sharing in NOT_TO_TELL:
-        return Part(PairingDecision(sharing), shared, said, tuple(trace.rank_ids), devices_of(trace))
+    part_sides = _side(trace, picked[0], sides[0]), _side(trace, picked[1], sides[1])
+    if sharing in UNDECIDABLE:
+        return Part(PairingDecision(sharing), shared, part_sides, tuple(trace.rank_ids), devices_of(trace))
     possible = possible_pairing(trace, *sides)
-    way = agreed.pairing if agreed and agreed.pairing is not None else way_of_pairing([possible])
-    pairing = pair_by(trace, *sides, way)
-    tried = moves(trace, pairing)
-    shift = agreed.shift if agreed and agreed.shift is not None else best_shift([tried])
+    method = agreed.pairing if agreed and agreed.pairing is not None else pairing_method([possible])
+    pairing = pair_by(trace, *sides, method)
+    shift_overlaps = moves(trace, pairing)
+    shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
     pairing = shifted(pairing, shift)
     ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing)
     missing: list[tuple[int, int, str]] = []
@@ -139,29 +142,29 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
         missing = missing_waits(explainer, trace.rank_ids)
-    steps, either = find_steps(trace), sides[0].picked | sides[1].picked
-    rows_of = _by_place(trace, either)
+    steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
+    rows_of_device = _by_device(trace, of_pair)
     ranks = [
-        replace(rank, real_overlap_error_ns=real_overlap_error(trace, rows_of[rank.rank, rank.device]))
+        replace(rank, real_overlap_error_ns=real_overlap_error(trace, rows_of_device[rank.rank, rank.device]))
         for rank in ranks
     ]
-    communication, matched = is_communication(trace) & either, is_matched(trace.ops)
+    communication, matched = is_communication(trace) & of_pair, is_matched(trace.ops)
     return Part(
-        agreed=PairingDecision(sharing, way, shift),
+        agreed=PairingDecision(sharing, method, shift),
         shared=shared,
-        sides=said,
+        sides=part_sides,
         rank_ids=tuple(trace.rank_ids),
         devices=devices_of(trace),
         possible=possible,
-        moves=tried,
+        moves=shift_overlaps,
         ranks=tuple(ranks),
         arrivals=(
             _arrivals(trace, sides[0].picked, sides[1].picked),
             _arrivals(trace, sides[1].picked, sides[0].picked),
         ),
-        unsure={place: int(ints(trace.ops, "wait_error_ns")[rows].sum()) for place, rows in rows_of.items()},
+        unsure={device: int(ints(trace.ops, "wait_error_ns")[rows].sum()) for device, rows in rows_of_device.items()},
         unclaimed_graphs=unclaimed(trace, *sides),
-        compared=bool(np.any(either & matched)),
+        compared=bool(np.any(of_pair & matched)),
         calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
@@ -171,7 +174,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
 
 
 def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:
-    """Decide what all parts do alike; what depends on what they must do first stays open.
+    """Decide what all parts must do alike; a later decision stays open until all follow the earlier ones.
 
     Raises
     ------
@@ -179,10 +182,10 @@ def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:
     """
     shared = reduce(add, (part.shared for part in parts), Shared())
     about_shared(shared, a, b)
-    first = PairingDecision(shared.way)
+    first = PairingDecision(shared.given_to)
     if not all(first.covers(part.agreed) for part in parts):
         return first
-    second = replace(first, pairing=way_of_pairing([part.possible for part in parts]))
+    second = replace(first, pairing=pairing_method([part.possible for part in parts]))
     if not all(second.covers(part.agreed) for part in parts):
         return second
     return replace(second, shift=best_shift([part.moves for part in parts]))
@@ -191,20 +194,20 @@ def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:
 def reconcile(
     parts: Sequence[Part], a: str, b: str, again: Callable[[PairingDecision, list[int]], Sequence[Part]]
 ) -> list[Part]:
-    """Have parts looked at again until all do what was agreed.
+    """Have parts measured again until all do what was agreed.
 
     Parameters
     ----------
-    again : looks at the parts of these numbers again, by what was agreed.
+    again : measures the parts of these numbers again, as was agreed.
     """
-    settled = list(parts)
+    agreed_parts = list(parts)
     while True:
-        agreed = agree(settled, a, b)
-        odd = [place for place, part in enumerate(settled) if not agreed.covers(part.agreed)]
-        if not odd:
-            return settled
-        for place, part in zip(odd, again(agreed, odd), strict=True):
-            settled[place] = part
+        agreed = agree(agreed_parts, a, b)
+        disagreeing = [i for i, part in enumerate(agreed_parts) if not agreed.covers(part.agreed)]
+        if not disagreeing:
+            return agreed_parts
+        for i, part in zip(disagreeing, again(agreed, disagreeing), strict=True):
+            agreed_parts[i] = part
 
 
 def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
@@ -223,8 +226,8 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
     picked = [in_whole(trace, side.picked.astype(np.int64), 0) > 0 for side in (a, b)]
     if trace.whole is not None:  # outside the part, too, work is of the side that would pick it
         outside = in_whole(trace, np.ones(len(trace.ops), np.int64), 0) == 0
-        every = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
-        picked = [mine | (every[side] & ~every[1 - side]) for side, mine in enumerate(picked)]
+        would_pick = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
+        picked = [in_part | (would_pick[side] & ~would_pick[1 - side]) for side, in_part in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread)
 
@@ -233,7 +236,7 @@ def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     return with_calls(arrivals(trace, side, other), trace, side, other)
 
 
-def _by_place(trace: Trace, wanted: Mask) -> dict[DeviceKey, Ints]:
+def _by_device(trace: Trace, wanted: Mask) -> dict[DeviceKey, Ints]:
     rows = np.flatnonzero(wanted)
-    places = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
-    return {(rank, device): rows[mine] for (rank, device), mine in places.items()}
+    by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
+    return {(rank, device): rows[of_device] for (rank, device), of_device in by_device.items()}

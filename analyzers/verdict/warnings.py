@@ -80,21 +80,21 @@ def about_missing_waits(found: Iterable[tuple[int, int, str]]) -> list[TraceWarn
 
 
 def about_ranks(
-    rank_ids: Sequence[int], places: DeviceLabels, ranks: Sequence[RankOverlap], job: Job
+    rank_ids: Sequence[int], labels: DeviceLabels, ranks: Sequence[RankOverlap], job: Job
 ) -> list[TraceWarning]:
     """Ranks on which a side is empty, or both are."""
     if job.critical_rank is None:
         return []
-    lacking = [places.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
-    said = []
+    lacking = [labels.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
+    found = []
     if lacking:
         where = ", ".join(lacking)
-        said.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
+        found.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
     idle = sorted(set(rank_ids) - {rank.rank for rank in ranks})
     if idle:
         where = ", ".join(map(str, idle))
-        said.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
-    return said
+        found.append(TraceWarning("no-side", f"Neither side ran on rank {where}, which the figures leave out."))
+    return found
 
 
 def waiting_side(rank: RankOverlap) -> int | None:
@@ -106,46 +106,51 @@ def waiting_side(rank: RankOverlap) -> int | None:
 
 
 def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[DeviceKey]:
-    """For which (rank, device) how long, ns, the ops waited whose waiting looks like overlap."""
-    late = np.zeros(len(trace.ops), dtype=bool)
-    here = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
+    """How long, ns, the ops whose waiting looks like overlap waited for each (rank, device) that came last."""
+    waits_count = np.zeros(len(trace.ops), dtype=bool)
+    by_device = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
     for rank in ranks:
-        which = waiting_side(rank)
-        if which is not None:
-            mine = here[rank.rank, rank.device]
-            late[mine] |= sides[which].picked[mine]
-    rows = np.flatnonzero(late & is_matched(trace.ops))
-    waits, *last = (ints(trace.ops, column)[rows] for column in ("wait_ns", "last_rank", "last_device"))
-    return Counter({(one[0], one[1]): int(waits[mine].sum()) for one, mine in rows_by_key(*last).items()})
+        waiting = waiting_side(rank)
+        if waiting is not None:
+            of_device = by_device[rank.rank, rank.device]
+            waits_count[of_device] |= sides[waiting].picked[of_device]
+    rows = np.flatnonzero(waits_count & is_matched(trace.ops))
+    waits, *last_arrival = (ints(trace.ops, column)[rows] for column in ("wait_ns", "last_rank", "last_device"))
+    return Counter(
+        {
+            (last_device[0], last_device[1]): int(waits[of_device].sum())
+            for last_device, of_device in rows_by_key(*last_arrival).items()
+        }
+    )
 
 
 def about_waits(
-    names: tuple[str, str], places: DeviceLabels, ranks: Sequence[RankOverlap], waited: Mapping[DeviceKey, int]
+    names: tuple[str, str], labels: DeviceLabels, ranks: Sequence[RankOverlap], waited: Mapping[DeviceKey, int]
 ) -> list[TraceWarning]:
     """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
-    said = []
+    on_devices = []
     for rank in ranks:
-        which = waiting_side(rank)
-        if which is not None:
-            side = (rank.a, rank.b)[which]
-            said.append(
-                f"{places.name(rank.rank, rank.device)} ({rank.overlap_ratio:.0%} looks hidden, "
+        waiting = waiting_side(rank)
+        if waiting is not None:
+            side = (rank.a, rank.b)[waiting]
+            on_devices.append(
+                f"{labels.name(rank.rank, rank.device)} ({rank.overlap_ratio:.0%} looks hidden, "
                 f"{rank.real_overlap_ratio:.0%} is: {side.wait_ns / side.busy_ns:.0%} of its "
-                f"'{names[which]}' is waiting)"
+                f"'{names[waiting]}' is waiting)"
             )
-    if not said:
+    if not on_devices:
         return []
-    whom = _mostly_for(waited, places)
-    text = f"On {', '.join(said)}{whom}. A collective that only waits for a late rank hides nothing."
+    mostly_for = _mostly_for(waited, labels)
+    text = f"On {', '.join(on_devices)}{mostly_for}. A collective that only waits for a late rank hides nothing."
     return [TraceWarning("waiting-is-not-overlap", text)]
 
 
-def _mostly_for(waited: Mapping[DeviceKey, int], places: DeviceLabels) -> str:
+def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
     total = sum(waited.values())
     if not total:
         return ""
     rank, device = min(waited, key=lambda one: (-waited[one], one))
-    return f", {waited[rank, device] / total:.0%} of it for {places.name(rank, device)}"
+    return f", {waited[rank, device] / total:.0%} of it for {labels.name(rank, device)}"
 
 
 def outside_steps(
@@ -162,9 +167,9 @@ def outside_steps(
 
     found = {}
     for (rank, device), rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items():
-        mine = [rows[side.picked[rows]] for side in sides]
-        both = [(busy(part), busy(part[outside[part]])) for part in mine]
-        found[rank, device] = both[0], both[1]
+        side_rows = [rows[side.picked[rows]] for side in sides]
+        busy_and_outside = [(busy(its_rows), busy(its_rows[outside[its_rows]])) for its_rows in side_rows]
+        found[rank, device] = busy_and_outside[0], busy_and_outside[1]
     return found
 
 
