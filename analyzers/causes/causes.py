@@ -73,9 +73,9 @@ class Explainer:
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
-        here = self._by_rank.get((rank, device), np.empty(0, np.int64))
-        found = find_gaps(self.trace, here[self.a[here]], here[self.b[here]], self.pairing)
-        return [self._explain(gaps, here) for gaps in found if gaps.size]
+        device_ops = self._by_rank.get((rank, device), np.empty(0, np.int64))
+        found = find_gaps(self.trace, device_ops[self.a[device_ops]], device_ops[self.b[device_ops]], self.pairing)
+        return [self._explain(gaps, device_ops) for gaps in found if gaps.size]
 
     def ops_of(self, process: int, device: int) -> Ints:
         """Rows of the ops of one process on one device."""
@@ -129,17 +129,17 @@ class Explainer:
         def add(cause: str, low: Ints, high: Ints, rows: Ints) -> None:
             np.add.at(alone[CAUSES.index(cause)], rows, gaps.alone(low, np.maximum(high, low), rows))
 
-        every = np.arange(gaps.size)
+        all_gaps = np.arange(gaps.size)
         alone[CAUSES.index("peer-wait")] = gaps.peer_ns
         queued = np.clip(releases.released_ns[LAUNCH], gaps.start_ns, gaps.end_ns)
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
-        held = np.clip(releases.held_until_ns, queued, bound)
-        blocked = self._blocked(gaps, every, queued)
+        held_until = np.clip(releases.held_until_ns, queued, bound)
+        blocked = self._blocked(gaps, all_gaps, queued)
         alone[CAUSES.index("host-sync")] = blocked
         alone[CAUSES.index("late-launch")] = gaps.alone(gaps.start_ns, queued) - blocked
-        add("same-stream", queued, np.where(releases.same_stream, held, queued), every)
-        add("event-dependency", queued, np.where(releases.same_stream, queued, held), every)
-        add("stream-busy", held, bound, every)
+        add("same-stream", queued, np.where(releases.same_stream, held_until, queued), all_gaps)
+        add("event-dependency", queued, np.where(releases.same_stream, queued, held_until), all_gaps)
+        add("stream-busy", held_until, bound, all_gaps)
         free = self.free(gaps, bound, device_ops)
         for cause, rows in self._causes_of_free(gaps, releases, bound, free).items():
             add(cause, free.low_ns[rows], free.high_ns[rows], free.row[rows])
@@ -152,32 +152,32 @@ class Explainer:
             return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, None)
         limits = limits_of(self.trace, process, device)
         if limits is None:
-            some = np.flatnonzero(gaps.end_ns > bound)
-            return Pieces(some, bound[some], gaps.end_ns[some], np.zeros(some.size, dtype=bool))
+            nonempty = np.flatnonzero(gaps.end_ns > bound)
+            return Pieces(nonempty, bound[nonempty], gaps.end_ns[nonempty], np.zeros(nonempty.size, dtype=bool))
         return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, limits)
 
     def _causes_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> dict[str, Mask]:
         """Which pieces each cause gets: full ones, ways from a release within the gap to the start, and the rest."""
-        row = free.row
-        at_release = free.low_ns == bound[row]
-        short = (free.high_ns - free.low_ns <= DISPATCH_NS) & ~free.full
+        gap = free.row
+        at_release = free.low_ns == bound[gap]
+        no_longer_than_dispatch = (free.high_ns - free.low_ns <= DISPATCH_NS) & ~free.full
         # After a release before the gap what kept the op is not in the capture.
-        on_its_way = short & at_release & (bound > gaps.start_ns)[row]
-        work = releases.released_ns[1:].max(axis=0)
-        launch = (releases.released_ns[LAUNCH] >= work)[row]
-        other = (releases.held_until_ns >= work)[row]
-        same = releases.same_stream[row]
-        full = free.full | (short & ~at_release)
-        rest = ~full & ~on_its_way
-        itself = rest & self.copies_itself[gaps.op[row]]
+        on_its_way = no_longer_than_dispatch & at_release & (bound > gaps.start_ns)[gap]
+        last_work = releases.released_ns[1:].max(axis=0)
+        released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
+        released_by_holder = (releases.held_until_ns >= last_work)[gap]
+        same_stream = releases.same_stream[gap]
+        gpu_full = free.full | (no_longer_than_dispatch & ~at_release)
+        unexplained = ~gpu_full & ~on_its_way
+        own_copy = unexplained & self.copies_itself[gaps.op[gap]]
         return {
-            "gpu-full": full,
-            "late-launch": on_its_way & launch,
-            "same-stream": on_its_way & ~launch & other & same,
-            "event-dependency": on_its_way & ~launch & other & ~same,
-            "stream-busy": on_its_way & ~launch & ~other,
-            "host-sync": itself,
-            "unknown": rest & ~itself,
+            "gpu-full": gpu_full,
+            "late-launch": on_its_way & released_by_launch,
+            "same-stream": on_its_way & ~released_by_launch & released_by_holder & same_stream,
+            "event-dependency": on_its_way & ~released_by_launch & released_by_holder & ~same_stream,
+            "stream-busy": on_its_way & ~released_by_launch & ~released_by_holder,
+            "host-sync": own_copy,
+            "unknown": unexplained & ~own_copy,
         }
 
     def _launched(self, gaps: Gaps) -> Ints:
@@ -194,21 +194,21 @@ class Explainer:
         """For each of these gaps: ns alone until then during which the launching thread sat in a blocking call."""
         length = np.zeros(rows.size, np.int64)
         process, thread = ints(self.trace.ops, "process")[gaps.op[rows]], self.launches[0][gaps.op[rows]]
-        for key, mine in rows_by_key(process, thread).items():
+        for key, of_thread in rows_by_key(process, thread).items():
             blocked = self.blocked.get(key)
             if blocked is None:
                 continue
-            low, high = gaps.start_ns[rows[mine]], until[rows[mine]]
+            low, high = gaps.start_ns[rows[of_thread]], until[rows[of_thread]]
             first = np.searchsorted(blocked.ends, low, side="right")
             count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
-            piece = np.repeat(np.arange(mine.size), count)
-            which = first[piece] + np.arange(piece.size) - np.repeat(np.cumsum(count) - count, count)
-            part = gaps.alone(
-                np.maximum(blocked.starts[which], low[piece]),
-                np.minimum(blocked.ends[which], high[piece]),
-                rows[mine][piece],
+            pair = np.repeat(np.arange(of_thread.size), count)
+            blocked_row = first[pair] + np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
+            alone_ns = gaps.alone(
+                np.maximum(blocked.starts[blocked_row], low[pair]),
+                np.minimum(blocked.ends[blocked_row], high[pair]),
+                rows[of_thread][pair],
             )
-            np.add.at(length, mine[piece], part)
+            np.add.at(length, of_thread[pair], alone_ns)
         return length
 
     def _after_sync(self, gaps: Gaps, queued: Ints) -> Mask:
@@ -222,12 +222,12 @@ class Explainer:
             if blocked is None:
                 continue
             launched = returned[gaps.op[rows]]
-            at = np.searchsorted(blocked.ends, launched, side="right") - 1
-            mine = self._ahead.get(key, np.empty(0, np.int64))
-            regained = np.searchsorted(mine, launched, side="left") - np.searchsorted(
-                mine, blocked.ends[np.maximum(at, 0)], side="right"
+            last_sync = np.searchsorted(blocked.ends, launched, side="right") - 1
+            ahead_of_gpu = self._ahead.get(key, np.empty(0, np.int64))
+            regained = np.searchsorted(ahead_of_gpu, launched, side="left") - np.searchsorted(
+                ahead_of_gpu, blocked.ends[np.maximum(last_sync, 0)], side="right"
             )
-            marked[rows] = (at >= 0) & (regained <= 0)
+            marked[rows] = (last_sync >= 0) & (regained <= 0)
         return marked & late
 
 

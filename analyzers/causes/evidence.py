@@ -1,4 +1,4 @@
-"""The words for what held an op back: the call, what the thread did, the path, what filled the GPU, who was late."""
+"""Evidence for each cause, in words: the call, the thread's work, the path, what filled the GPU, the late rank."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class EvidenceWriter:
         self.device_labels = labels_of(self.trace)
 
     def evidence(self, one: Explained, gap: int, cause: str) -> str:
-        """What a gap's cause rests on."""
-        tell = {
+        """The evidence for a gap's cause, in words."""
+        write = {
             "host-sync": self._host_sync,
             "late-launch": self._late_launch,
             "same-stream": self._behind,
@@ -45,7 +45,7 @@ class EvidenceWriter:
             "peer-wait": self._peer_wait,
             "unknown": self._unknown,
         }[cause]
-        return tell(one, gap, cause)
+        return write(one, gap, cause)
 
     def next_behind(self, one: Explained, gap: int, cause: str) -> str:
         """What would have bound the gap's op without its cause, and how much sooner it could have been free to run."""
@@ -55,29 +55,31 @@ class EvidenceWriter:
         releases = one.releases
         bound = min(max(int(releases.released_ns[:, gap].max()), start), end)
         if cause == "gpu-full":
-            which, until, when = int(releases.released_ns[:, gap].argmax()), end, bound
+            next_release, until_ns, next_ns = int(releases.released_ns[:, gap].argmax()), end, bound
         else:
             held_by = self._held_by(one, gap, cause)
-            until = min(int(releases.released_ns[held_by, gap]), end)
-            which, when = releases.next_behind(gap, held_by)
+            until_ns = min(int(releases.released_ns[held_by, gap]), end)
+            next_release, next_ns = releases.next_behind(gap, held_by)
         between = cause in ("same-stream", "event-dependency") and releases.holder[gap] != releases.last[gap]
         if between:  # what comes between stays, and keeps its length
-            until = int(releases.held_until_ns[gap])
-            when = max(until - int(one.alone_ns[CAUSES.index(cause), gap]), start)
+            until_ns = int(releases.held_until_ns[gap])
+            next_ns = max(until_ns - int(one.alone_ns[CAUSES.index(cause), gap]), start)
         binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
-        if not binds and cause != "gpu-full" and until == bound:
-            free = [name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS]
-            if "gpu-full" in free or (free and when <= start):
-                binds = free[0]  # what held it once released would hold it still
-        if not binds and when > start:
-            binds = self._binding(one, gap, which)
-        sooner = duration(until - max(when, start))
+        if not binds and cause != "gpu-full" and until_ns == bound:
+            still_held = [
+                name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS
+            ]
+            if "gpu-full" in still_held or (still_held and next_ns <= start):
+                binds = still_held[0]  # what held it once released would hold it still
+        if not binds and next_ns > start:
+            binds = self._binding(one, gap, next_release)
+        sooner = duration(until_ns - max(next_ns, start))
         if not binds:
             return f"without it, nothing else in the capture would have held it: up to {sooner} sooner"
-        if when >= until:
+        if next_ns >= until_ns:
             return f"without it, {binds} would have held it just as long"
-        met = self._met(one, gap) if binds == "event-dependency" else ""
-        return f"without it, {sooner} sooner at most, then {binds} binds{met}"
+        reachable = self._reachable(one, gap) if binds == "event-dependency" else ""
+        return f"without it, {sooner} sooner at most, then {binds} binds{reachable}"
 
     def op_name(self, op: int) -> str:
         """An op's function without its namespaces, shortened."""
@@ -85,7 +87,7 @@ class EvidenceWriter:
         return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
 
     def _held_by(self, one: Explained, gap: int, cause: str) -> int:
-        """Which of an op's releases its cause is about."""
+        """The release (LAUNCH, STREAM or EVENT) that a cause stands for."""
         if cause in ("host-sync", "late-launch"):
             return LAUNCH
         return STREAM + int(one.releases.released_ns[STREAM:, gap].argmax())
@@ -129,11 +131,11 @@ class EvidenceWriter:
     def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
         blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start_ns[gap]), self._submitted(one, gap))
         starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
-        mine = np.isin(blocking.call, self._calls(one, gap))
-        within = np.where(mine, np.minimum(ends, high) - np.maximum(starts, low), NEVER)
-        longest = int(blocking.call[within.argmax()])
+        of_thread = np.isin(blocking.call, self._calls(one, gap))
+        inside_ns = np.where(of_thread, np.minimum(ends, high) - np.maximum(starts, low), NEVER)
+        longest = int(blocking.call[inside_ns.argmax()])
         call = self._api_names[self._api_code[longest]]
-        blocked = duration(int(within.max()))
+        blocked = duration(int(inside_ns.max()))
         return f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
 
     def _origin(self, call: int) -> str:
@@ -182,34 +184,33 @@ class EvidenceWriter:
         """CUDA calls of the launching thread between the gap's begin and the launch."""
         op, api = int(one.gaps.op[gap]), self.trace.api
         key = self._of_op("process", op), int(self.explainer.launches[0][op])
-        mine = self._calls_of.get(key, np.empty(0, np.int64))
-        inside = (ints(api, "end_ns")[mine] > one.gaps.start_ns[gap]) & (
-            ints(api, "start_ns")[mine] < self._submitted(one, gap)
+        of_thread = self._calls_of.get(key, np.empty(0, np.int64))
+        inside = (ints(api, "end_ns")[of_thread] > one.gaps.start_ns[gap]) & (
+            ints(api, "start_ns")[of_thread] < self._submitted(one, gap)
         )
-        return mine[inside]
+        return of_thread[inside]
 
     def _behind(self, one: Explained, gap: int, cause: str) -> str:
         op = int(one.gaps.op[gap])
-        who = f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
+        op_words = f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
         held = duration(int(one.alone_ns[CAUSES.index(cause), gap]))
         blocker = int((one.releases.last if cause == "stream-busy" else one.releases.holder)[gap])
         name, stream = self.op_name(blocker), self._of_op("stream", blocker)
         if cause == "same-stream":
-            return f"{who} was queued behind {name} of '{self._other(one, gap)}' on the same stream, {held}"
+            return f"{op_words} was queued behind {name} of '{self._other(one, gap)}' on the same stream, {held}"
         path = self.ordering.path(blocker, op)
         through = " → ".join(f"{step.kind} on stream {step.stream}" for step in path[1:-1] if step.stream >= 0)
         through = f", through {through}" if through else ""
-        sure = "" if all(step.exact for step in path) else " (links inferred)"
-        where = f"on stream {stream}{through}{sure}"
+        inferred = "" if all(step.exact for step in path) else " (links inferred)"
+        where = f"on stream {stream}{through}{inferred}"
         if cause == "stream-busy":
-            return (
-                f"{who} waited {held} for {self._whose(one, gap, blocker)}, most of it {self._most(one, gap)} {where}"
-            )
-        return f"{who} waited {held} for {name} of '{self._other(one, gap)}' {where}{self._met(one, gap)}"
+            behind = self._whose(one, gap, blocker)
+            return f"{op_words} waited {held} for {behind}, most of it {self._most(one, gap)} {where}"
+        return f"{op_words} waited {held} for {name} of '{self._other(one, gap)}' {where}{self._reachable(one, gap)}"
 
     def _whose(self, one: Explained, gap: int, blocker: int) -> str:
-        mine = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
-        return f"other work of '{self._side(one, gap)}'" if mine[blocker] else "work of neither side"
+        side_ops = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
+        return f"other work of '{self._side(one, gap)}'" if side_ops[blocker] else "work of neither side"
 
     def _most(self, one: Explained, gap: int) -> str:
         """The kind of op that took most of the gap among the work on the stream of what the gap's op waited for."""
@@ -227,55 +228,60 @@ class EvidenceWriter:
             spent[name] = spent.get(name, 0) + int(took[code == kind].sum())
         return max(spent, key=lambda name: spent[name])
 
-    def _met(self, one: Explained, gap: int) -> str:
-        """What of the other side an op that waits for an event could meet at all: what was not queued before it."""
+    def _reachable(self, one: Explained, gap: int) -> str:
+        """Which ops of the other side could run beside an op that waits for an event: those not queued before it."""
         op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
         other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
-        theirs = np.flatnonzero(other == instance)
-        before = self.ordering.before(theirs, np.full(theirs.size, op))
-        if not before.any():
+        other_ops = np.flatnonzero(other == instance)
+        queued_before = self.ordering.before(other_ops, np.full(other_ops.size, op))
+        if not queued_before.any():
             return ""
-        name, left = self._other(one, gap), theirs[~before]
-        if not left.size:
-            queued = f"all {theirs.size} ops of '{name}' were" if theirs.size > 1 else f"the only op of '{name}' was"
+        name, reachable = self._other(one, gap), other_ops[~queued_before]
+        if not reachable.size:
+            queued = (
+                f"all {other_ops.size} ops of '{name}' were" if other_ops.size > 1 else f"the only op of '{name}' was"
+            )
             return f"; the wait was issued after {queued} queued, so it can't meet any"
-        first = np.sort(np.unique(self._op_code[left], return_index=True)[1])  # one op of each kind
-        kinds = list(dict.fromkeys(self.op_name(int(row)) for row in left[first]))
+        first = np.sort(np.unique(self._op_code[reachable], return_index=True)[1])  # one op of each kind
+        kinds = list(dict.fromkeys(self.op_name(int(row)) for row in reachable[first]))
         more = f" and {len(kinds) - MOST_NAMES} more kinds" if len(kinds) > MOST_NAMES else ""
+        count = int(queued_before.sum())
         return (
-            f"; the wait was issued after {int(before.sum())} of {theirs.size} ops of '{name}' were queued, so even a "
-            f"faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
+            f"; the wait was issued after {count} of {other_ops.size} ops of '{name}' were queued, so "
+            f"even a faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
         )
 
     def _gpu_full(self, one: Explained, gap: int, cause: str) -> str:
         op, end = int(one.gaps.op[gap]), one.gaps.end_ns[[gap]]
         bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
-        here = self.explainer.ops_of(process, device)
+        device_ops = self.explainer.ops_of(process, device)
         one_queue = self.explainer.one_queue(process)
         limits = None if one_queue else limits_of(self.trace, process, device)
-        pieces = room(self.trace, np.array([op]), bound, end, here, limits)
+        pieces = room(self.trace, np.array([op]), bound, end, device_ops, limits)
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
-        halfway = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
-        there = [int(other[0]) for other in running_at(self.trace, here, halfway) if other[0] >= 0]
-        who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
+        middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
+        running = [int(other[0]) for other in running_at(self.trace, device_ops, middle) if other[0] >= 0]
+        op_words = (
+            f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
+        )
         if limits is None:
-            names = ", ".join(self.op_name(row) for row in there[:MOST_NAMES])
-            return f"{who}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
+            names = ", ".join(self.op_name(row) for row in running[:MOST_NAMES])
+            return f"{op_words}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
         taken = [
             f"{self.op_name(row)} (grid {self._of_op('grid', row)} × block {self._of_op('block', row)}; {limits.sms} "
             f"SMs hold {int(blocks_per_sm(self.trace, np.array([row]), limits)[0]) * limits.sms} such blocks)"
-            for row in there
+            for row in running
             if self._of_op("grid", row) > 0
         ]
-        return f"{who}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"
+        return f"{op_words}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"
 
     def _peer_wait(self, one: Explained, gap: int, cause: str) -> str:
         waiting = self.explainer.waiting_for(one.gaps, gap)
-        who = self.device_labels.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
-        what = self.op_name(waiting[0]) if waiting else "a collective"
+        late_rank = self.device_labels.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
+        collective = self.op_name(waiting[0]) if waiting else "a collective"
         longest = duration(int(one.gaps.peer_ns[gap]))
-        return f"{what} only waited for {who}, up to {longest} at a time: a kernel that spins hides nothing"
+        return f"{collective} only waited for {late_rank}, up to {longest} at a time: a kernel that spins hides nothing"
 
     def _unknown(self, one: Explained, gap: int, cause: str) -> str:
         op, end = int(one.gaps.op[gap]), int(one.gaps.end_ns[gap])
@@ -284,5 +290,5 @@ class EvidenceWriter:
         bound = int(np.clip(one.releases.released_ns[:, gap].max(), one.gaps.start_ns[gap], end))
         if end - bound <= DISPATCH_NS:
             return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
-        who = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"
-        return f"{who}, with room on the GPU, and started {duration(end - bound)} later"
+        op_words = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"
+        return f"{op_words}, with room on the GPU, and started {duration(end - bound)} later"

@@ -56,8 +56,8 @@ class Gaps:
         high = np.clip(high, self.start_ns[rows], self.end_ns[rows]) + self._lift[rows]
         length = np.zeros(rows.size, np.int64)
         for side in (0, 1):
-            mine = self.side[rows] == side
-            length[mine] = coverage(low[mine], high[mine], self._running[side])
+            of_side = self.side[rows] == side
+            length[of_side] = coverage(low[of_side], high[of_side], self._running[side])
         return length
 
 
@@ -102,35 +102,37 @@ def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: i
     for side in (0, 1):
         idle, other = laid[side], laid[1 - side]
         running.append(subtract(other.real, idle.waiting))
-        peer = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
-        begin = np.full(instances.size, np.iinfo(np.int64).max)
+        peer_wait = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
+        instance_start = np.full(instances.size, np.iinfo(np.int64).max)
         for one in laid:
-            np.minimum.at(begin, one.plain.starts // span, one.plain.starts)
-        parts.append(_gaps_of_side(idle, begin, peer, starts, base, span))
+            np.minimum.at(instance_start, one.plain.starts // span, one.plain.starts)
+        parts.append(_gaps_of_side(idle, instance_start, peer_wait, starts, base, span))
     idle_side = np.repeat([0, 1], [parts[0][0].size, parts[1][0].size])
-    op, start, end, peer_ns, group = (np.concatenate(pair) for pair in zip(*parts, strict=True))
-    lift = group * span - base
-    return Gaps(idle_side, instances[group], op, start - lift, end - lift, peer_ns, lift, (running[0], running[1]))
+    op, start, end, peer_ns, instance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+    lift = instance * span - base
+    return Gaps(idle_side, instances[instance], op, start - lift, end - lift, peer_ns, lift, (running[0], running[1]))
 
 
 def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
-    begun, arrived, ended = starts[rows] + lift, starts[rows] + waits[rows] + lift, ends[rows] + lift
-    real, plain = union(arrived, ended), union(begun, ended)
+    begin, arrived, ended = starts[rows] + lift, starts[rows] + waits[rows] + lift, ends[rows] + lift
+    real, plain = union(arrived, ended), union(begin, ended)
     # Of ops that start together the one queued in the capture's order would depend on the order of rows.
-    order = np.lexsort((ended, begun, arrived))
-    solid = order[(ended > arrived)[order]]
-    return _Laid(rows[solid], arrived[solid], real, plain, subtract(plain, real) if waits[rows].any() else EMPTY)
+    order = np.lexsort((ended, begin, arrived))
+    non_empty = order[(ended > arrived)[order]]
+    return _Laid(
+        rows[non_empty], arrived[non_empty], real, plain, subtract(plain, real) if waits[rows].any() else EMPTY
+    )
 
 
 def _gaps_of_side(
-    idle: _Laid, begin: Ints, peer: Union, starts: Ints, base: int, span: int
+    idle: _Laid, instance_start: Ints, peer: Union, starts: Ints, base: int, span: int
 ) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     group = idle.real.starts // span
-    before = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
-    fresh = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
-    low, high = np.where(fresh, begin[group], before), idle.real.starts
+    previous_end = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
+    begins_instance = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
+    low, high = np.where(begins_instance, instance_start[group], previous_end), idle.real.starts
     op = idle.rows[np.searchsorted(idle.real_start_ns, high)]
     wait = coverage(low, high, peer)
     begun = np.clip(starts[op] + group * span - base, low, high)
-    keep = (begun > low) | (wait > 0)
-    return op[keep], low[keep], begun[keep], wait[keep], group[keep]
+    is_gap = (begun > low) | (wait > 0)
+    return op[is_gap], low[is_gap], begun[is_gap], wait[is_gap], group[is_gap]

@@ -19,11 +19,11 @@ AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
     """Return the ranks with `missed` and `gaps` filled in; `names` are what to call A and B."""
-    story = EvidenceWriter(explainer, names)
-    return [_explain_rank(explainer, story, rank) for rank in ranks]
+    writer = EvidenceWriter(explainer, names)
+    return [_explain_rank(explainer, writer, rank) for rank in ranks]
 
 
-def _explain_rank(explainer: Explainer, story: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
+def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
     missed = {instance.index: instance.missed_ns for instance in rank.instances if instance.missed_ns > 0}
     if not missed:
         return rank
@@ -34,15 +34,16 @@ def _explain_rank(explainer: Explainer, story: EvidenceWriter, rank: RankOverlap
         _weigh(one, numbers, weights)
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
-    total = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
-    after = int(total[AFTER])
-    total = total[:AFTER]
-    total[LATE] += after
-    order = [int(cause) for cause in np.argsort(-total, kind="stable") if total[cause]]
-    told = tuple(
-        _tell(story, explained, numbers, cause, int(total[cause]), after if cause == LATE else 0) for cause in order
+    total_ns = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
+    after_sync_ns = int(total_ns[AFTER])
+    total_ns = total_ns[:AFTER]
+    total_ns[LATE] += after_sync_ns
+    order = [int(cause) for cause in np.argsort(-total_ns, kind="stable") if total_ns[cause]]
+    by_cause = tuple(
+        _missed_by(writer, explained, numbers, cause, int(total_ns[cause]), after_sync_ns if cause == LATE else 0)
+        for cause in order
     )
-    return replace(rank, missed=told, gaps=_gaps(explained, numbers))
+    return replace(rank, missed=by_cause, gaps=_gaps(explained, numbers))
 
 
 def _gaps(explained: Sequence[Explained], numbers: Ints) -> MissedGaps | None:
@@ -52,9 +53,9 @@ def _gaps(explained: Sequence[Explained], numbers: Ints) -> MissedGaps | None:
     parts = []
     for one in explained:
         alone = one.alone_ns.sum(axis=0)
-        kept = np.flatnonzero(np.isin(one.gaps.instance, numbers) & (alone > 0))
+        alone_gaps = np.flatnonzero(np.isin(one.gaps.instance, numbers) & (alone > 0))
         columns = (one.gaps.side, one.gaps.start_ns, one.gaps.end_ns, one.gaps.op, one.alone_ns.argmax(axis=0), alone)
-        parts.append([column[kept] for column in columns])
+        parts.append([column[alone_gaps] for column in columns])
     side, start, end, op, cause, alone = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((side, start))
     return MissedGaps(*(column[order] for column in (side, start, end, op, cause, alone)))
@@ -62,36 +63,36 @@ def _gaps(explained: Sequence[Explained], numbers: Ints) -> MissedGaps | None:
 
 def _weigh(one: Explained, numbers: Ints, weights: Ints) -> None:
     """Add the alone time of each gap to its instance's row, by cause."""
-    place = np.searchsorted(numbers, one.gaps.instance)
-    place = np.minimum(place, numbers.size - 1)
-    counts = numbers[place] == one.gaps.instance
+    row = np.searchsorted(numbers, one.gaps.instance)
+    row = np.minimum(row, numbers.size - 1)
+    is_counted = numbers[row] == one.gaps.instance
     for cause in range(len(CAUSES)):
-        alone = np.where(counts, one.alone_ns[cause], 0)
-        follows = one.after_sync & (cause == LATE)
-        np.add.at(weights[:, cause], place, np.where(follows, 0, alone))
-        np.add.at(weights[:, AFTER], place, np.where(follows, alone, 0))
+        alone = np.where(is_counted, one.alone_ns[cause], 0)
+        after_sync = one.after_sync & (cause == LATE)
+        np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
+        np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
 
 
-def _tell(
-    story: EvidenceWriter, explained: Sequence[Explained], numbers: Ints, cause: int, ns: int, after: int
+def _missed_by(
+    writer: EvidenceWriter, explained: Sequence[Explained], numbers: Ints, cause: int, ns: int, after_sync_ns: int
 ) -> Missed:
     """Tell one cause by the longest gap it held."""
-    best, gap = None, -1
+    longest, gap = None, -1
     for one in explained:
         alone = np.where(np.isin(one.gaps.instance, numbers), one.alone_ns[cause], 0)
         at = int(alone.argmax())
-        if alone[at] and (best is None or alone[at] > best.alone_ns[cause, gap]):
-            best, gap = one, at
-    if best is None:
+        if alone[at] and (longest is None or alone[at] > longest.alone_ns[cause, gap]):
+            longest, gap = one, at
+    if longest is None:
         return Missed(CAUSES[cause], ns, 0, "nothing in the capture shows why", "", "", 0, 0, -1)
-    gaps = best.gaps
+    gaps = longest.gaps
     return Missed(
         CAUSES[cause],
         ns,
-        after,
-        story.evidence(best, gap, CAUSES[cause]),
-        story.next_behind(best, gap, CAUSES[cause]),
-        story.pairing.label[gaps.instance[gap]],
+        after_sync_ns,
+        writer.evidence(longest, gap, CAUSES[cause]),
+        writer.next_behind(longest, gap, CAUSES[cause]),
+        writer.pairing.label[gaps.instance[gap]],
         int(gaps.start_ns[gap]),
         int(gaps.end_ns[gap]),
         int(gaps.op[gap]),

@@ -63,21 +63,25 @@ def room(trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limit
     cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
     count = np.where(high > low, cuts + 1, 0)
     row = np.repeat(np.arange(ops.size), count)
-    at = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)  # of its window
-    begin = np.where(at == 0, low[row], times[np.minimum(first[row] + at - 1, times.size - 1)])
+    piece = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)  # of its window
+    begin = np.where(piece == 0, low[row], times[np.minimum(first[row] + piece - 1, times.size - 1)])
     end = np.append(begin[1:], 0)
-    last = at == count[row] - 1
-    end[last] = high[row[last]]
+    last_piece = piece == count[row] - 1
+    end[last_piece] = high[row[last_piece]]
     running = running_at(trace, device_ops, begin)
     if limits is None:
         full = np.logical_or.reduce([other >= 0 for other in running], axis=0)
     else:
         full = no_room(trace, ops[row], running, limits)
-    new = np.ones(row.size, dtype=bool)
-    new[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
-    heads = np.flatnonzero(new)
+    begins_piece = np.ones(row.size, dtype=bool)
+    begins_piece[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
+    heads = np.flatnonzero(begins_piece)
     tails = np.append(heads[1:], row.size) - 1
-    return Pieces(row[heads], begin[heads], end[tails], full[heads]) if row.size else Pieces(row, begin, begin, new)
+    return (
+        Pieces(row[heads], begin[heads], end[tails], full[heads])
+        if row.size
+        else Pieces(row, begin, begin, begins_piece)
+    )
 
 
 def blocks_per_sm(trace: Trace, ops: Ints, limits: Limits) -> Ints:
@@ -105,24 +109,24 @@ def no_room(trace: Trace, ops: Ints, running: list[Ints], limits: Limits) -> Mas
     running : for each stream of the device, the op that ran there when each of `ops` was free to (-1: none).
     """
     full = np.zeros(ops.size, dtype=bool)
-    left = {
+    free = {
         "threads": np.full(ops.size, limits.threads),
         "blocks": np.full(ops.size, limits.blocks),
         "registers": np.full(ops.size, limits.registers),
         "shared": np.full(ops.size, limits.shared_bytes),
     }
     for other in running:
-        there = np.flatnonzero(other >= 0)
-        there = there[ints(trace.ops, "grid")[other[there]] > 0]
-        held = blocks_per_sm(trace, other[there], limits)
-        grid = ints(trace.ops, "grid")[other[there]]
-        full[there] |= grid > held * limits.sms
+        occupied = np.flatnonzero(other >= 0)
+        occupied = occupied[ints(trace.ops, "grid")[other[occupied]] > 0]
+        held = blocks_per_sm(trace, other[occupied], limits)
+        grid = ints(trace.ops, "grid")[other[occupied]]
+        full[occupied] |= grid > held * limits.sms
         resident = np.minimum(grid // limits.sms, held)
-        for name, each in _needs(trace, other[there]).items():
-            left[name][there] -= resident * each
-    for name, each in _needs(trace, ops).items():
+        for name, needed in _needs(trace, other[occupied]).items():
+            free[name][occupied] -= resident * needed
+    for name, needed in _needs(trace, ops).items():
         if name in ("threads", "blocks") or (limits.registers > 0 and limits.shared_bytes > 0):
-            full |= left[name] < each
+            full |= free[name] < needed
     return full & (ints(trace.ops, "grid")[ops] > 0)
 
 
@@ -144,9 +148,9 @@ def running_at(trace: Trace, device_ops: Ints, instants: Ints) -> list[Ints]:
     keys = [ints(trace.ops, column)[device_ops] for column in ("process", "context", "stream")]
     found = []
     for rows in rows_by_key(*keys).values():
-        mine = device_ops[rows]
-        mine = mine[np.argsort(starts[mine], kind="stable")]
-        at = np.searchsorted(starts[mine], instants, side="right") - 1
-        op = mine[np.maximum(at, 0)]
+        stream_ops = device_ops[rows]
+        stream_ops = stream_ops[np.argsort(starts[stream_ops], kind="stable")]
+        at = np.searchsorted(starts[stream_ops], instants, side="right") - 1
+        op = stream_ops[np.maximum(at, 0)]
         found.append(np.where((at >= 0) & (ends[op] > instants), op, -1))
     return found

@@ -36,15 +36,15 @@ class LaunchBounds:
     held_until_ns: Ints
     same_stream: Mask
 
-    def next_behind(self, op: int, what: int) -> tuple[int, int]:
-        """(which, when) one op was released last, but for `what`."""
+    def next_behind(self, op: int, release: int) -> tuple[int, int]:
+        """(which, when) one op was released last, but for `release`."""
         others = self.released_ns[:, op].copy()
-        others[what] = NEVER
+        others[release] = NEVER
         return int(others.argmax()), int(others.max())
 
 
 class PredecessorIndex:
-    """Behind what the ops of one trace were queued."""
+    """Finds the ops that each op of one trace was queued behind."""
 
     def __init__(self, ordering: Ordering, sides: tuple[Mask, Mask]) -> None:
         self.ordering, self.sides = ordering, sides
@@ -62,11 +62,11 @@ class PredecessorIndex:
         previous, waited = self._behind(ops)
         released = np.stack([launched, self._end(previous), self._end(waited)])
         last, holder = np.full(ops.size, -1, np.int64), np.full(ops.size, -1, np.int64)
-        for which in (0, 1):
-            rows = np.flatnonzero(side == which)
+        for one_side in (0, 1):
+            rows = np.flatnonzero(side == one_side)
             if rows.size:
-                last[rows] = self._later(previous[rows], waited[rows], 1 - which)
-                holder[rows] = self._holder(last[rows], 1 - which)
+                last[rows] = self._later(previous[rows], waited[rows], 1 - one_side)
+                holder[rows] = self._holder(last[rows], 1 - one_side)
         return LaunchBounds(released, last, holder, self._end(holder), self._lane(holder) == self._lane(ops))
 
     def _behind(self, ops: Ints) -> tuple[Ints, Ints]:
@@ -83,8 +83,8 @@ class PredecessorIndex:
     def _later(self, previous: Ints, waited: Ints, other: int) -> Ints:
         """Which of two ops ended last; of two that ended together the other side's, else `previous`."""
         first, second = self._end(previous), self._end(waited)
-        theirs = (waited >= 0) & self.sides[other][waited] & ~((previous >= 0) & self.sides[other][previous])
-        return np.where((second > first) | ((second == first) & theirs), waited, previous)
+        other_side_waited = (waited >= 0) & self.sides[other][waited] & ~((previous >= 0) & self.sides[other][previous])
+        return np.where((second > first) | ((second == first) & other_side_waited), waited, previous)
 
     @cached_property
     def _all(self) -> tuple[Ints, Ints]:
@@ -92,13 +92,13 @@ class PredecessorIndex:
 
     def _holder(self, last: Ints, other: int) -> Ints:
         """The first op of a side on each chain of what waited for what; only work of neither side is passed over."""
-        theirs = (last >= 0) & self.sides[other][last]
-        passed = (last >= 0) & ~theirs
-        if not passed.any():
+        is_other_side = (last >= 0) & self.sides[other][last]
+        passed_over = (last >= 0) & ~is_other_side
+        if not passed_over.any():
             return last
         if other not in self._holders:
             self._holders[other] = self._first_on_chain(other)
-        return np.where(passed, self._holders[other][last], last)
+        return np.where(passed_over, self._holders[other][last], last)
 
     def _first_on_chain(self, other: int) -> Ints:
         """For every op, itself if it is of that side, else the first such op on its chain, -1 where there is none."""
