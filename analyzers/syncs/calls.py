@@ -92,16 +92,16 @@ def _synchronizes(ordering: Ordering) -> Blocking:
     count = lanes.queued_before(lane, until)
     unit = lanes.unit(lane, count - 1)
     waited = ordering.released_at(lane, count).waited  # through waits behind the stream's last op
-    behind = take_or(lanes.unit_of_op, waited)
-    ended = take_or(lanes.end_ns, behind, MAX_NS)
-    later = (ended <= syncs.end_ns) & (ended > take_or(lanes.end_ns, unit, MIN_NS))
-    unit = np.where(later, behind, unit)
+    waited_unit = take_or(lanes.unit_of_op, waited)
+    ended = take_or(lanes.end_ns, waited_unit, MAX_NS)
+    waited_later = (ended <= syncs.end_ns) & (ended > take_or(lanes.end_ns, unit, MIN_NS))
+    unit = np.where(waited_later, waited_unit, unit)
     device = np.flatnonzero(kinds == KINDS.index("device"))
     unit[device] = _last_of_context(ordering, device)
     op = take_or(lanes.op, unit)
-    order = syncs.call >= 0
+    has_call = syncs.call >= 0
     found = Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
-    return _take(found, np.flatnonzero(order))
+    return _take(found, np.flatnonzero(has_call))
 
 
 def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
@@ -110,12 +110,12 @@ def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
     last = np.full(rows.size, -1, np.int64)
     for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
         context = syncs.context[rows]
-        mine = (syncs.process[rows] == lanes.process[lane]) & ((context == lanes.context[lane]) | (context < 0))
-        own = np.flatnonzero(mine)
-        where = np.full(own.size, lane)
-        unit = lanes.unit(where, lanes.queued_before(where, syncs.start_ns[rows[own]]) - 1)
-        later = take_or(lanes.end_ns, unit, MIN_NS) > take_or(lanes.end_ns, last[own], MIN_NS)
-        last[own[later]] = unit[later]
+        in_context = (syncs.process[rows] == lanes.process[lane]) & ((context == lanes.context[lane]) | (context < 0))
+        its_rows = np.flatnonzero(in_context)
+        lanes_of_rows = np.full(its_rows.size, lane)
+        unit = lanes.unit(lanes_of_rows, lanes.queued_before(lanes_of_rows, syncs.start_ns[rows[its_rows]]) - 1)
+        later = take_or(lanes.end_ns, unit, MIN_NS) > take_or(lanes.end_ns, last[its_rows], MIN_NS)
+        last[its_rows[later]] = unit[later]
     return last
 
 
@@ -124,18 +124,18 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
     process, thread, start = (ints(trace.api, column) for column in ("process", "thread", "start_ns"))
     queries, lanes = calls_of_kind(trace, "query"), ordering.lanes
     launchers = set(np.unique(lanes.launcher).tolist())
-    asks = np.zeros(len(trace.api), dtype=bool)
-    asks[queries] = True
+    is_query = np.zeros(len(trace.api), dtype=bool)
+    is_query[queries] = True
     call, last = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for host in np.unique(lanes.of_threads(process[queries], thread[queries])).tolist():
         if host not in launchers or host < 0:
             continue
-        mine = np.flatnonzero((process == lanes.process[host]) & (thread == lanes.thread[host]))
-        mine = mine[np.argsort(start[mine], kind="stable")]
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], asks[mine], [False]])))
-        long = edges[1::2] - edges[::2] >= SPIN_QUERIES
-        call.append(mine[edges[::2][long]])
-        last.append(mine[edges[1::2][long] - 1])
+        thread_calls = np.flatnonzero((process == lanes.process[host]) & (thread == lanes.thread[host]))
+        thread_calls = thread_calls[np.argsort(start[thread_calls], kind="stable")]
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], is_query[thread_calls], [False]])))
+        long_enough = edges[1::2] - edges[::2] >= SPIN_QUERIES
+        call.append(thread_calls[edges[::2][long_enough]])
+        last.append(thread_calls[edges[1::2][long_enough] - 1])
     return _blocking("spin", np.concatenate(call), last=np.concatenate(last))
 
 
@@ -148,9 +148,12 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
     direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}
     small = direction["HtoD"] & (ints(trace.ops, "bytes")[copies] <= SMALL_COPY_BYTES)
-    inside = direction["DtoD"] | direction["PtoP"]
+    between_devices = direction["DtoD"] | direction["PtoP"]
     parts = []
-    for kind, rows in (("copy", ~asynchronous & ~inside & ~small), ("pageable", asynchronous & (source | target))):
+    for kind, rows in (
+        ("copy", ~asynchronous & ~between_devices & ~small),
+        ("pageable", asynchronous & (source | target)),
+    ):
         op = copies[rows]
         lane, _ = ordering.place(op)
         parts.append(_blocking(kind, launch[op], lane=lane, op=op, copy=op))
@@ -166,25 +169,25 @@ def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     start, end = ints(trace.api, "start_ns")[call], ints(trace.api, "end_ns")[call]
     op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
     lanes = ordering.lanes
-    owner = lanes.process[lanes.lane_of_unit()]
-    for (each,), rows in rows_by_key(process).items():
-        units = np.flatnonzero(owner == each)
+    unit_process = lanes.process[lanes.lane_of_unit()]
+    for (one_process,), rows in rows_by_key(process).items():
+        units = np.flatnonzero(unit_process == one_process)
         units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if units.size == 0:
             continue
-        reach = np.maximum.accumulate(lanes.end_ns[units])
-        holder = np.maximum.accumulate(np.where(lanes.end_ns[units] == reach, np.arange(units.size), 0))
+        done_by = np.maximum.accumulate(lanes.end_ns[units])
+        last_unit = np.maximum.accumulate(np.where(lanes.end_ns[units] == done_by, np.arange(units.size), 0))
         at = np.searchsorted(lanes.enqueue_ns[units], start[rows]) - 1
-        done = reach[np.maximum(at, 0)]
+        done = done_by[np.maximum(at, 0)]
         drained[rows] = (at >= 0) & (done > start[rows]) & (done <= end[rows])
-        op[rows] = lanes.op[units[holder[np.maximum(at, 0)]]]
+        op[rows] = lanes.op[units[last_unit[np.maximum(at, 0)]]]
     return _blocking("memory", call[drained], op=op[drained])
 
 
 def _modules(trace: Trace) -> Blocking:
     call = _named(trace, _MODULE)
-    took = ints(trace.api, "end_ns")[call] - ints(trace.api, "start_ns")[call]
-    return _blocking("module", call[took >= MODULE_LOAD_NS])
+    took_ns = ints(trace.api, "end_ns")[call] - ints(trace.api, "start_ns")[call]
+    return _blocking("module", call[took_ns >= MODULE_LOAD_NS])
 
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:

@@ -81,8 +81,10 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     operator &= ~named([name.startswith(_ENGINE) for name in names])
     library = is_one_of(trace.ranges, "domain", ["NCCL"]) | named([name.startswith("nccl:") for name in names])
     ranged = is_one_of(trace.ranges, "kind", ["nvtx", "annotation"]) & ~operator & ~library
-    theirs = [name.startswith(("<", "torch/")) or "site-packages" in name or "dist-packages" in name for name in names]
-    return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(theirs)
+    is_library_frame = [
+        name.startswith(("<", "torch/")) or "site-packages" in name or "dist-packages" in name for name in names
+    ]
+    return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(is_library_frame)
 
 
 def enclosing(
@@ -102,16 +104,16 @@ def enclosing(
     points, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     if by_thread is None:
         by_thread = rows_by_key(ints(ranges, "process"), ints(ranges, "thread"))
-    for key, own in rows_by_key(process, thread).items():
-        theirs = by_thread.get(key)
-        if theirs is None:
+    for key, of_thread in rows_by_key(process, thread).items():
+        thread_ranges = by_thread.get(key)
+        if thread_ranges is None:
             continue
-        own = own[np.argsort(instant[own], kind="stable")]
-        low = np.searchsorted(instant[own], starts[theirs], side="left")
-        count = np.maximum(np.searchsorted(instant[own], ends[theirs], side="right") - low, 0)
+        of_thread = of_thread[np.argsort(instant[of_thread], kind="stable")]
+        low = np.searchsorted(instant[of_thread], starts[thread_ranges], side="left")
+        count = np.maximum(np.searchsorted(instant[of_thread], ends[thread_ranges], side="right") - low, 0)
         offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        points.append(own[np.repeat(low, count) + offset])
-        rows.append(np.repeat(theirs, count))
+        points.append(of_thread[np.repeat(low, count) + offset])
+        rows.append(np.repeat(thread_ranges, count))
     point, row = np.concatenate(points), np.concatenate(rows)
     order = np.lexsort((-ends[row], starts[row], point))
     return point[order], row[order]
@@ -138,10 +140,10 @@ def _chains(point: Ints, text: Texts, size: int) -> Texts:
     depth = np.arange(point.size) - np.repeat(first, np.diff(np.append(first, point.size)))
     chain, known = np.zeros(size, np.int64), [""]
     for level in range(int(depth.max(initial=-1)) + 1):
-        here = depth == level
-        pair, pairs = pd.factorize(chain[point[here]] * len(names) + code[here])
+        at_level = depth == level
+        pair, pairs = pd.factorize(chain[point[at_level]] * len(names) + code[at_level])
         longer = [_extend(known[each // len(names)], names[each % len(names)]) for each in pairs.tolist()]
-        chain[point[here]] = len(known) + pair
+        chain[point[at_level]] = len(known) + pair
         known += longer
     return np.array(known, object)[chain]
 

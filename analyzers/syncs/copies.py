@@ -75,9 +75,9 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     op = np.flatnonzero(wanted & (ints(trace.ops, "launch") >= 0))
     call = ints(trace.ops, "launch")[op]
     process, thread, launched = (ints(trace.api, column)[call] for column in ("process", "thread", "start_ns"))
-    place = around(trace, process, thread, launched).range
+    range_name = around(trace, process, thread, launched).range
     stream, size = ints(trace.ops, "stream")[op], ints(trace.ops, "bytes")[op]
-    until, reason = _deadlines(trace, ordering, op, place, launched)
+    until, reason = _deadlines(trace, ordering, op, range_name, launched)
     known, _ = ordering.host_knows(op)
     late = known > until
     exact = ~np.isin(process, ordering.guessed)
@@ -86,7 +86,7 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
         "process": process,
         "thread": thread,
         "stream": stream,
-        "range": place,
+        "range": range_name,
         "bytes": size,
         "launched_ns": launched,
         "start_ns": lanes.start_ns[lanes.unit_of_op[op]],
@@ -102,19 +102,19 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     return UnwaitedCopies(pd.DataFrame({field.name: columns[field.name][rows] for field in fields(UnwaitedCopy)}))
 
 
-def _deadlines(trace: Trace, ordering: Ordering, op: Ints, place: Any, launched: Ints) -> tuple[Ints, Ints]:
+def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, launched: Ints) -> tuple[Ints, Ints]:
     """When each copy should have been waited for, and why then: an index in `REASONS`."""
-    last = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
+    capture_end = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
     capture = np.array([process.capture for process in trace.processes] or [0], np.int64)
-    np.maximum.at(last, capture[ints(trace.api, "process")], ints(trace.api, "end_ns"))
-    until = last[capture[ints(trace.ops, "process")[op]]]
+    np.maximum.at(capture_end, capture[ints(trace.api, "process")], ints(trace.api, "end_ns"))
+    until = capture_end[capture[ints(trace.ops, "process")[op]]]
     reason = np.ones(op.size, np.int64)
     lane, _ = ordering.place(op)
-    where, names = pd.factorize(place)
-    where = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][where]
+    place, names = pd.factorize(range_name)
+    place = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][place]
     size = ints(trace.ops, "bytes")[op]
-    order = np.lexsort((launched, where, size, lane))
-    again = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, where))))
-    until[order[again - 1]] = launched[order[again]]
-    reason[order[again - 1]] = 0
+    order = np.lexsort((launched, place, size, lane))
+    repeats = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, place))))
+    until[order[repeats - 1]] = launched[order[repeats]]
+    reason[order[repeats - 1]] = 0
     return until, reason

@@ -72,12 +72,12 @@ class Crossing:
     @property
     def message(self) -> str:
         """In words."""
-        where = f" ({self.range!r})" if self.range else ""
-        theirs = f" ({self.behind_range!r})" if self.behind_range else ""
-        sure = "" if self.exact else "; waits are inferred in this capture"
+        own_range = f" ({self.range!r})" if self.range else ""
+        behind_range = f" ({self.behind_range!r})" if self.behind_range else ""
+        inferred = "" if self.exact else "; waits are inferred in this capture"
         return (
-            f"'{function(self.name)}' on stream {self.stream}{where} does not wait for '{function(self.behind_name)}'"
-            f" on stream {self.other}{theirs}: a possible race{sure}"
+            f"'{function(self.name)}' on stream {self.stream}{own_range} does not wait for "
+            f"'{function(self.behind_name)}' on stream {self.other}{behind_range}: a possible race{inferred}"
         )
 
 
@@ -114,12 +114,12 @@ def crossings(trace: Trace) -> Crossings:
 
 def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
     lanes = ordering.lanes
-    when, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
-    count = lanes.queued_before(visits.parent, when)
+    queued_ns, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
+    count = lanes.queued_before(visits.parent, queued_ns)
     behind = lanes.unit(visits.parent, count - 1)
-    running = take_or(lanes.end_ns, behind, MIN_NS) > when
+    running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
     ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
-    chosen = _took_wait(ordering, visits, position, when)
+    chosen = _took_wait(ordering, visits, position, queued_ns)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     exact = np.where(ordered, exact, _stated(ordering, visits))
     return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, exact
@@ -128,18 +128,18 @@ def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, 
 def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
     lanes, came_back = ordering.lanes, visits.after >= 0
     after = np.maximum(visits.after, 0)
-    when = take_or(lanes.enqueue_ns, visits.after)
+    queued_ns = take_or(lanes.enqueue_ns, visits.after)
     count = visits.last - lanes.first[visits.lane] + 1
-    running = lanes.end_ns[visits.last] > when
+    running = lanes.end_ns[visits.last] > queued_ns
     ordered, exact = _complete(ordering, visits.lane, visits.parent, after - lanes.first[visits.parent], count)
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
-    late = (joined >= deadline) & (deadline < MAX_NS)
-    status = np.select([~running, ordered, late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
+    too_late = (joined >= deadline) & (deadline < MAX_NS)
+    status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
     exact = np.where(ordered, exact, _stated(ordering, visits))
-    kept = np.flatnonzero(came_back)
+    returned = np.flatnonzero(came_back)
     columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, exact
-    return tuple(column[kept] for column in columns)  # type: ignore[return-value]
+    return tuple(column[returned] for column in columns)  # type: ignore[return-value]
 
 
 def _complete(ordering: Ordering, source: Ints, lane: Ints, position: Ints, count: Ints) -> tuple[Mask, Mask]:
@@ -157,14 +157,14 @@ def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -
     previous = lanes.unit(visits.lane, position - 1)
     since = take_or(lanes.enqueue_ns, previous, MIN_NS)
     launches = {host: np.sort(lanes.enqueue_ns[lanes.launcher == host]) for host in np.unique(visits.host).tolist()}
-    for key, lane_of_wait, mine in (("lane", linked.wait_lane, visits.lane), ("host", waits.host, visits.host)):
-        unknown = (waits.lane < 0) & ~linked.own if key == "host" else np.ones(waits.size, dtype=bool)
-        by_key = rows_by_key(np.where(unknown, lane_of_wait, -1))
-        for (each,), rows in rows_by_key(mine).items():
-            start = waits.start_ns[by_key.get((each,), np.empty(0, np.int64))]
+    for key, lane_of_wait, visit_keys in (("lane", linked.wait_lane, visits.lane), ("host", waits.host, visits.host)):
+        counts = (waits.lane < 0) & ~linked.own if key == "host" else np.ones(waits.size, dtype=bool)
+        by_key = rows_by_key(np.where(counts, lane_of_wait, -1))
+        for (one,), rows in rows_by_key(visit_keys).items():
+            start = waits.start_ns[by_key.get((one,), np.empty(0, np.int64))]
             low = since[rows]
             if key == "host":
-                low = np.append(launches[each], MIN_NS)[np.searchsorted(launches[each], when[rows]) - 1]
+                low = np.append(launches[one], MIN_NS)[np.searchsorted(launches[one], when[rows]) - 1]
             took[rows] |= np.searchsorted(start, when[rows]) > np.searchsorted(start, low)
     return took
 
@@ -172,8 +172,8 @@ def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -
 def _stated(ordering: Ordering, visits: Visits) -> Mask:
     """Whether the capture states whom every wait of a visit's process waits for."""
     linked = ordering.linked
-    vague = ~linked.waits.exact
-    return ~np.isin(ordering.lanes.process[visits.host], linked.calls.waits.process[vague])
+    inferred = ~linked.waits.exact
+    return ~np.isin(ordering.lanes.process[visits.host], linked.calls.waits.process[inferred])
 
 
 def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
@@ -182,9 +182,9 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
     joined = np.full(visits.size, MAX_NS)
     for (source,), rows in rows_by_key(visits.lane).items():
         known = graph.known(source)
-        others = (lanes.process == lanes.process[source]) & ~lanes.communication
-        others[source] = False
-        for lane in np.flatnonzero(others & (np.diff(graph.first) > 0)):
+        candidates = (lanes.process == lanes.process[source]) & ~lanes.communication
+        candidates[source] = False
+        for lane in np.flatnonzero(candidates & (np.diff(graph.first) > 0)):
             low, high = graph.first[lane], graph.first[lane + 1]
             node = low + np.searchsorted(known[low:high], count[rows])
             instant = take_or(graph.instant_ns, np.where(node < high, node, -1), MAX_NS)
@@ -221,7 +221,7 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
 
 
 def _table(
-    trace: Trace, ordering: Ordering, host: Ints, what: Ints, unit: Ints, behind: Ints, status: Ints, exact: Mask
+    trace: Trace, ordering: Ordering, host: Ints, is_join: Ints, unit: Ints, behind: Ints, status: Ints, exact: Mask
 ) -> pd.DataFrame:
     lanes = ordering.lanes
     lane, op, last = lanes.lane_of_unit(), lanes.op[unit], take_or(lanes.op, behind)
@@ -231,7 +231,7 @@ def _table(
         "rank": ranks[process],
         "process": process,
         "thread": lanes.thread[host],
-        "what": np.array(["fork", "join"], object)[what],
+        "what": np.array(["fork", "join"], object)[is_join],
         "stream": lanes.stream[lane[unit]],
         "other": take_or(lanes.stream, take_or(lane, behind)),
         "status": np.array(STATUS, object)[status],
@@ -240,8 +240,8 @@ def _table(
         "op": op,
         "behind": last,
     }
-    for rows, name, place in ((op, "name", "range"), (last, "behind_name", "behind_range")):
-        columns[name], columns[place] = _described(trace, rows)
+    for rows, name, range_column in ((op, "name", "range"), (last, "behind_name", "behind_range")):
+        columns[name], columns[range_column] = _described(trace, rows)
     return pd.DataFrame({field.name: columns[field.name] for field in fields(Crossing)})
 
 
@@ -301,23 +301,23 @@ class Visitor:
 
     def _of_host(self, host: int) -> tuple[Ints, ...]:
         lanes, home = self.lanes, int(self.home[host])
-        unit, talks = self.launches.units(host), lanes.communication
+        unit, is_communication = self.launches.units(host), lanes.communication
         lane = self.launches.of(host)[0]
-        computing = ~talks[lane]
-        own = [self._runs(lane, np.flatnonzero(computing)), self._runs(lane, np.arange(lane.size))]
-        own[0] = tuple(each[lane[own[0][0]] != home] for each in own[0])
-        own[1] = tuple(each[talks[lane[own[1][0]]]] for each in own[1])
-        first, last = (np.concatenate([own[0][side], own[1][side]]) for side in (0, 1))
+        computing = ~is_communication[lane]
+        runs = [self._runs(lane, np.flatnonzero(computing)), self._runs(lane, np.arange(lane.size))]
+        runs[0] = tuple(each[lane[runs[0][0]] != home] for each in runs[0])
+        runs[1] = tuple(each[is_communication[lane[runs[1][0]]]] for each in runs[1])
+        first, last = (np.concatenate([runs[0][side], runs[1][side]]) for side in (0, 1))
         order = np.argsort(first, kind="stable")
         first, last = first[order], last[order]
         before = np.maximum.accumulate(np.where(computing, np.arange(lane.size), -1))
         caller = take_or(lane, before, home)
-        parent = np.where(talks[lane[first]], caller[first], home)
+        parent = np.where(is_communication[lane[first]], caller[first], home)
         after = np.full(first.size, -1, np.int64)
         for (each,), rows in rows_by_key(parent).items():
-            theirs = np.flatnonzero(lane == each)
-            at = np.searchsorted(theirs, last[rows], side="right")
-            after[rows] = take_or(unit[theirs], np.where(at < theirs.size, at, -1))
+            on_parent = np.flatnonzero(lane == each)
+            at = np.searchsorted(on_parent, last[rows], side="right")
+            after[rows] = take_or(unit[on_parent], np.where(at < on_parent.size, at, -1))
         return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
 
     @staticmethod
@@ -344,13 +344,13 @@ def step_starts(trace: Trace, rows: Ints) -> Ints:
     plain = {index: re.sub(r"\d+", "#", names[index]) for index in np.unique(code[rows])}
     for _ in range(LEVELS):
         deeper, repeated = [np.empty(0, np.int64)], []
-        for own in rows_by_key(ints(trace.ranges, "thread")[rows]).values():
-            own = rows[own]
-            own = own[np.lexsort((-end[own], start[own]))]
-            outer = np.append(True, start[own][1:] >= np.maximum.accumulate(end[own])[:-1])
-            deeper.append(own[~outer])
+        for thread_ranges in rows_by_key(ints(trace.ranges, "thread")[rows]).values():
+            thread_ranges = rows[thread_ranges]
+            thread_ranges = thread_ranges[np.lexsort((-end[thread_ranges], start[thread_ranges]))]
+            outer = np.append(True, start[thread_ranges][1:] >= np.maximum.accumulate(end[thread_ranges])[:-1])
+            deeper.append(thread_ranges[~outer])
             by_name: dict[str, list[int]] = {}
-            for row in own[outer].tolist():
+            for row in thread_ranges[outer].tolist():
                 by_name.setdefault(plain[int(code[row])], []).append(row)
             repeated += [each for each in by_name.values() if len(each) > 1]
         if repeated:

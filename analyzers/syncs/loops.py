@@ -88,41 +88,43 @@ def stream_plan(trace: Trace) -> StreamPlan:
     chunks = find_chunks(trace, lanes)
     chunk, unit = work_of(chunks, visitor.launches)
     lane = lanes.lane_of_unit()[unit]
-    talks = lanes.communication[lane]
-    first, last, alone = _ends(chunk[~talks], unit[~talks], lane[~talks], chunks.size)
-    said = _ends(chunk[talks], unit[talks], lane[talks], chunks.size)[1]
+    is_communication = lanes.communication[lane]
+    first, last, on_one_lane = _ends(
+        chunk[~is_communication], unit[~is_communication], lane[~is_communication], chunks.size
+    )
+    last_communication = _ends(chunk[is_communication], unit[is_communication], lane[is_communication], chunks.size)[1]
     worker = _lane_of(ordering, first)
     main = take_or(visitor.home, chunks.host)
     loops = int(chunks.loop.max(initial=-1)) + 1
-    fit = (np.bincount(chunks.loop[~alone], minlength=loops) == 0) & (
+    loop_fits = (np.bincount(chunks.loop[~on_one_lane], minlength=loops) == 0) & (
         np.bincount(chunks.loop[(worker != main) & (main >= 0)], minlength=loops) > 0
     )
-    rows = np.flatnonzero(innermost_fit(chunks, fit)[chunks.loop])
+    rows = np.flatnonzero(innermost_fit(chunks, loop_fits)[chunks.loop])
     check = _Checks(ordering, main[rows])
     began, ended = _turns(chunks, rows)
     until = _back(visitor, chunks.host[rows], main[rows], began, ended)
     waits = check.waits(worker[rows], first[rows], began)
-    joined, talked = check.joined(last[rows], until), check.joined(said[rows], until)
-    place = chunks.row[rows]
+    joined, communication_joined = check.joined(last[rows], until), check.joined(last_communication[rows], until)
+    range_row = chunks.row[rows]
     ranks = np.array([process.rank for process in trace.processes] or [-1])
-    process = ints(trace.ranges, "process")[place]
+    process = ints(trace.ranges, "process")[range_row]
     ops = np.bincount(chunk, minlength=chunks.size)[rows]
     columns: dict[str, Any] = {
         "rank": ranks[process],
         "process": process,
-        "thread": ints(trace.ranges, "thread")[place],
+        "thread": ints(trace.ranges, "thread")[range_row],
         "loop": _names(trace, chunks.parent[rows]),
         "turn": _turn_numbers(trace, chunks, rows),
-        "chunk": _names(trace, place),
+        "chunk": _names(trace, range_row),
         "start_ns": chunks.start_ns[rows],
         "ops": ops,
         "stream": lanes.stream[worker[rows]],
         "main": lanes.stream[main[rows]],
-        "communication": _stream_of(ordering, said[rows]),
+        "communication": _stream_of(ordering, last_communication[rows]),
         "waits_main": np.array(HOW, object)[waits[0]],
         "joined": np.array(HOW, object)[joined[0]],
-        "communication_joined": np.array(HOW, object)[talked[0]],
-        "exact": waits[1] & joined[1] & talked[1],
+        "communication_joined": np.array(HOW, object)[communication_joined[0]],
+        "exact": waits[1] & joined[1] & communication_joined[1],
     }
     order = np.lexsort((columns["start_ns"], columns["thread"], columns["rank"]))
     table = pd.DataFrame({field.name: columns[field.name] for field in fields(Chunk)})
@@ -141,34 +143,36 @@ class _Checks:
         Indirectly it does if all that main had been given when the loop began is complete first.
         """
         lanes = self.lanes
-        when, position = lanes.enqueue_ns[first], first - lanes.first[worker]
+        queued_ns, position = lanes.enqueue_ns[first], first - lanes.first[worker]
         previous = lanes.unit(worker, position - 1)
         since = take_or(lanes.enqueue_ns, previous, MIN_NS)
-        edge = self._last_event(worker, self.main, when)
+        edge = self._last_event(worker, self.main, queued_ns)
         direct = take_or(self.ordering.graph.edges.instant_ns, edge, MIN_NS) > since
         count = lanes.queued_before(self.main, began)
         indirect = (count > 0) & (self.ordering.complete(self.main, worker, position) >= count)
-        sure = self.ordering.complete(self.main, worker, position, exact=True) >= count
-        return self._answer(worker, edge, direct, indirect, sure)
+        indirect_exact = self.ordering.complete(self.main, worker, position, exact=True) >= count
+        return self._answer(worker, edge, direct, indirect, indirect_exact)
 
     def joined(self, last: Ints, until: Ints) -> tuple[Ints, Mask]:
         """Whether main, by a host instant, waits for a unit of each chunk: an index in `HOW`, and if that is exact."""
-        lanes, there = self.lanes, last >= 0
-        lane = np.where(there, _lane_of(self.ordering, last), self.main)
-        position = np.where(there, last - lanes.first[lane], -1)
+        lanes, has_unit = self.lanes, last >= 0
+        lane = np.where(has_unit, _lane_of(self.ordering, last), self.main)
+        position = np.where(has_unit, last - lanes.first[lane], -1)
         edge = self._last_event(self.main, lane, until)
         edges = self.ordering.graph.edges
         direct = take_or(edges.source_position, edge) > position
         known = [self._known(lane, until, exact=exact) > position for exact in (False, True)]
         how, exact = self._answer(lane, edge, direct, known[0], known[1])
-        return np.where(there, how, NONE), exact | ~there
+        return np.where(has_unit, how, NONE), exact | ~has_unit
 
-    def _answer(self, lane: Ints, edge: Ints, direct: Mask, indirect: Mask, sure: Mask) -> tuple[Ints, Mask]:
+    def _answer(self, lane: Ints, edge: Ints, direct: Mask, indirect: Mask, indirect_exact: Mask) -> tuple[Ints, Mask]:
         edges = self.ordering.graph.edges
         how = np.select([lane == self.main, direct, indirect], [SAME, DIRECT, INDIRECT], NO)
         stated = ~np.isin(take_or(self.lanes.process, self.main), self.ordering.guessed)
         exact = take_or(edges.exact, edge, True)
-        return how, np.select([how == SAME, how == DIRECT, how == INDIRECT], [True, exact, sure], stated).astype(bool)
+        return how, np.select(
+            [how == SAME, how == DIRECT, how == INDIRECT], [True, exact, indirect_exact], stated
+        ).astype(bool)
 
     def _known(self, source: Ints, instant: Ints, *, exact: bool) -> Ints:
         """How many units of each source main knows to be complete by a host instant."""
@@ -183,11 +187,11 @@ class _Checks:
         """The last event edge from a source to a lane before each instant, -1 where there is none."""
         edges, found = self.ordering.graph.edges, np.full(lane.size, -1, np.int64)
         by_pair = rows_by_key(edges.lane, edges.source, edges.kind)
-        for (where, other), rows in rows_by_key(lane, source).items():
-            own = by_pair.get((where, other, EDGE_KINDS.index("event")))
-            if own is not None:
-                at = np.searchsorted(edges.instant_ns[own], before[rows])
-                found[rows] = take_or(own, at - 1)
+        for (lane_key, other), rows in rows_by_key(lane, source).items():
+            event_edges = by_pair.get((lane_key, other, EDGE_KINDS.index("event")))
+            if event_edges is not None:
+                at = np.searchsorted(edges.instant_ns[event_edges], before[rows])
+                found[rows] = take_or(event_edges, at - 1)
         return found
 
 
@@ -222,9 +226,9 @@ def _turns(chunks: Chunks, rows: Ints) -> tuple[Ints, Ints]:
 def _back(visitor: Visitor, host: Ints, main: Ints, began: Ints, ended: Ints) -> Ints:
     """When each thread, after a loop, launched on main again or began the next such loop; far away where it did not."""
     until = np.full(host.size, MAX_NS)
-    for (each, lane), rows in rows_by_key(host, main).items():
-        where, when = visitor.launches.of(each)
-        marks = np.sort(np.concatenate([when[where == lane], began[rows]]))
+    for (one_host, lane), rows in rows_by_key(host, main).items():
+        launch_lane, launch_ns = visitor.launches.of(one_host)
+        marks = np.sort(np.concatenate([launch_ns[launch_lane == lane], began[rows]]))
         until[rows] = np.append(marks, MAX_NS)[np.searchsorted(marks, ended[rows])]
     return until
 
@@ -234,8 +238,8 @@ def _turn_numbers(trace: Trace, chunks: Chunks, rows: Ints) -> Ints:
     turn = np.zeros(rows.size, np.int64)
     name = take_or(codes(trace.ranges, "name")[0].astype(np.int64), chunks.parent[rows])
     began, _ = _turns(chunks, rows)
-    for own in rows_by_key(chunks.host[rows], name).values():
-        turn[own] = np.unique(began[own], return_inverse=True)[1]
+    for of_loop in rows_by_key(chunks.host[rows], name).values():
+        turn[of_loop] = np.unique(began[of_loop], return_inverse=True)[1]
     return turn
 
 
@@ -275,21 +279,21 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
     rows = np.flatnonzero(trace.once(range_classes)[1])
     frame = trace.ranges.iloc[rows]
     process, thread, start, end = (ints(frame, column) for column in ("process", "thread", "start_ns", "end_ns"))
-    point, around = enclosing(frame, process, thread, start)
-    outside = (end[around] >= end[point]) & (around != point)
-    outside &= (start[around] < start[point]) | (end[around] > end[point])
-    point, around = point[outside], around[outside]
+    inner, outer = enclosing(frame, process, thread, start)
+    encloses = (end[outer] >= end[inner]) & (outer != inner)
+    encloses &= (start[outer] < start[inner]) | (end[outer] > end[inner])
+    inner, outer = inner[encloses], outer[encloses]
     parent = np.full(rows.size, -1, np.int64)
-    parent[point] = around  # the innermost comes last
+    parent[inner] = outer  # the innermost comes last
     plain, _ = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))
     number = np.array([any(letter.isdigit() for letter in name) for name in names] or [False], dtype=bool)
     name = code[rows].astype(np.int64)
     loop = group_numbers(process, thread, parent, plain[name])
-    often = np.bincount(loop, minlength=1)[loop] > 1
-    kept = np.flatnonzero(number[name] | often)
-    place = np.full(rows.size, -1, np.int64)
-    place[kept] = np.arange(kept.size)
-    both = (place[point] >= 0) & (place[around] >= 0)
+    repeats = np.bincount(loop, minlength=1)[loop] > 1
+    kept = np.flatnonzero(number[name] | repeats)
+    chunk_of = np.full(rows.size, -1, np.int64)
+    chunk_of[kept] = np.arange(kept.size)
+    both_chunks = (chunk_of[inner] >= 0) & (chunk_of[outer] >= 0)
     return Chunks(
         row=rows[kept],
         parent=take_or(rows, parent[kept]),
@@ -297,7 +301,7 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
         host=lanes.of_threads(process[kept], thread[kept]),
         start_ns=start[kept],
         end_ns=end[kept],
-        inside=(place[point[both]], place[around[both]]),
+        inside=(chunk_of[inner[both_chunks]], chunk_of[outer[both_chunks]]),
     )
 
 

@@ -101,15 +101,15 @@ def host_syncs(trace: Trace) -> HostSyncs:
     copy = copy[head]
     device = _devices(trace, process, op)
     host = lanes.of_threads(process, thread)
-    price = cost(lanes, process, device, host, start, end)
+    cost_of = cost(lanes, process, device, host, start, end)
     module = kind == KINDS.index("module")
-    idle = np.where(module, idle_within(lanes, process, device, start, end), price.idle_ns)
+    idle = np.where(module, idle_within(lanes, process, device, start, end), cost_of.idle_ns)
     where = around(trace, process, thread, ints(trace.api, "start_ns")[call])
-    later = _range_of_units(trace, ordering, price.next_unit)
+    next_range = _range_of_units(trace, ordering, cost_of.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
     api = _text(trace.api, "name", call)
-    ranks = np.array([each.rank for each in trace.processes] or [-1])
+    ranks = np.array([one.rank for one in trace.processes] or [-1])
     columns = {
         "rank": ranks[process],
         "process": process,
@@ -132,7 +132,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "waited_op": op,
         "waited_name": _text(trace.ops, "name", op),
         "gpu_idle_ns": idle,
-        "delayed": np.where(idle > 0, later, ""),
+        "delayed": np.where(idle > 0, next_range, ""),
         "call": call,
     }
     order = np.lexsort((start, start - end, -idle))
@@ -148,29 +148,31 @@ def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints,
     lanes, starts, ends = ordering.lanes, ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
     process, thread = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
     host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
-    last = _last_copy(trace, ordering, host, starts[blocking.call])
-    of_copy = take_or(ints(trace.ops, "launch"), last)
-    syncs = (blocking.kind == KINDS.index("stream")) & (last >= 0) & (blocking.lane >= 0)
-    syncs[syncs] = ordering.place(last[syncs])[0] == blocking.lane[syncs]
-    behind = np.flatnonzero(syncs)
-    near = starts[blocking.call[behind]] - ends[of_copy[behind]] <= BACK_TO_BACK_NS
-    first = around(trace, process[behind], thread[behind], starts[of_copy[behind]])
-    second = around(trace, process[behind], thread[behind], starts[blocking.call[behind]])
-    together = behind[np.where(first.op == "", near & (second.op == ""), first.chain == second.chain)]
-    copy[together] = last[together]
-    fresh = np.ones(blocking.size, dtype=bool)
-    fresh[together[together > 0]] = blocking.copy[together[together > 0] - 1] != last[together[together > 0]]
-    return np.cumsum(fresh) - 1, copy
+    last_copy = _last_copy(trace, ordering, host, starts[blocking.call])
+    copy_call = take_or(ints(trace.ops, "launch"), last_copy)
+    syncs = (blocking.kind == KINDS.index("stream")) & (last_copy >= 0) & (blocking.lane >= 0)
+    syncs[syncs] = ordering.place(last_copy[syncs])[0] == blocking.lane[syncs]
+    after_copy = np.flatnonzero(syncs)
+    back_to_back = starts[blocking.call[after_copy]] - ends[copy_call[after_copy]] <= BACK_TO_BACK_NS
+    first = around(trace, process[after_copy], thread[after_copy], starts[copy_call[after_copy]])
+    second = around(trace, process[after_copy], thread[after_copy], starts[blocking.call[after_copy]])
+    one_point = after_copy[np.where(first.op == "", back_to_back & (second.op == ""), first.chain == second.chain)]
+    copy[one_point] = last_copy[one_point]
+    begins_point = np.ones(blocking.size, dtype=bool)
+    begins_point[one_point[one_point > 0]] = (
+        blocking.copy[one_point[one_point > 0] - 1] != last_copy[one_point[one_point > 0]]
+    )
+    return np.cumsum(begins_point) - 1, copy
 
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
     lanes, found = ordering.lanes, np.full(host.size, -1, np.int64)
     kind, kinds = codes(trace.ops, "kind")
-    for (each,), rows in rows_by_key(host).items():
-        units = np.flatnonzero(lanes.launcher == each)
+    for (one_host,), rows in rows_by_key(host).items():
+        units = np.flatnonzero(lanes.launcher == one_host)
         units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
-        if each >= 0 and units.size:
+        if one_host >= 0 and units.size:
             at = np.searchsorted(lanes.enqueue_ns[units], instant[rows]) - 1
             op = lanes.op[units[np.maximum(at, 0)]]
             found[rows] = np.where((at >= 0) & (kind[op] == kinds.index("memcpy")), op, -1)
@@ -190,12 +192,12 @@ def _spans(trace: Trace, blocking: Blocking, point: Ints) -> tuple[Ints, Ints, I
 def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
     """The device of each point: of the op it waited for, else the one its process used most."""
     device, owner = ints(trace.ops, "device"), ints(trace.ops, "process")
-    most = np.full(len(trace.processes) or 1, -1, np.int64)
-    for (each,), rows in rows_by_key(process).items():
+    most_used = np.full(len(trace.processes) or 1, -1, np.int64)
+    for (one_process,), rows in rows_by_key(process).items():
         if np.any(op[rows] < 0):
-            used, count = np.unique(device[owner == each], return_counts=True)
-            most[each] = used[np.argmax(count)] if used.size else -1
-    return np.where(op >= 0, take_or(device, op), most[process])
+            used, count = np.unique(device[owner == one_process], return_counts=True)
+            most_used[one_process] = used[np.argmax(count)] if used.size else -1
+    return np.where(op >= 0, take_or(device, op), most_used[process])
 
 
 def _inside_communication(trace: Trace, ordering: Ordering, call: Ints) -> Ints:
@@ -216,8 +218,8 @@ def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
 
 
 def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
-    brought = (op != "") | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
-    return brought & ~np.isin(op.astype(str), _BARRIERS)
+    implicit = (op != "") | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
+    return implicit & ~np.isin(op.astype(str), _BARRIERS)
 
 
 def _patterns(trace: Trace, op: Texts, api: Texts, copy: Ints) -> Texts:
@@ -225,11 +227,13 @@ def _patterns(trace: Trace, op: Texts, api: Texts, copy: Ints) -> Texts:
     nameless = np.flatnonzero((op == "") & (copy >= 0))
     kind, size = _text(trace.ops, "copy", copy[nameless]), ints(trace.ops, "bytes")[copy[nameless]]
     small = (size >= 0) & (size <= SCALAR_BYTES)
-    back = np.where(small, ".item() or nonzero()", ".cpu() or .to('cpu')")
-    like = np.where(kind == "DtoH", back, ".to() or .cuda()")
+    to_host = np.where(small, ".item() or nonzero()", ".cpu() or .to('cpu')")
+    pattern = np.where(kind == "DtoH", to_host, ".to() or .cuda()")
     found = np.full(op.size, "", object)
-    texts = zip(like.tolist(), kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
-    found[nameless] = [f"{what}: a {way} copy of {many} B and {call}" for what, way, many, call in texts]
+    texts = zip(pattern.tolist(), kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
+    found[nameless] = [
+        f"{written}: a {direction} copy of {size_bytes} B and {call}" for written, direction, size_bytes, call in texts
+    ]
     return found
 
 
@@ -259,21 +263,21 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
     if lanes.op.size == 0:
         return Cost(idle, next_unit)
     lane = lanes.lane_of_unit()
-    owner, where = lanes.process[lane], lanes.device[lane]
-    for (each, gpu), rows in rows_by_key(process, device).items():
-        units = np.flatnonzero((owner == each) & (where == gpu))
+    unit_process, unit_device = lanes.process[lane], lanes.device[lane]
+    for (one_process, gpu), rows in rows_by_key(process, device).items():
+        units = np.flatnonzero((unit_process == one_process) & (unit_device == gpu))
         units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if units.size == 0:
             continue
-        reach = np.maximum.accumulate(lanes.end_ns[units])
+        done_by = np.maximum.accumulate(lanes.end_ns[units])
         after = np.searchsorted(lanes.enqueue_ns[units], end[rows])
-        drain = np.where(after > 0, reach[np.maximum(after - 1, 0)], MIN_NS)
-        follower = units[np.minimum(after, units.size - 1)]
-        dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue_ns[follower] > drain)
-        dry &= lanes.start_ns[follower] > drain
-        drain, until = drain[dry], lanes.start_ns[follower[dry]]
+        drain = np.where(after > 0, done_by[np.maximum(after - 1, 0)], MIN_NS)
+        next_op = units[np.minimum(after, units.size - 1)]
+        ran_dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue_ns[next_op] > drain)
+        ran_dry &= lanes.start_ns[next_op] > drain
+        drain, until = drain[ran_dry], lanes.start_ns[next_op[ran_dry]]
         busy = union(lanes.start_ns[units], lanes.end_ns[units])
-        idle[rows[dry]] = until - drain - coverage(drain, until, busy)
+        idle[rows[ran_dry]] = until - drain - coverage(drain, until, busy)
     for (thread,), rows in rows_by_key(host).items():
         units = np.flatnonzero(lanes.launcher == thread)
         units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
@@ -287,8 +291,8 @@ def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Int
     """How long each device ran nothing between two instants."""
     idle = end - start
     lane = lanes.lane_of_unit()
-    owner, where = lanes.process[lane], lanes.device[lane]
-    for (each, gpu), rows in rows_by_key(process, device).items():
-        units = np.flatnonzero((owner == each) & (where == gpu))
+    unit_process, unit_device = lanes.process[lane], lanes.device[lane]
+    for (one_process, gpu), rows in rows_by_key(process, device).items():
+        units = np.flatnonzero((unit_process == one_process) & (unit_device == gpu))
         idle[rows] -= coverage(start[rows], end[rows], union(lanes.start_ns[units], lanes.end_ns[units]))
     return idle
