@@ -133,7 +133,7 @@ _COUNTED = [field.name for field in fields(Facts)][2:]
 
 def info(trace: Trace) -> TraceInfo:
     """Look into a trace."""
-    return told(trace, facts_of(trace))
+    return info_of(trace, facts_of(trace))
 
 
 def facts_of(trace: Trace) -> Facts:
@@ -163,8 +163,8 @@ def facts_of(trace: Trace) -> Facts:
     )
 
 
-def told(run: Trace, facts: Facts) -> TraceInfo:
-    """Say what was counted; of the run itself its captures, the numbers of its ranks and its warnings count.
+def info_of(run: Trace, facts: Facts) -> TraceInfo:
+    """Make the answer of what was counted, and of the run's captures, ranks and warnings.
 
     Range names stand by launches; an op counts for the name of every range around its launch.
     """
@@ -188,7 +188,7 @@ def cannot_answer(trace: Trace) -> tuple[str, ...]:
 
 def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
     ranks, known, steps = len(run.rank_ids), run.captures[0].world_size, len(facts.steps)
-    said = [
+    candidates = [
         (
             facts.graphs,
             f"what ran inside {facts.graphs} CUDA graph launches: each is one row (nsys: --cuda-graph-trace=node)",
@@ -206,8 +206,8 @@ def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
         (0 < steps < FEW, f"how much steps vary: {steps} are too few for a median"),
         (not steps, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
     ]
-    own = [text for applies, text in said if applies]
-    return tuple(dict.fromkeys([*own, *_lacks(run.captures)]))
+    applying = [text for applies, text in candidates if applies]
+    return tuple(dict.fromkeys([*applying, *_lacks(run.captures)]))
 
 
 def _lacks(captures: Sequence[Capture]) -> list[str]:
@@ -216,11 +216,11 @@ def _lacks(captures: Sequence[Capture]) -> list[str]:
     for capture in captures:
         for text in dict.fromkeys(capture.lacks):
             found.setdefault(text, []).append(Path(capture.path).name)
-    said = []
+    lines = []
     for text, names in found.items():
         more = [f"{len(names) - 3} more"] if len(names) > 3 else []
-        said.append(text if len(names) == len(captures) else f"{text}: in {', '.join([*names[:3], *more])}")
-    return said
+        lines.append(text if len(names) == len(captures) else f"{text}: in {', '.join([*names[:3], *more])}")
+    return lines
 
 
 def _ranks(trace: Trace) -> tuple[RankInfo, ...]:

@@ -68,7 +68,7 @@ def joined(
     *,
     align: bool,
 ) -> Trace:
-    """Make one Trace of captures, or of their outlines: ranks named, clocks aligned, collectives split.
+    """Make one Trace of captures, or of their summaries: ranks named, clocks aligned, collectives split.
 
     Parameters
     ----------

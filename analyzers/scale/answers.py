@@ -47,4 +47,4 @@ def syncs(run: PartitionedRun, narrowing: Narrowing = ALL) -> OrderReport:
 
 def info(run: PartitionedRun) -> TraceInfo:
     """What is in the run; see `analyzers.info`."""
-    return looking.told(run.trace, reduce(add, run.ask(looking.facts_of).values()))
+    return looking.info_of(run.trace, reduce(add, run.ask(looking.facts_of).values()))

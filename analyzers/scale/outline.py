@@ -1,8 +1,8 @@
-"""What a whole run needs of each capture before any is analysed: ranks, clocks and collectives concern all of them.
+"""Summaries of captures, from which a run finds ranks, clocks and collectives before it analyses any one capture.
 
-An *outline* is a capture's Trace with its communication kernels alone (and one op of every other device), without host
-rows. Outlines of all captures are merged, named and aligned as whole captures are; what comes of it for one capture,
-its *standing*, turns that capture's own Trace into just the rows it would have within the merged one.
+A *summary* is a capture's Trace with its communication kernels alone (and one op of every other device), without host
+rows. Summaries of all captures are merged, named and aligned as whole captures are. What results for one capture is its
+*context*: applied to that capture's own Trace, it gives the very rows that the merged one would have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WITHOUT = ("api", "ranges", "syncs", "records", "memory")
 
 @dataclass(frozen=True)
 class CaptureSummary:
-    """A capture's outline; `rows` are those of its ops that the outline has, `size` all ops it has itself."""
+    """A capture's summary; `rows` are the ops that it keeps of the capture's, `size` how many the capture has."""
 
     trace: Trace
     rows: Ints
@@ -41,11 +41,11 @@ class CaptureSummary:
 
 @dataclass(frozen=True)
 class CaptureContext:
-    """What a run makes of one capture.
+    """Ranks, clocks and collectives of one capture, as the run it belongs to has them.
 
-    origin_utc_ns : the run's. ranks : rank and rule of each of its processes. clocks : of the run; own : of these
-    processes, numbered as in the capture. ops, calls : its ops in collectives, and what those say of each: its wait,
-    and `schemas.OF_COLLECTIVES`.
+    origin_utc_ns : the run's. ranks : rank and rule of each process of the capture.
+    clocks : of the run; own : of the capture's processes, numbered as in the capture.
+    ops : the capture's ops in collectives; calls : for each of them `wait_ns` and `schemas.OF_COLLECTIVES`.
     device_labels : what the run calls its devices.
     """
 
@@ -59,69 +59,71 @@ class CaptureContext:
 
 
 def summary_of(trace: Trace) -> CaptureSummary:
-    """Take a loader's Trace down to its outline."""
+    """Summarize a loader's Trace: its communication kernels, and what says which calls they are."""
     kernels = is_one_of(trace.ops, "kind", ("kernel",)) & is_communication(trace)
     firsts = [rows[0] for rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
     rows = np.union1d(np.flatnonzero(kernels), np.array(firsts, np.int64)).astype(np.int64)
     ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=np.full(rows.size, -1, np.int64)))
-    said = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
-    comms = _of_their_own(trace.comms[said].reset_index(drop=True))
+    has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
+    comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))
     without: dict[str, Any] = {name: table(name) for name in _WITHOUT}
     return CaptureSummary(replace(trace, ops=ops, comms=comms, **without), rows, len(trace.ops))
 
 
-def contexts(outlines: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
-    """What the run, loaded from these captures' outlines, makes of each of them."""
+def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
+    """The context of each capture, from the run that was loaded from their summaries."""
     found: list[CaptureContext] = []
-    known = run.ops[["wait_ns", *OF_COLLECTIVES]]
+    collective_columns = run.ops[["wait_ns", *OF_COLLECTIVES]]
     matched = ints(run.ops, "collective") >= 0
-    called = labels_of(run)
+    device_labels = labels_of(run)
     processes = ops = 0
-    for outline in outlines:
-        mine = slice(processes, processes + len(outline.trace.processes))
-        here = ops + np.flatnonzero(matched[ops : ops + outline.rows.size])
+    for summary in summaries:
+        own_processes = slice(processes, processes + len(summary.trace.processes))
+        in_collectives = ops + np.flatnonzero(matched[ops : ops + summary.rows.size])
         found.append(
             CaptureContext(
                 run.origin_utc_ns,
-                tuple((process.rank, process.rule) for process in run.processes[mine]),
+                tuple((process.rank, process.rule) for process in run.processes[own_processes]),
                 run.clocks,
-                _own(run.clocks, mine),
-                outline.rows[here - ops],
-                known.take(here),
-                called,
+                _own(run.clocks, own_processes),
+                summary.rows[in_collectives - ops],
+                collective_columns.take(in_collectives),
+                device_labels,
             )
         )
-        processes, ops = mine.stop, ops + outline.rows.size
+        processes, ops = own_processes.stop, ops + summary.rows.size
     return found
 
 
-def apply_context(trace: Trace, standing: CaptureContext) -> Trace:
+def apply_context(trace: Trace, context: CaptureContext) -> Trace:
     """A loader's Trace as the run has it: its ranks, on the run's clock, with waits of collectives.
 
     Warnings stay with the run.
     """
-    trace = at_origin(replace(trace, warnings=()), standing.origin_utc_ns)
+    trace = at_origin(replace(trace, warnings=()), context.origin_utc_ns)
     processes = tuple(
         replace(process, rank=rank, rule=rule)
-        for process, (rank, rule) in zip(trace.processes, standing.ranks, strict=True)
+        for process, (rank, rule) in zip(trace.processes, context.ranks, strict=True)
     )
     rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
     trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
-    if standing.own is not None and standing.own.method == "collectives":
-        trace = move(trace, standing.own)
-    said = {}
+    if context.own is not None and context.own.method == "collectives":
+        trace = move(trace, context.own)
+    of_collectives = {}
     for column in ("wait_ns", *OF_COLLECTIVES):
-        values = standing.calls[column].to_numpy()
-        said[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
-        said[column][standing.ops] = values
-    return replace(trace, ops=trace.ops.assign(**said), clocks=standing.clocks, device_labels=standing.device_labels)
+        values = context.calls[column].to_numpy()
+        of_collectives[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
+        of_collectives[column][context.ops] = values
+    return replace(
+        trace, ops=trace.ops.assign(**of_collectives), clocks=context.clocks, device_labels=context.device_labels
+    )
 
 
-def _own(clocks: Clocks | None, mine: slice) -> Clocks | None:
+def _own(clocks: Clocks | None, processes: slice) -> Clocks | None:
     if clocks is None:
         return None
-    own = [one for one in clocks.clocks if mine.start <= one.process < mine.stop]
-    return replace(clocks, clocks=tuple(replace(one, process=one.process - mine.start) for one in own))
+    own = [one for one in clocks.clocks if processes.start <= one.process < processes.stop]
+    return replace(clocks, clocks=tuple(replace(one, process=one.process - processes.start) for one in own))
 
 
 def _of_their_own(frame: pd.DataFrame) -> pd.DataFrame:
@@ -132,8 +134,10 @@ def _of_their_own(frame: pd.DataFrame) -> pd.DataFrame:
     for column in texts:
         if column not in kinds:
             code, names = codes(frame, str(column))
-            there = np.unique(code[code >= 0])
+            used_codes = np.unique(code[code >= 0])
             new = np.full(len(names) + 1, -1, np.int64)
-            new[there] = np.arange(there.size)
-            used[column] = pd.Categorical.from_codes(new[code], dtype=pd.CategoricalDtype([names[at] for at in there]))
+            new[used_codes] = np.arange(used_codes.size)
+            used[column] = pd.Categorical.from_codes(
+                new[code], dtype=pd.CategoricalDtype([names[at] for at in used_codes])
+            )
     return frame.assign(**{str(column): values for column, values in used.items()})

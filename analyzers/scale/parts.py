@@ -1,8 +1,8 @@
 """A run looked at capture by capture: each is read, reduced to what the answer needs of it, and let go.
 
-First every capture's outline tells what concerns all of them; then each is put in its place and asked, as often as the
-answer takes. Memory holds one capture for each process at work, whatever their number. Where the tables of a capture
-are not in the cache, they wait in a scratch folder for the next question.
+First a summary of every capture gives what concerns all of them; then each capture gets its context and is asked, as
+often as the answer takes. Memory holds one capture for each process at work, whatever their number. Where the tables of
+a capture are not in the cache, they wait in a scratch folder for the next question.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from analyzers.workers.local import Crew
 
 @dataclass(frozen=True)
 class Nothing:
-    """A capture has no such part; `why` is what would be said if it were the only one."""
+    """The answer of a capture without the part asked for; `why` is the error if no capture has it."""
 
     why: TracevizError
 
@@ -41,16 +41,16 @@ class Nothing:
 class CapturesRun:
     """A run of captures that are looked at one by one.
 
-    trace : made of the captures' outlines: its collectives, clocks, ranks and warnings are those of the run.
+    trace : made of the captures' summaries: its collectives, clocks, ranks and warnings are those of the run.
     """
 
     is_one_part = False
 
     def __init__(
-        self, inputs: Sequence[Input], outlines: Sequence[CaptureSummary], trace: Trace, crew: Crew, progress: Progress
+        self, inputs: Sequence[Input], summaries: Sequence[CaptureSummary], trace: Trace, crew: Crew, progress: Progress
     ) -> None:
         self.inputs, self.trace, self.crew, self.progress = inputs, trace, crew, progress
-        self.summaries, self.contexts = outlines, contexts(outlines, trace)
+        self.summaries, self.contexts = summaries, contexts(summaries, trace)
         self.reading = Reading()
         self.folders: list[Path | None] = [None] * len(inputs)
 
@@ -58,39 +58,36 @@ class CapturesRun:
         """Ask captures, side by side, and return the answers of those that hold what is asked for, by their number."""
         if narrowing.ranks is not None:
             check_ranks(self.trace, narrowing.ranks)
-        asked = [place for place in (range(len(self.inputs)) if only is None else only) if self._has(place, narrowing)]
-        tasks = [
-            (self.inputs[place], self.reading, self.folders[place], self.contexts[place], narrowing, question)
-            for place in asked
-        ]
+        asked = [i for i in (range(len(self.inputs)) if only is None else only) if self._has(i, narrowing)]
+        tasks = [(self.inputs[i], self.reading, self.folders[i], self.contexts[i], narrowing, question) for i in asked]
         overall = Overall(
-            self.progress, "looking at captures", [self.summaries[place].size + 1 for place in asked], bytes=False
+            self.progress, "looking at captures", [self.summaries[i].size + 1 for i in asked], bytes=False
         )
         answers = dict(zip(asked, self.crew.map(ask_one, tasks, overall), strict=True))
-        for place, answer in answers.items():
+        for i, answer in answers.items():
             if isinstance(answer, TracevizError):
-                answer.path = answer.path or str(self.inputs[place].path)
+                answer.path = answer.path or str(self.inputs[i].path)
                 raise answer
-        found = {place: answer for place, answer in answers.items() if not isinstance(answer, Nothing)}
+        found = {i: answer for i, answer in answers.items() if not isinstance(answer, Nothing)}
         if not found:
             raise next(answer.why for answer in answers.values())
         return found
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
-        """The communication kernels of all captures, which the outlines hold, or those of the part asked for."""
+        """The communication kernels of all captures, which the summaries hold, or those of the part asked for."""
         if narrowing == ALL:
             return self.trace
         kept = self.ask(_rows_kept, narrowing)
         rows, first = [], 0
-        for place, outline in enumerate(self.summaries):
-            if place in kept:
-                there = np.arange(outline.size) if kept[place] is None else kept[place]
-                rows.append(first + np.flatnonzero(np.isin(outline.rows, there)))
-            first += outline.rows.size
+        for i, summary in enumerate(self.summaries):
+            if i in kept:
+                kept_rows = np.arange(summary.size) if kept[i] is None else kept[i]
+                rows.append(first + np.flatnonzero(np.isin(summary.rows, kept_rows)))
+            first += summary.rows.size
         return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
 
-    def _has(self, place: int, narrowing: Narrowing) -> bool:
-        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.contexts[place].ranks)
+    def _has(self, i: int, narrowing: Narrowing) -> bool:
+        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.contexts[i].ranks)
 
 
 def _rows_kept(trace: Trace) -> Ints | None:
@@ -118,7 +115,7 @@ def opened(
 def open_run(
     paths: Iterable[str | Path], reading: Reading, crew: Crew, *, align: bool = True, progress: Progress = silent
 ) -> CapturesRun:
-    """Read the outlines of captures and make a run of them.
+    """Read and summarize captures and make a run of them.
 
     Raises
     ------
@@ -132,19 +129,19 @@ def open_run(
     for_tasks = replace(reading, dask=None)  # a client is no business of its workers
     tasks = [(one, for_tasks, crew.scratch) for one in inputs]
     found = crew.map(outline_one, tasks, Overall(progress, "reading captures", [one.bytes for one in inputs]))
-    outlined, bad = without_bad(inputs, found, reading.skip_bad)
+    read, bad = without_bad(inputs, found, reading.skip_bad)
     good = [one for one, each in zip(inputs, found, strict=True) if not isinstance(each, TracevizError)]
-    outlines = [outline for outline, _ in outlined]
-    trace = joined([outline.trace for outline in outlines], good, skipped, bad, align=align)
-    run = CapturesRun(good, outlines, trace, crew, progress)
-    run.reading, run.folders = for_tasks, [folder for _, folder in outlined]
+    summaries = [summary for summary, _ in read]
+    trace = joined([summary.trace for summary in summaries], good, skipped, bad, align=align)
+    run = CapturesRun(good, summaries, trace, crew, progress)
+    run.reading, run.folders = for_tasks, [folder for _, folder in read]
     return run
 
 
 def outline_one(
     one: Input, reading: Reading, scratch: Path | None, progress: Progress
 ) -> tuple[CaptureSummary, Path | None]:
-    """Read a capture, say what it is in outline, and where its tables lie for the next question."""
+    """Read a capture; return its summary, and the folder where its tables lie for the next question."""
     trace = read_one(replace(one, rank=None, pids={}), reading, progress)
     folder = None if scratch is None else stored(trace, one.path, one.kind, reading.keeps, scratch)
     return summary_of(claimed(trace, one)), folder
@@ -154,19 +151,19 @@ def ask_one(
     one: Input,
     reading: Reading,
     folder: Path | None,
-    standing: CaptureContext,
+    context: CaptureContext,
     narrowing: Narrowing,
     question: Question,
     progress: Progress,
 ) -> Any:
-    """Put a capture in its place in the run and ask it."""
+    """Give a capture its context in the run, and ask it a question."""
     trace = None
     if folder is not None:
         with contextlib.suppress(Unusable):
             trace = cited(read_trace(folder), one.url or one.path)
     if trace is None:
         trace = read_one(replace(one, rank=None, pids={}), reading, progress)
-    trace = apply_context(trace, standing)
+    trace = apply_context(trace, context)
     try:
         part = narrowing.of_capture(trace)
     except TracevizError as why:

@@ -1,4 +1,4 @@
-"""1,024 ranks × 5,000 collectives, already reduced to outlines: match, align, report.
+"""1,024 ranks × 5,000 collectives, already reduced to summaries: match, align, report.
 
     python -m tests.benchmarks.reduced
 
@@ -30,7 +30,7 @@ BAR_SECONDS, BAR_EXPONENT = 60.0, 1.1
 
 
 def make(ranks: int, count: int, keyed: str, folder: Path) -> None:
-    """Write the ranks' outlines, merged."""
+    """Write the ranks' summaries, merged."""
     calls = (Call(),) * CALLS
     write_trace(run(ranks, count // CALLS, calls, offset=50 * MS, drift=20e-6, keyed=keyed).trace(), folder)
 
