@@ -109,7 +109,7 @@ def entries() -> list[Entry]:
 
 
 def touch(path: Path) -> None:
-    """Note that an entry was used; an export's own time of change stays, by which readers tell that nobody writes."""
+    """Note that an entry was used; an export's own time of change stays: from it readers know that nobody writes."""
     with contextlib.suppress(OSError):
         if path.is_dir():
             os.utime(path / ABOUT)

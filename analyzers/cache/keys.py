@@ -1,4 +1,4 @@
-"""By what an entry of the cache is found: the file as it lies there, and the code that reads it."""
+"""Names of the cache's entries, made of the file as it is now and of the code that reads it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def stamp(path: Path) -> str:
         raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
     if status.st_size == 0:
         raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
-    said = (home(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return digest(chr(0).join(map(str, said)))
+    identity = (home(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return digest(chr(0).join(map(str, identity)))
 
 
 def tables_name(path: Path, kind: str) -> str:

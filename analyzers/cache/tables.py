@@ -34,7 +34,7 @@ _KINDS: Mapping[str, Any] = {
 
 
 class Unusable(Exception):
-    """What lies in a folder is no whole Trace of this format."""
+    """A folder does not hold a whole Trace of this format."""
 
 
 def write_trace(trace: Trace, folder: Path) -> None:
@@ -49,8 +49,8 @@ def write_trace(trace: Trace, folder: Path) -> None:
         file = folder / f"{name}.arrow"
         _write_table(getattr(trace, name), file)
         sizes[file.name] = file.stat().st_size
-    said = {field: msgspec.to_builtins(getattr(trace, field)) for field in _KINDS}
-    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **said}))
+    fields = {field: msgspec.to_builtins(getattr(trace, field)) for field in _KINDS}
+    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **fields}))
 
 
 def flush(folder: Path) -> None:
@@ -83,10 +83,10 @@ def read_trace(folder: Path) -> Trace:
             if (folder / name).stat().st_size != size:
                 raise Unusable(f"{name} is cut short")
         tables: dict[str, Any] = {name: _read_table(folder / f"{name}.arrow") for name in TABLES}
-        said = {field: msgspec.convert(about[field], kind) for field, kind in _KINDS.items()}
+        fields = {field: msgspec.convert(about[field], kind) for field, kind in _KINDS.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise Unusable(str(error)) from error
-    return Trace(**said, **tables)
+    return Trace(**fields, **tables)
 
 
 def _write_table(frame: pd.DataFrame, path: Path) -> None:
@@ -106,10 +106,10 @@ def _write_table(frame: pd.DataFrame, path: Path) -> None:
         else:
             stored.append(column)
             arrays.append(pa.array(numbers))
-    said = {"rows": len(frame), "columns": about}
+    description = {"rows": len(frame), "columns": about}
     schema = pa.schema(
         [pa.field(column, array.type) for column, array in zip(stored, arrays, strict=True)],
-        metadata={_COLUMNS: json.dumps(said).encode()},
+        metadata={_COLUMNS: json.dumps(description).encode()},
     )
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -118,12 +118,12 @@ def _write_table(frame: pd.DataFrame, path: Path) -> None:
 
 def _read_table(path: Path) -> pd.DataFrame:
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    said = json.loads(reader.schema.metadata[_COLUMNS])
+    description = json.loads(reader.schema.metadata[_COLUMNS])
     batch = reader.get_batch(0)
     columns = {}
-    for column, about in said["columns"].items():
+    for column, about in description["columns"].items():
         if "value" in about:
-            numbers = repeated(about["value"], about["type"], said["rows"])
+            numbers = repeated(about["value"], about["type"], description["rows"])
         else:
             numbers = batch.column(column).to_numpy(zero_copy_only=True)
         columns[column] = numbers if about["texts"] is None else _categorical(numbers, about["texts"])

@@ -61,7 +61,7 @@ def _unsure(aligned: Aligned) -> list[TraceWarning]:
 
 def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     """Collectives of a rank's own groups that ended before its first call or began after its last."""
-    lacking: dict[int, tuple[int, int]] = {}
+    missing: dict[int, tuple[int, int]] = {}
     collective, rank = ints(calls, "collective"), ints(calls, "rank")
     start, end = ints(calls, "start_ns"), ints(calls, "start_ns") + ints(calls, "duration_ns")
     first, last = _spans(aligned, start, end)
@@ -70,22 +70,25 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
         number = {members: index for index, members in enumerate(counts)}
         which = np.array([number[members] for members in sets])
         common = counts.most_common(COMMON_GROUPS)
-        for one in first:
-            home = [members for members, _ in common if one in members and len(members) > 1]
-            is_foreign = [one not in members and any(members < mine for mine in home) for members in counts]
+        for own_rank in first:
+            own_groups = [members for members, _ in common if own_rank in members and len(members) > 1]
+            is_foreign = [own_rank not in members and any(members < mine for mine in own_groups) for members in counts]
             foreign = np.array(is_foreign)[which]
-            head, tail = int((foreign & (ends < first[one])).sum()), int((foreign & (starts > last[one])).sum())
-            before = lacking.get(one, (0, 0))
-            lacking[one] = before[0] + head, before[1] + tail
-    said = [
-        f"rank {one} lacks " + " and ".join([f"the first {head}"] * (head > 0) + [f"the last {tail}"] * (tail > 0))
-        for one, (head, tail) in sorted(lacking.items())
+            head, tail = (
+                int((foreign & (ends < first[own_rank])).sum()),
+                int((foreign & (starts > last[own_rank])).sum()),
+            )
+            so_far = missing.get(own_rank, (0, 0))
+            missing[own_rank] = so_far[0] + head, so_far[1] + tail
+    lines = [
+        f"rank {own_rank} lacks " + " and ".join([f"the first {head}"] * (head > 0) + [f"the last {tail}"] * (tail > 0))
+        for own_rank, (head, tail) in sorted(missing.items())
         if head or tail
     ]
-    if not said:
+    if not lines:
         return []
-    more = f"; {len(said) - 8} more ranks likewise" if len(said) > 8 else ""
-    text = f"Ranks are cut off at different points: {'; '.join(said[:8])}{more} of its collectives."
+    more = f"; {len(lines) - 8} more ranks likewise" if len(lines) > 8 else ""
+    text = f"Ranks are cut off at different points: {'; '.join(lines[:8])}{more} of its collectives."
     return [TraceWarning("cut-off", text)]
 
 
@@ -96,9 +99,9 @@ def _spans(aligned: Aligned, start: Ints, end: Ints) -> tuple[dict[int, int], di
     starts, ends = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min)
     np.minimum.at(starts, member, start)
     np.maximum.at(ends, member, end)
-    mine = {rank: at for (rank,), at in rows_by_key(ranks).items()}
-    first = {rank: int(starts[at].min()) for rank, at in mine.items()}
-    return first, {rank: int(ends[at].max()) for rank, at in mine.items()}
+    clocks_of = {rank: at for (rank,), at in rows_by_key(ranks).items()}
+    first = {rank: int(starts[at].min()) for rank, at in clocks_of.items()}
+    return first, {rank: int(ends[at].max()) for rank, at in clocks_of.items()}
 
 
 def _groups(

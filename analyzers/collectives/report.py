@@ -106,11 +106,11 @@ class Collectives:
         """Yield the collectives one by one, in order of time."""
         head = np.searchsorted(ints(self.calls, "collective"), np.append(ints(self.table, "index"), LAST))
         columns = [ints(self.calls, name) for name in RankCall.__dataclass_fields__]
-        for place, row in enumerate(self.table.to_dict("records")):
-            mine = [column[head[place] : head[place + 1]].tolist() for column in columns]
+        for i, row in enumerate(self.table.to_dict("records")):
+            call_columns = [column[head[i] : head[i + 1]].tolist() for column in columns]
             yield Collective(
                 **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
-                ranks=tuple(RankCall(*call) for call in zip(*mine, strict=True)),
+                ranks=tuple(RankCall(*call) for call in zip(*call_columns, strict=True)),
             )
 
     def to_frame(self) -> pd.DataFrame:
@@ -165,14 +165,14 @@ def collectives_of(trace: Trace) -> Collectives:
     """
     if trace.clocks is None or trace.matches is None:
         raise ValueError("the collectives of this trace are not matched: load it with analyzers.load")
-    every = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches))
+    whole = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches))
     if trace.rows is None:
-        return every
-    there = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])
-    table = every.table[every.table["index"].isin(there)].reset_index(drop=True)
-    calls = every.calls[every.calls["collective"].isin(there)].reset_index(drop=True)
-    place = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
-    return replace(every, table=table, calls=calls, summary=summarize(table, calls.assign(collective=place)))
+        return whole
+    present = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])
+    table = whole.table[whole.table["index"].isin(present)].reset_index(drop=True)
+    calls = whole.calls[whole.calls["collective"].isin(present)].reset_index(drop=True)
+    position = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
+    return replace(whole, table=table, calls=calls, summary=summarize(table, calls.assign(collective=position)))
 
 
 def bus_factor(operation: str, ranks: int) -> float:
@@ -213,7 +213,7 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     last = _first_of(ints(calls, "collective"), -start)
     earlier = start.copy()
     earlier[last] = np.iinfo(np.int64).min
-    before = _reduce(np.maximum, earlier, head)
+    second_last = _reduce(np.maximum, earlier, head)
     end = start + duration
     sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
     operation_code, names = codes(matched, "operation")
@@ -235,7 +235,7 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
             "fastest_device": device[fastest],
             "last_arrival_rank": np.where(count > 1, rank[last], -1),
             "last_arrival_device": np.where(count > 1, device[last], -1),
-            "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, before, 0), 0),
+            "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, second_last, 0), 0),
             "end_skew_ns": _reduce(np.maximum, end, head) - _reduce(np.minimum, end, head),
             "algorithm_gb_s": bandwidth,
             "bus_gb_s": np.where(unknown, np.nan, bus),

@@ -84,7 +84,7 @@ def compare(
     rank = overlaps[0].job.critical_rank
     claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
     asked = any(one is not None for one in (a, b, claimed))
-    reason = _untold(labels, overlaps) if asked else ""
+    reason = _why_no_verdict(labels, overlaps) if asked else ""
     if claimed is not None and claim is None and not reason:
         reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
     return Comparison(
@@ -143,7 +143,7 @@ def _compared(
         memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
     )
     if own is first:
-        return replace(run, lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))))
+        return replace(run, lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))))
     changes = {
         name: change(first_mean[name], own_mean[name], tests=1 if name == "step_ns" else len(FIGURES))
         for name in FIGURES
@@ -151,7 +151,7 @@ def _compared(
     return replace(
         run,
         changes=changes,
-        lanes=tuple(_lane(own, first, common, place) for place in range(len(common.lanes))),
+        lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))),
         regions=tuple(_regions(own, first, common)),
         gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.critical_rank),
     )
@@ -163,8 +163,8 @@ def _mean(one: _Measured, common: Common, figure: str) -> Ints:
     return np.rint(values.mean(axis=0)).astype(np.int64)
 
 
-def _lane(own: _Measured, first: _Measured, common: Common, place: int) -> LaneFigures:
-    lane = common.lanes[place]
+def _lane(own: _Measured, first: _Measured, common: Common, i: int) -> LaneFigures:
+    lane = common.lanes[i]
     values, before = ({name: one.steps.at([lane], common.steps, name)[0] for name in FIGURES} for one in (own, first))
     changes: dict[str, Change] = {}
     if own is not first:
@@ -204,14 +204,14 @@ def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
     return found
 
 
-def _untold(labels: Sequence[str], overlaps: Sequence[OverlapResult]) -> str:
+def _why_no_verdict(labels: Sequence[str], overlaps: Sequence[OverlapResult]) -> str:
     return "; ".join(f"{label}: {one.reason}" for label, one in zip(labels, overlaps, strict=True) if one.reason)
 
 
 def _warnings(
     runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, parts: Sequence[Trace]
 ) -> list[TraceWarning]:
-    said = [*left_out([run.label for run in runs], groups, common), *_about_noise(runs, common)]
+    found = [*left_out([run.label for run in runs], groups, common), *_about_noise(runs, common)]
     first = runs[0].overlap
     ratio = first.job.real_overlap_ratio if first else None
     if ratio is not None and ratio >= OVERLAPS_ALREADY:
@@ -219,13 +219,15 @@ def _warnings(
             f"In {runs[0].label} the pair already overlaps by {ratio:.0%}: its A and B are slowed by each other, and "
             "gain and bound are against that run, not against A and B alone."
         )
-        said.append(TraceWarning("not-alone", text))
+        found.append(TraceWarning("not-alone", text))
     for run, part in zip(runs, parts, strict=True):
-        known = run.overlap.warnings if run.overlap else ()
-        if not only_rows(known):
-            known = (*only_rows(part.warnings), *known)
-        said += [TraceWarning(one.code, f"{run.label}: {one.message}") for one in known if one.code != "few-instances"]
-    return said
+        of_run = run.overlap.warnings if run.overlap else ()
+        if not only_rows(of_run):
+            of_run = (*only_rows(part.warnings), *of_run)
+        found += [
+            TraceWarning(one.code, f"{run.label}: {one.message}") for one in of_run if one.code != "few-instances"
+        ]
+    return found
 
 
 def _about_noise(runs: Sequence[ComparedRun], common: Common) -> list[TraceWarning]:
@@ -277,24 +279,26 @@ def _no_step(labels: Sequence[str], groups: Sequence[StepGroups]) -> str:
     unmarked = [label for label, one in zip(labels, groups, strict=True) if WHOLE_CAPTURE in one.numbers]
     if unmarked and len(unmarked) < len(labels):
         return f"{', '.join(unmarked)} has no step marks and the others have: there is no step to compare"
-    there = "; ".join(f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True))
-    return f"no step is in every run, whole on every common rank ({there})"
+    steps_of = "; ".join(
+        f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True)
+    )
+    return f"no step is in every run, whole on every common rank ({steps_of})"
 
 
 def left_out(labels: Sequence[str], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
     """Say which steps and ranks are not compared."""
-    said = []
+    found = []
     for label, one in zip(labels, groups, strict=True):
         steps = [number for number in one.numbers.tolist() if number not in set(common.steps)]
         ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
         for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):
             if numbers:
                 text = f"{label}: {what} {_listed(numbers)} is left out: not every run has it, whole."
-                said.append(TraceWarning(code, text))
+                found.append(TraceWarning(code, text))
         if one.repeated:
             text = f"{label}: step {_listed(list(one.repeated))} is marked more than once, and is left out."
-            said.append(TraceWarning("repeated-steps", text))
-    return said
+            found.append(TraceWarning("repeated-steps", text))
+    return found
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -91,11 +91,11 @@ def change(before: Ints, after: Ints, *, tests: int = 1) -> Change:
     tests : how many figures are asked at once; the interval widens so that all of them together are called wrongly in
         5 % of cases at most (Bonferroni).
     """
-    middle = _median(before), _median(after)
+    medians = _median(before), _median(after)
     if np.array_equal(before, after):
-        return Change(*middle, 0, 0, EQUAL)
+        return Change(*medians, 0, 0, EQUAL)
     low, high = _interval(_drawn_medians(after) - _drawn_medians(before), LEVEL / tests)
-    return Change(*middle, low, high, _call(before, after, (low, high), tests))
+    return Change(*medians, low, high, _call(before, after, (low, high), tests))
 
 
 def _call(before: Ints, after: Ints, interval: tuple[int, int], tests: int) -> str:

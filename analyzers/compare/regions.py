@@ -68,14 +68,14 @@ def outermost_twins(trace: Trace) -> dict[str, str]:
     code, texts = codes(trace.ranges, "name")
     rows = np.flatnonzero(wanted)
     process, thread, start = (ints(trace.ranges, column)[used] for column in ("process", "thread", "start_ns"))
-    point, place = enclosing(trace.ranges.iloc[rows], process, thread, start)
-    pairs = pd.DataFrame({"point": point, "name": code[rows[place]].astype(np.int64)})
+    point, around = enclosing(trace.ranges.iloc[rows], process, thread, start)
+    pairs = pd.DataFrame({"point": point, "name": code[rows[around]].astype(np.int64)})
     pairs = pairs.drop_duplicates().reset_index(names="depth")  # they come outermost first
     pairs["own"], pairs["ops"] = code[used[pairs["point"]]].astype(np.int64), count[pairs["point"]]
-    holds = pairs.groupby("name")["ops"].sum()
-    both = pairs.groupby(["own", "name"], as_index=False).agg(ops=("ops", "sum"), depth=("depth", "min"))
-    same = both["ops"].eq(both["own"].map(holds)) & both["ops"].eq(both["name"].map(holds))
-    outermost = both[same & both["own"].ne(both["name"])].sort_values("depth").drop_duplicates("own")
+    ops_of_name = pairs.groupby("name")["ops"].sum()
+    by_pair = pairs.groupby(["own", "name"], as_index=False).agg(ops=("ops", "sum"), depth=("depth", "min"))
+    same_ops = by_pair["ops"].eq(by_pair["own"].map(ops_of_name)) & by_pair["ops"].eq(by_pair["name"].map(ops_of_name))
+    outermost = by_pair[same_ops & by_pair["own"].ne(by_pair["name"])].sort_values("depth").drop_duplicates("own")
     return {texts[own]: texts[name] for own, name in zip(outermost["own"], outermost["name"], strict=True)}
 
 

@@ -96,7 +96,7 @@ class ComparedRun:
 _CHANGE = ("before_ns", "after_ns", "delta_ns", "low_ns", "high_ns", "call")
 
 
-def _told(change: Change) -> tuple[object, ...]:
+def _change_values(change: Change) -> tuple[object, ...]:
     return tuple(getattr(change, column) for column in _CHANGE)
 
 
@@ -145,9 +145,9 @@ class Comparison:
         """
         rows = []
         for run in self.runs[1:]:
-            places = [(-1, -1, run.changes), *((one.rank, one.device, one.changes) for one in run.lanes)]
-            for rank, device, changes in places:
-                rows += [(run.label, rank, device, name, *_told(one)) for name, one in changes.items()]
+            devices = [(-1, -1, run.changes), *((one.rank, one.device, one.changes) for one in run.lanes)]
+            for rank, device, changes in devices:
+                rows += [(run.label, rank, device, name, *_change_values(one)) for name, one in changes.items()]
         names = ["label", "rank", "device", "figure"]
         return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
 
@@ -156,9 +156,9 @@ class Comparison:
         rows = []
         for run in self.runs[1:]:
             for one in run.regions_that_differ:
-                medians = [None if some is None else some.median_ns for some in (one.before, one.after)]
-                told = _told(one.change) if one.change else (*medians, one.delta_ns, None, None, "missing")
-                rows.append((run.label, one.name, one.rank, one.device, *told))
+                medians = [None if spread is None else spread.median_ns for spread in (one.before, one.after)]
+                values = _change_values(one.change) if one.change else (*medians, one.delta_ns, None, None, "missing")
+                rows.append((run.label, one.name, one.rank, one.device, *values))
         names = ["label", "name", "rank", "device"]
         return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
 
@@ -177,12 +177,12 @@ class Comparison:
                     percent(run.overlap.job.real_overlap_ratio if run.overlap else None),
                 )
             )
-        said = self.reason or (self.claim.words if self.claim else f"A = {self.a}, B = {self.b}.")
+        sentence = self.reason or (self.claim.words if self.claim else f"A = {self.a}, B = {self.b}.")
         mood = "middle" if self.reason else "bad" if self.exit_code else ""
-        return card("comparison", said, headers, rows, mood=mood, texts=headers[:2], warnings=self.warnings)
+        return card("comparison", sentence, headers, rows, mood=mood, texts=headers[:2], warnings=self.warnings)
 
     def __repr__(self) -> str:
         if self.reason:
             return f"<comparison of {len(self.runs)} runs: {self.reason}>"
-        said = ", ".join(f"{run.label} {run.verdict}" for run in self.runs[1:])
-        return f"<comparison against {self.runs[0].label}: {said}>"
+        verdicts = ", ".join(f"{run.label} {run.verdict}" for run in self.runs[1:])
+        return f"<comparison against {self.runs[0].label}: {verdicts}>"

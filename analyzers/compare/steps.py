@@ -123,18 +123,18 @@ def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigu
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     inside = groups.group >= 0
 
-    def some(side: Mask, begin: Ints) -> tuple[Ints, Ints, Ints]:
+    def of_side(side: Mask, begin: Ints) -> tuple[Ints, Ints, Ints]:
         side = side & inside
         return begin[side], ends[side], groups.group[side]
 
     everything = np.ones(len(trace.ops), dtype=bool)
     communication = is_communication(trace)
-    plain = overlap_by_group(some(a, starts), some(b, starts), groups.size)
-    real = overlap_by_group(some(a, starts + waits), some(b, starts + waits), groups.size)
-    hidden = overlap_by_group(some(communication, starts), some(is_compute(trace), starts), groups.size)
+    plain = overlap_by_group(of_side(a, starts), of_side(b, starts), groups.size)
+    real = overlap_by_group(of_side(a, starts + waits), of_side(b, starts + waits), groups.size)
+    hidden = overlap_by_group(of_side(communication, starts), of_side(is_compute(trace), starts), groups.size)
     values = {
         "step_ns": _step_times(groups, starts, ends),
-        "busy_ns": overlap_by_group(some(everything, starts), some(~everything, starts), groups.size).a,
+        "busy_ns": overlap_by_group(of_side(everything, starts), of_side(~everything, starts), groups.size).a,
         "a_busy_ns": plain.a,
         "b_busy_ns": plain.b,
         "overlap_ns": plain.both,
@@ -153,10 +153,10 @@ def _step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
     np.maximum.at(last, groups.group[inside], ends[inside])
     times = np.zeros(groups.size, np.int64)
     for row in range(len(groups.lanes)):
-        mine = row * groups.numbers.size + np.flatnonzero(groups.there[row])
-        if mine.size:
-            order = mine[np.argsort(last[mine], kind="stable")]
-            times[order] = np.diff(last[order], prepend=first[mine].min())
+        of_lane = row * groups.numbers.size + np.flatnonzero(groups.there[row])
+        if of_lane.size:
+            order = of_lane[np.argsort(last[of_lane], kind="stable")]
+            times[order] = np.diff(last[order], prepend=first[of_lane].min())
     return times
 
 
@@ -175,9 +175,9 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     column = np.searchsorted(groups.numbers, number)
     known = np.isin(number, groups.numbers)
     rank, device = (table[name].to_numpy(np.int64) for name in ("rank", "device"))
-    for row, ((number_of_rank, _), used) in enumerate(zip(groups.lanes, groups.devices, strict=True)):
-        mine = known & (rank == number_of_rank) & (device == used)
-        np.add.at(cost, row * groups.numbers.size + column[mine], table["gpu_idle_ns"].to_numpy(np.int64)[mine])
+    for row, ((lane_rank, _), lane_device) in enumerate(zip(groups.lanes, groups.devices, strict=True)):
+        of_lane = known & (rank == lane_rank) & (device == lane_device)
+        np.add.at(cost, row * groups.numbers.size + column[of_lane], table["gpu_idle_ns"].to_numpy(np.int64)[of_lane])
     return cost
 
 

@@ -53,12 +53,12 @@ def to_parquet(trace: Trace, folder: str | Path, *, overwrite: bool = False) -> 
         frames |= dict(
             zip(MATCHED, (alone.matches.members, alone.matches.calls, alone.matches.collectives), strict=True)
         )
-    said = {"schema": SCHEMA, "tables": {name: len(frame) for name, frame in frames.items()}, **about(alone)}
+    description = {"schema": SCHEMA, "tables": {name: len(frame) for name, frame in frames.items()}, **about(alone)}
     with replacing(folder) as beside:
         beside.mkdir()
         for name, frame in frames.items():
             pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), beside / f"{name}.parquet")
-        (beside / ABOUT).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+        (beside / ABOUT).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
 
 
@@ -79,8 +79,8 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     TracevizError : a file is missing or damaged.
     """
     try:
-        said = json.loads(bounded(path))
-        lengths = dict(said["tables"])
+        description = json.loads(bounded(path))
+        lengths = dict(description["tables"])
         frames: dict[str, Any] = {}
         for done, (name, length) in enumerate(lengths.items()):
             frames[name] = _frame(path.parent / f"{name}.parquet", length)
@@ -89,7 +89,7 @@ def read(path: Path, progress: Progress = silent) -> Trace:
             name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
         }
         matches = _matches(*(frames[name] for name in MATCHED)) if MATCHED[0] in frames else None
-        return with_collectives(Trace(**restored(said), **read, matches=matches))
+        return with_collectives(Trace(**restored(description), **read, matches=matches))
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise TracevizError(
             f"is no whole {SCHEMA} ({type(error).__name__}: {error}).", path=path, hint=_HINT

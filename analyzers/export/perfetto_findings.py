@@ -31,11 +31,11 @@ JOB = "all ranks: collectives"
 def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: OrderReport) -> Iterator[Events]:
     """Findings of each (process, device): times are ns on the trace's clock, args carry ns, too."""
     a, b, _ = without_shared(trace, select(trace, result.a), select(trace, result.b))
-    by_place = {(one.rank, one.device): one for one in result.ranks}
+    by_device = {(one.rank, one.device): one for one in result.ranks}
     keys = [ints(trace.ops, column) for column in ("process", "device", "rank")]
     for (process, device, rank), rows in rows_by_key(*keys).items():
         pid = findings_process(trace, tracks, process, device)
-        found = by_place.get((rank, device))
+        found = by_device.get((rank, device))
         if found is not None:
             yield from _overlaps(trace, tracks, pid, rows, (a.picked, b.picked), result)
             yield from _instances(tracks, pid, found)
@@ -75,9 +75,9 @@ def _overlaps(
     trace: Trace, tracks: Tracks, pid: int, rows: Ints, sides: tuple[Mask, Mask], result: OverlapResult
 ) -> Iterator[Events]:
     starts, ends, waits = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
-    mine = [side[rows] for side in sides]
-    plain = [union(starts[one], ends[one]) for one in mine]
-    real = intersect(*(union((starts + waits)[one], ends[one]) for one in mine))
+    side_rows = [side[rows] for side in sides]
+    plain = [union(starts[one], ends[one]) for one in side_rows]
+    real = intersect(*(union((starts + waits)[one], ends[one]) for one in side_rows))
     both = intersect(*plain)
     shown: list[tuple[str, str, Union]] = [
         ("A", f"A: {result.a}", plain[0]),
@@ -101,16 +101,16 @@ def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]
 def _missed(trace: Trace, tracks: Tracks, pid: int, found: RankOverlap, gaps: MissedGaps) -> Iterator[Events]:
     """Gaps by their cause; the longest one of each has its evidence."""
     code, names = codes((trace.whole or trace).ops, "name")
-    said = np.full(gaps.op.size, "", object)
+    evidence = np.full(gaps.op.size, "", object)
     for one in found.missed:
-        said[(gaps.start_ns == one.start_ns) & (gaps.op == one.op) & (gaps.cause == CAUSES.index(one.cause))] = (
+        evidence[(gaps.start_ns == one.start_ns) & (gaps.op == one.op) & (gaps.cause == CAUSES.index(one.cause))] = (
             f"{one.evidence}. {one.next_behind}".strip()
         )
     for side, letter in enumerate("AB"):
         rows = np.flatnonzero(gaps.side == side)
         cause = pd.Categorical.from_codes(gaps.cause[rows], dtype=pd.CategoricalDtype(list(CAUSES)))
         held = pd.Categorical.from_codes(code[gaps.op[rows]].astype(np.int64), dtype=pd.CategoricalDtype(names))
-        args = {"held": held, "alone_ns": gaps.alone_ns[rows], "evidence": said[rows].tolist()}
+        args = {"held": held, "alone_ns": gaps.alone_ns[rows], "evidence": evidence[rows].tolist()}
         track, category = f"missed, {letter} idle: cause", f"{FOUND}.missed"
         yield from _slices(tracks, pid, track, category, cause, gaps.start_ns[rows], gaps.end_ns[rows], args, _NOTHING)
 

@@ -88,10 +88,10 @@ def _arguments(events: Events, rows: slice) -> Any:
     for key, values in events.args.items():
         some = values[rows]
         missing = text(MISSING) if key in events.defaults else "null"
-        said = pc.binary_join_element_wise(f",{text(key)}:", _json(some, missing), "")
+        argument = pc.binary_join_element_wise(f",{text(key)}:", _json(some, missing), "")
         if key in events.defaults:
-            said = pc.if_else(pa.array(_differs(some, events.defaults[key])), said, "")
-        parts.append(said)
+            argument = pc.if_else(pa.array(_differs(some, events.defaults[key])), argument, "")
+        parts.append(argument)
     return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, ""), 1)
 
 
@@ -174,8 +174,8 @@ class Tracks:
             left, turn = left[~nested], turn + 1
         return tid
 
-    def _name(self, what: str, pid: int, tid: int, name: str, place: int) -> None:
-        for key, args in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": place})):
+    def _name(self, what: str, pid: int, tid: int, name: str, sort_index: int) -> None:
+        for key, args in ((f"{what}_name", {"name": name}), (f"{what}_sort_index", {"sort_index": sort_index})):
             self.metadata.append({"ph": "M", "name": key, "pid": pid, "tid": tid, "ts": 0, "args": args})
 
 
@@ -198,7 +198,7 @@ def _crosses(low: Ints, high: Ints, other_low: Ints, other_high: Ints, at: Ints)
     """Whether the one of some disjoint intervals around an instant neither holds its interval nor lies in it."""
     if not other_low.size:
         return np.zeros(low.size, dtype=bool)
-    place = np.searchsorted(other_low, at, side="right") - 1
-    start, end = other_low[place], other_high[place]
-    meets = (place >= 0) & (start < high) & (low < end)
+    around = np.searchsorted(other_low, at, side="right") - 1
+    start, end = other_low[around], other_high[around]
+    meets = (around >= 0) & (start < high) & (low < end)
     return meets & ~((start <= low) & (high <= end)) & ~((low <= start) & (end <= high))

@@ -42,11 +42,11 @@ FLOW = "ac2g"
 
 def process_tracks(trace: Trace, tracks: Tracks) -> None:
     """Name each rank's groups of tracks in the order of ranks: its findings, its GPUs, its host threads."""
-    for place in _by_rank(trace):
-        for device in np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == place]).tolist():
-            findings_process(trace, tracks, place, device)
-            gpu_process(trace, tracks, place, device)
-        host_process(trace, tracks, place)
+    for process in _by_rank(trace):
+        for device in np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == process]).tolist():
+            findings_process(trace, tracks, process, device)
+            gpu_process(trace, tracks, process, device)
+        host_process(trace, tracks, process)
 
 
 def findings_process(trace: Trace, tracks: Tracks, process: int, device: int) -> int:
@@ -84,7 +84,7 @@ def table_events(trace: Trace, tracks: Tracks, match_args: Mapping[str, Column])
 
 
 def _by_rank(trace: Trace) -> list[int]:
-    return sorted(range(len(trace.processes)), key=lambda place: (trace.processes[place].rank, place))
+    return sorted(range(len(trace.processes)), key=lambda process: (trace.processes[process].rank, process))
 
 
 def _rank(trace: Trace, process: int) -> str:
@@ -136,7 +136,7 @@ def _slices(
     rows_of: dict[str, Ints] = {"": np.arange(len(frame))}
     if name in ("ops", "ranges"):
         code, texts = codes(frame, "kind")
-        rows_of = {text: np.flatnonzero(code == place) for place, text in enumerate(texts)}
+        rows_of = {text: np.flatnonzero(code == i) for i, text in enumerate(texts)}
     for category, (table, kind) in CATEGORIES.items():
         rows = rows_of.get(kind, np.empty(0, np.int64)) if table == name else np.empty(0, np.int64)
         if rows.size:
@@ -209,9 +209,9 @@ def _flows(trace: Trace, gpu: tuple[Ints, Ints], api: tuple[Ints, Ints]) -> Iter
     rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
     launch = ints(trace.ops, "launch")[rows]
     if rows.size:
-        places: tuple[tuple[str, Ints, Ints, Ints, dict[str, Any]], ...] = (
+        ends: tuple[tuple[str, Ints, Ints, Ints, dict[str, Any]], ...] = (
             ("s", api[0][launch], api[1][launch], ints(trace.api, "start_ns")[launch], {}),
             ("f", gpu[0][rows], gpu[1][rows], ints(trace.ops, "start_ns")[rows], {"bp": "e"}),
         )
-        for phase, pid, tid, start, more in places:
+        for phase, pid, tid, start, more in ends:
             yield Events(phase, FLOW, FLOW, pid, tid, start, head={"id": rows, **more})

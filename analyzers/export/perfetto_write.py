@@ -82,13 +82,13 @@ def _opened(path: Path, *, gzipped: bool) -> Iterator[IO[bytes]]:
 
 def _head(trace: Trace, zero: int, first: dict[str, Any]) -> bytes:
     """All before the events, and the first of them: every other one brings its comma."""
-    said: dict[str, Any] = {"schema": SCHEMA, "zero_ns": zero, **about(trace)}
+    description: dict[str, Any] = {"schema": SCHEMA, "zero_ns": zero, **about(trace)}
     for name in HEADER_TABLES:
-        said[name] = _plain(getattr(trace, name))
-    said["members"] = None if trace.matches is None else _plain(trace.matches.members[list(MEMBERS)])
+        description[name] = _plain(getattr(trace, name))
+    description["members"] = None if trace.matches is None else _plain(trace.matches.members[list(MEMBERS)])
     base = None if trace.origin_utc_ns is None else trace.origin_utc_ns + zero
     known = f'"baseTimeNanoseconds":{base},' if base is not None else ""
-    head = f'{{"traceviz":{text(said)},{known}"displayTimeUnit":"ns","traceEvents":[\n{text(first)}'
+    head = f'{{"traceviz":{text(description)},{known}"displayTimeUnit":"ns","traceEvents":[\n{text(first)}'
     return head.encode()
 
 

@@ -67,21 +67,21 @@ def _kept(frame: pd.DataFrame, rows: Mask) -> pd.DataFrame:
 def _recorded(records: pd.DataFrame, api: pd.DataFrame) -> Mask:
     """Records have no time of their own: those whose call is there, and those whose call nobody knows."""
     calls = pd.MultiIndex.from_arrays([ints(api, "process"), ints(api, "correlation")])
-    mine = pd.MultiIndex.from_arrays([ints(records, "process"), ints(records, "correlation")])
-    return np.asarray(mine.isin(calls)) | (ints(records, "correlation") < 0)
+    recorded_calls = pd.MultiIndex.from_arrays([ints(records, "process"), ints(records, "correlation")])
+    return np.asarray(recorded_calls.isin(calls)) | (ints(records, "correlation") < 0)
 
 
 def _matches_of(matches: Matches, rows: Ints) -> tuple[Matches, Ints]:
     """The collectives that some ops took part in, and each old number's new one (-1: left out)."""
     op = ints(matches.calls, "op")
     kept = matches.calls[np.isin(op, rows)]
-    there = np.unique(ints(kept, "collective"))
+    present = np.unique(ints(kept, "collective"))
     number = np.full(len(matches.collectives), -1, np.int64)
-    number[there] = np.arange(there.size)
+    number[present] = np.arange(present.size)
     calls = kept.assign(
         collective=number[ints(kept, "collective")], op=np.searchsorted(rows, ints(kept, "op"))
     ).reset_index(drop=True)
-    return Matches(matches.members, calls, matches.collectives.take(there).reset_index(drop=True)), number
+    return Matches(matches.members, calls, matches.collectives.take(present).reset_index(drop=True)), number
 
 
 def _renumbered(clocks: Clocks, number: Ints) -> Clocks:
@@ -133,18 +133,18 @@ def tables(trace: Trace) -> dict[str, pd.DataFrame]:
     return frames
 
 
-def restored(said: dict[str, Any]) -> dict[str, Any]:
+def restored(description: dict[str, Any]) -> dict[str, Any]:
     """The same as arguments of `Trace`.
 
     Raises
     ------
     KeyError, TypeError, ValueError : this is not what `about` makes.
     """
-    clocks = said["clocks"]
+    clocks = description["clocks"]
     return {
-        "origin_utc_ns": said["origin_utc_ns"],
-        "captures": tuple(Capture(**{**one, "lacks": tuple(one["lacks"])}) for one in said["captures"]),
-        "processes": tuple(Process(**one) for one in said["processes"]),
+        "origin_utc_ns": description["origin_utc_ns"],
+        "captures": tuple(Capture(**{**one, "lacks": tuple(one["lacks"])}) for one in description["captures"]),
+        "processes": tuple(Process(**one) for one in description["processes"]),
         "clocks": clocks
         and Clocks(
             method=str(clocks["method"]),
@@ -153,7 +153,7 @@ def restored(said: dict[str, Any]) -> dict[str, Any]:
             contradictions=tuple(tuple(found) for found in clocks["contradictions"]),
             doubtful=tuple(clocks["doubtful"]),
         ),
-        "warnings": tuple(TraceWarning(**one) for one in said["warnings"]),
+        "warnings": tuple(TraceWarning(**one) for one in description["warnings"]),
     }
 
 
