@@ -95,7 +95,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_communication(self) -> bool:
-        """Whether the event tells about a collective or point-to-point call."""
+        """Whether the event's args describe a collective or point-to-point call."""
         return isinstance(self.collective, str) and self.collective != ""
 
 
@@ -193,7 +193,7 @@ def join(batches: list[Batch]) -> Batch:
 
 
 def interleave(first: Batch, second: Batch) -> Batch:
-    """Put the rows of two parts of one piece in the order of their events; only `second` may tell of communication."""
+    """Put the rows of two parts of a piece in the order of their events; only `second` may have communication args."""
     for group, more in second.rows.items():
         if group not in first.rows:
             first.rows[group], first.at[group] = more, second.at[group]
@@ -298,12 +298,12 @@ def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
     readable = sum(event.ph != "" for event in events)
     batch = Batch(events=readable + unreadable, unreadable=unreadable)
     places: dict[str, list[int]] = {group: [] for group in FIELDS}
-    for place, event in enumerate(events):
+    for row, event in enumerate(events):
         if is_kept(event):
-            places[GROUPS.get(event.cat, "span")].append(place)
+            places[GROUPS.get(event.cat, "span")].append(row)
     for group, at in places.items():
         if at:
-            batch.rows[group] = _rows([events[place] for place in at], group, heads, batch.comms)
+            batch.rows[group] = _rows([events[row] for row in at], group, heads, batch.comms)
             batch.at[group] = np.array(at, np.int64)
     return batch
 
@@ -407,9 +407,9 @@ def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
     """Values of runs of at most 18 decimal digits; an empty run is 0."""
     value = np.zeros(starts.size, np.int64)
     last = text.size - 1
-    for place in range(int(lengths.max()) if lengths.size else 0):
-        digit = text[np.minimum(starts + place, last)].astype(np.int64) - _ZERO
-        value = np.where(place < lengths, value * 10 + digit, value)
+    for digit_index in range(int(lengths.max()) if lengths.size else 0):
+        digit = text[np.minimum(starts + digit_index, last)].astype(np.int64) - _ZERO
+        value = np.where(digit_index < lengths, value * 10 + digit, value)
     return value
 
 

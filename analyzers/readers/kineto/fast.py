@@ -1,4 +1,4 @@
-"""Decode a piece of the event list as torch prints it, or as json.dumps prints it again, without an object per event.
+"""Decode a piece of the event list, as torch or json.dumps prints it, without an object per event.
 
 A quote inside a JSON string is escaped, so a bare "ph" or "ts" before a colon is a key, and the brace before "ph" opens
 an event. What stands from there to "ts" (the *head*: category, name, process, thread) repeats a lot: distinct ones are
@@ -110,9 +110,9 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     batch.at = {group: candidates[at] for group, at in batch.at.items()}
     is_other = (letter == 0) | (letter == ord("X")) | ~alone  # only what is surely one event is left out unread
     is_other[candidates[fit]] = False
-    odd = candidates[~fit & instant[candidates]]
-    if odd.size and _MEMORY in piece:  # an instant of memory in an odd shape may be among them
-        is_other[odd] = True
+    unfitting = candidates[~fit & instant[candidates]]
+    if unfitting.size and _MEMORY in piece:  # an instant of memory in an odd shape may be among them
+        is_other[unfitting] = True
     others = np.flatnonzero(is_other)
     if _is_much(others.size, starts.size):
         return None
@@ -190,10 +190,10 @@ def _decode_fitting(piece: bytes, events: Ints, known: Known, batch: Batch) -> M
     readable = reader.readable & (head >= 0)
     group_of = np.array([*(each.group for each in known.heads.all), ""])  # the last answers for head -1
     for group in FIELDS:
-        mine = readable & (group_of == group)[head]
+        of_group = readable & (group_of == group)[head]
         if group in TELLING:
-            mine &= ~reader.tells
-        at = np.flatnonzero(mine)
+            of_group &= ~reader.tells
+        at = np.flatnonzero(of_group)
         if at.size:
             rows = _rows(reader, group, head[at], at)
             fine = np.flatnonzero(~reader.odd[at])
@@ -312,12 +312,12 @@ def plan(example: bytes) -> Plan:
     if (event.ph, event.cat, event.name, event.pid, event.tid) != ("", "", "", -1, -1):
         return nothing
     for name, time in (("ts", event.ts), ("dur", event.dur or b"")):
-        said = _TIME.fullmatch(bytes(time))
-        if time and said is None:
+        time_match = _TIME.fullmatch(bytes(time))
+        if time and time_match is None:
             return nothing
-        if said:
-            found[name] = int(said[1]) - _TAG
-            found[f"{name} decimals"] = int(said[2]) - _TAG if said[2] else _NONE
+        if time_match:
+            found[name] = int(time_match[1]) - _TAG
+            found[f"{name} decimals"] = int(time_match[2]) - _TAG if time_match[2] else _NONE
     args = event.args
     for name in _NUMBERS:
         found[name] = _run(args.external_old if name == "external" and args.external == -1 else getattr(args, name))
@@ -354,7 +354,7 @@ class Reader:
 
     @cached_property
     def tells(self) -> Mask:
-        """Texts that tell of communication."""
+        """Texts whose args describe communication."""
         return (self._plans[:, _PLACES[_TELLS]] == 1)[self._code]
 
     def times(self, name: str, texts: Ints) -> Ints:
@@ -378,14 +378,14 @@ class Reader:
         """Value (-1: none) and number of digits (0: none)."""
         run = self._plans[:, _PLACES[column]][self._code[texts]]
         value, length = np.full(texts.size, -1, np.int64), np.zeros(texts.size, np.int64)
-        there = np.flatnonzero(run != _NONE)
-        if there.size == 0:
+        present = np.flatnonzero(run != _NONE)
+        if present.size == 0:
             return value, length
-        minus = run[there] < _NONE
-        at = self._runs.first[texts[there]] + np.where(minus, -2 - run[there], run[there])
+        minus = run[present] < _NONE
+        at = self._runs.first[texts[present]] + np.where(minus, -2 - run[present], run[present])
         size = self._runs.lengths[at]
-        self.odd[texts[there[size > most]]] = True
+        self.odd[texts[present[size > most]]] = True
         size = np.minimum(size, most)
         number = digits(self._data, self._runs.starts[at], size)
-        value[there], length[there] = np.where(minus, -number, number), size
+        value[present], length[present] = np.where(minus, -number, number), size
         return value, length

@@ -55,8 +55,8 @@ def number(header: Mapping[str, Any], key: str) -> int | None:
 
 def rank_claims(header: Mapping[str, Any], path: Path) -> dict[str, int]:
     """What each rule says the rank of the file's process is."""
-    said = {"distributed": number(distributed(header), "rank"), "file-name": rank_in_name(path)}
-    return {rule: rank for rule, rank in said.items() if rank is not None and rank >= 0}
+    claims = {"distributed": number(distributed(header), "rank"), "file-name": rank_in_name(path)}
+    return {rule: rank for rule, rank in claims.items() if rank is not None and rank >= 0}
 
 
 def host(header: Mapping[str, Any], path: Path, pids: list[int]) -> str:

@@ -232,13 +232,13 @@ def odd_links(trace: Trace) -> Trace:
 
 
 def overhead(trace: Trace, spans: Rows, heads: Sequence[Head], zero: int) -> Trace:
-    """Say what the profiler itself took; `trace` has one capture."""
+    """Report the time that the profiler itself took; `trace` has one capture."""
     ours = np.flatnonzero(np.array([head.name in KINETO for head in heads] or [False])[spans.head])
     start = spans.start[ours] - zero
     unanswered, warnings = about_overhead(start, start + spans.duration[ours], trace.ops)
     (capture,) = trace.captures
-    told = replace(capture, lacks=(*capture.lacks, *unanswered))
-    return replace(trace, captures=(told,), warnings=(*trace.warnings, *warnings))
+    with_overhead = replace(capture, lacks=(*capture.lacks, *unanswered))
+    return replace(trace, captures=(with_overhead,), warnings=(*trace.warnings, *warnings))
 
 
 def lacks(trace: Trace, header_has_shapes: bool) -> tuple[str, ...]:

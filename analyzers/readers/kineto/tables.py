@@ -192,12 +192,12 @@ def copy_of(name: str) -> tuple[str, str, str]:
     >>> copy_of("CopyHostToDevice"), copy_of("Memcpy")
     (('HtoD', '', ''), ('unknown', '', ''))
     """
-    said = _COPY.search(name)
-    if said is None:
+    match = _COPY.search(name)
+    if match is None:
         rocm = _ROCM_COPY.search(name)
         return (f"{rocm[1][0]}to{rocm[2][0]}" if rocm else "unknown"), "", ""
-    kind = f"{said[1]}to{said[2]}".replace("A", "D")  # arrays are device memory
-    source, target = (_memory(text) for text in (said[3], said[4]))
+    kind = f"{match[1]}to{match[2]}".replace("A", "D")  # arrays are device memory
+    source, target = (_memory(text) for text in (match[3], match[4]))
     return kind if kind in COPY_KINDS else "unknown", source, target
 
 
@@ -219,9 +219,9 @@ def _per_head(heads: Sequence[Head], head: Ints, of: Callable[[Head], Any]) -> _
     occurs = np.unique(head)
     values = [of(heads[each]) for each in occurs]
     distinct = sorted(set(values))  # heads are numbered by whichever thread meets them first
-    place = {value: code for code, value in enumerate(distinct)}
+    code_of = {value: code for code, value in enumerate(distinct)}
     by_head = np.zeros(len(heads) or 1, np.int64)
-    by_head[occurs] = [place[value] for value in values]
+    by_head[occurs] = [code_of[value] for value in values]
     return _Coded(distinct, by_head[head])
 
 
@@ -233,8 +233,8 @@ def _texts(heads: Sequence[Head], head: Ints, of: Callable[[Head], str], known: 
 def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -> Any:
     categories = list(dict.fromkeys(known or texts))
     number = {text: code for code, text in enumerate(categories)}
-    place: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
-    return pd.Categorical.from_codes(place[code], dtype=pd.CategoricalDtype(categories))
+    code_of_text: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
+    return pd.Categorical.from_codes(code_of_text[code], dtype=pd.CategoricalDtype(categories))
 
 
 # Link Kineto's events: ops to the calls that launched them, and everything to its process.
@@ -253,8 +253,8 @@ def cpu_pids(rows: Mapping[str, Rows], heads: Sequence[Head]) -> list[int]:
 
 def process_of_heads(rows: Rows, heads: Sequence[Head], pids: Sequence[int]) -> Ints:
     """Process of each CPU row; a pid that made no CUDA call (a helper process) counts with the first one."""
-    place = {pid: process for process, pid in enumerate(pids)}
-    by_head = np.array([place.get(number(head.pid), 0) for head in heads] or [0], np.int64)
+    process_of = {pid: process for process, pid in enumerate(pids)}
+    by_head = np.array([process_of.get(number(head.pid), 0) for head in heads] or [0], np.int64)
     return by_head[rows.head]
 
 
@@ -280,9 +280,9 @@ def launches(rows: Rows, process: Ints, api: Rows, api_process: Ints, processes:
     """Row of the call that launched each op, -1 where the trace has none."""
     found = np.full(len(rows), -1, np.int64)
     for each in range(processes):
-        mine, calls = np.flatnonzero(process == each), np.flatnonzero(api_process == each)
-        row = first_row(api.fields["correlation"][calls], rows.fields["correlation"][mine])
-        found[mine] = np.append(calls, -1)[row]
+        of_process, calls = np.flatnonzero(process == each), np.flatnonzero(api_process == each)
+        row = first_row(api.fields["correlation"][calls], rows.fields["correlation"][of_process])
+        found[of_process] = np.append(calls, -1)[row]
     return found
 
 
@@ -319,10 +319,10 @@ def first_row(ids: Ints, wanted: Ints) -> Ints:
     known = ids[rows]
     low, high = int(known.min()), int(known.max())
     if high - low < _DENSE * rows.size + 1024:
-        place = np.full(high - low + 2, -1, np.int64)  # the last one answers for ids out of range
-        place[known[::-1] - low] = rows[::-1]
+        row_of = np.full(high - low + 2, -1, np.int64)  # the last one answers for ids out of range
+        row_of[known[::-1] - low] = rows[::-1]
         inside = (wanted >= low) & (wanted <= high)
-        return place[np.where(inside, wanted - low, high - low + 1)]
+        return row_of[np.where(inside, wanted - low, high - low + 1)]
     distinct, first = np.unique(known, return_index=True)
     at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
     return np.where(distinct[at] == wanted, rows[first[at]], -1)
@@ -335,7 +335,12 @@ _TEXTS = ("operation", "dtype", "group", "group_ranks")
 
 
 def comms(
-    ops: pd.DataFrame, api: pd.DataFrame, ranges: pd.DataFrame, told_op: Ints, told_range: Ints, told: Sequence[Args]
+    ops: pd.DataFrame,
+    api: pd.DataFrame,
+    ranges: pd.DataFrame,
+    args_of_op: Ints,
+    args_of_range: Ints,
+    comm_args: Sequence[Args],
 ) -> pd.DataFrame:
     """The Trace's table of communication calls: one row per communication op, and one per call without any.
 
@@ -344,19 +349,19 @@ def comms(
 
     Parameters
     ----------
-    told_op, told_range : for each row of `ops` and `ranges`: its place in `told`, -1 for none.
+    args_of_op, args_of_range : for each row of `ops` and `ranges`: its place in `comm_args`, -1 for none.
     """
-    calls = np.flatnonzero(told_range >= 0)
-    of_op = np.flatnonzero((told_op >= 0) | _named_communication(ops))
+    calls = np.flatnonzero(args_of_range >= 0)
+    of_op = np.flatnonzero((args_of_op >= 0) | _named_communication(ops))
     launch = ints(ops, "launch")[of_op]
     call = _calls_around(ops.iloc[of_op], api, ranges.iloc[calls], launch)
-    mine = (told_op[of_op] >= 0) | (call >= 0)
-    of_op, launch, call = of_op[mine], launch[mine], call[mine]
+    has_args = (args_of_op[of_op] >= 0) | (call >= 0)
+    of_op, launch, call = of_op[has_args], launch[has_args], call[has_args]
     alone = np.setdiff1d(np.arange(calls.size), call)
     call = np.append(call, alone)
     launch = np.append(launch, np.full(alone.size, -1))
-    own = np.append(told_op[of_op], np.full(alone.size, -1))
-    theirs = _at(told_range[calls], call, -1)
+    own = np.append(args_of_op[of_op], np.full(alone.size, -1))
+    range_args = _at(args_of_range[calls], call, -1)
     columns: dict[str, Any] = {
         "process": np.append(ints(ops, "process")[of_op], ints(ranges, "process")[calls[alone]]),
         "correlation": np.append(ints(ops, "correlation")[of_op], np.full(alone.size, -1)),
@@ -365,15 +370,15 @@ def comms(
         missing = -1 if column == "thread" else 0
         by_launch = _at(ints(api, column), launch, missing)
         columns[column] = np.where(call >= 0, _at(ints(ranges, column)[calls], call, missing), by_launch)
-    values = _values(told)
+    values = _values(comm_args)
     for column in _NUMBERS:
-        said = np.array(values[column], np.int64)
-        first = _at(said, own, -1)
-        columns[column] = np.where(first >= 0, first, _at(said, theirs, -1))
+        stated = np.array(values[column], np.int64)
+        first = _at(stated, own, -1)
+        columns[column] = np.where(first >= 0, first, _at(stated, range_args, -1))
     for column in _TEXTS:
-        distinct, place = np.unique(np.array(["", *values[column]], object), return_inverse=True)
-        first, empty = place[own + 1], place[0]
-        code = np.where(first != empty, first, place[theirs + 1])
+        distinct, position = np.unique(np.array(["", *values[column]], object), return_inverse=True)
+        first, empty = position[own + 1], position[0]
+        code = np.where(first != empty, first, position[range_args + 1])
         columns[column] = pd.Categorical.from_codes(code, dtype=pd.CategoricalDtype(list(distinct)))
     return table("comms", columns)
 
@@ -393,17 +398,17 @@ def _calls_around(ops: pd.DataFrame, api: pd.DataFrame, calls: pd.DataFrame, lau
     return found
 
 
-def _values(told: Sequence[Args]) -> dict[str, list[Any]]:
+def _values(comm_args: Sequence[Args]) -> dict[str, list[Any]]:
     return {
-        "operation": [each.collective for each in told],
-        "in_elements": [whole(each.in_elements) for each in told],
-        "out_elements": [whole(each.out_elements) for each in told],
-        "dtype": [str(each.dtype) for each in told],
-        "group": [str(each.group) for each in told],
-        "group_ranks": [str(each.group_ranks) for each in told],
-        "group_size": [whole(each.group_size) for each in told],
-        "sequence": [whole(each.seq) for each in told],
-        "peer": [_peer(each) for each in told],
+        "operation": [each.collective for each in comm_args],
+        "in_elements": [whole(each.in_elements) for each in comm_args],
+        "out_elements": [whole(each.out_elements) for each in comm_args],
+        "dtype": [str(each.dtype) for each in comm_args],
+        "group": [str(each.group) for each in comm_args],
+        "group_ranks": [str(each.group_ranks) for each in comm_args],
+        "group_size": [whole(each.group_size) for each in comm_args],
+        "sequence": [whole(each.seq) for each in comm_args],
+        "peer": [_peer(each) for each in comm_args],
     }
 
 

@@ -1,4 +1,4 @@
-"""What an nsys export says about itself: who made it, which rank it is, and what it cannot answer."""
+"""Metadata of an nsys export: who made it, which rank it is, and what it cannot answer."""
 
 from __future__ import annotations
 
@@ -110,30 +110,30 @@ def read_overhead(file: NsysFile, shift_ns: int) -> tuple[Ints, Ints]:
 
 def missing(file: NsysFile, tables: dict[str, pd.DataFrame]) -> tuple[str, ...]:
     """What this capture cannot answer, and how the next one can."""
-    said = []
+    lacks = []
     if tables["api"].empty:
-        said.append("CUDA calls, and so which range launched what (--trace=cuda)")
+        lacks.append("CUDA calls, and so which range launched what (--trace=cuda)")
     if tables["ranges"].empty:
-        said.append("NVTX ranges (--trace=cuda,nvtx, and ranges in the program)")
+        lacks.append("NVTX ranges (--trace=cuda,nvtx, and ranges in the program)")
     if (
         tables["records"].empty
         and is_one_of(tables["api"], "name", ("cudaEventRecord", "cudaEventRecordWithFlags")).any()
     ):
-        said.append("which stream recorded which event (--cuda-event-trace=true)")
+        lacks.append("which stream recorded which event (--cuda-event-trace=true)")
     elif len(tables["records"]) and not file.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "eventSyncId"):
-        said.append("exact links from a recorded event to the wait for it (nsys 2024.2 or newer)")
+        lacks.append("exact links from a recorded event to the wait for it (nsys 2024.2 or newer)")
     if tables["syncs"].empty and not tables["api"].empty:
-        said.append("what CUDA synchronizations waited for")
-    return tuple(said)
+        lacks.append("what CUDA synchronizations waited for")
+    return tuple(lacks)
 
 
 def warnings(
     file: NsysFile, tables: dict[str, pd.DataFrame], processes: list[Process], contexts: set[int]
 ) -> list[TraceWarning]:
     """What the reader of any result from this capture must know."""
-    said = _diagnostics(file)
+    diagnostics = _diagnostics(file)
     working = {processes[index].pid for index in np.unique(ints(tables["ops"], "process")).tolist()}
-    return [*_lost_events(said), *_doubts(said, working), *_cut_off(tables["ops"], processes, contexts)]
+    return [*_lost_events(diagnostics), *_doubts(diagnostics, working), *_cut_off(tables["ops"], processes, contexts)]
 
 
 def _diagnostics(file: NsysFile) -> list[tuple[str, int, int]]:
@@ -174,27 +174,27 @@ def _lost_events(diagnostics: list[tuple[str, int, int]]) -> list[TraceWarning]:
 
 def _doubts(diagnostics: list[tuple[str, int, int]], working: set[int]) -> list[TraceWarning]:
     """What nsys warns of, for processes with GPU work or for all; a launcher beside them collects nothing anyway."""
-    said = [
+    doubts = [
         (text.rstrip("."), owner)
         for text, level, owner in diagnostics
         if not _is_loss(text, level) and owner in working | {EVERYBODY}
     ]
-    if not said:
+    if not doubts:
         return []
-    owners = sorted({owner for _, owner in said} - {EVERYBODY})
+    owners = sorted({owner for _, owner in doubts} - {EVERYBODY})
     whom = f" of process {', '.join(map(str, owners))}" if owners else ""
-    texts = "; ".join(dict.fromkeys(text for text, _ in said))
+    texts = "; ".join(dict.fromkeys(text for text, _ in doubts))
     return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}. What it did not collect is in no figure.")]
 
 
 def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:
     """Ranks that the first cudaProfilerStop of a one-report capture ended early, or kept out altogether."""
-    said = []
+    found = []
     owner, end = ints(ops, "process"), ints(ops, "end_ns")
     working = set(np.unique(owner[is_one_of(ops, "kind", ("kernel", "graph"))]).tolist())
     idle = sorted(contexts - {processes[index].pid for index in working})
     if idle and working:
-        said.append(
+        found.append(
             TraceWarning(
                 "no-gpu-work",
                 f"process {', '.join(map(str, idle))} has a CUDA context but no kernel in this capture. {FIRST_STOP}",
@@ -207,10 +207,10 @@ def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) ->
         gaps = [
             f"process {processes[index].pid} by {(max(last.values()) - last[index]) / 1e6:.1f} ms" for index in early
         ]
-        said.append(
+        found.append(
             TraceWarning("uneven-ends", f"GPU work ends before the last rank's: {', '.join(gaps)}. {FIRST_STOP}")
         )
-    return said
+    return found
 
 
 def _session_start(file: NsysFile) -> int | None:
@@ -402,8 +402,8 @@ class Processes:
 
     def order(self) -> Ints:
         """Final number of each provisional one."""
-        place = {key: index for index, key in enumerate(self.keys)}
-        return np.array([place[key] for key in self._number] or [0], np.int64)
+        number = {key: index for index, key in enumerate(self.keys)}
+        return np.array([number[key] for key in self._number] or [0], np.int64)
 
 
 def thread(global_ids: Ints) -> Ints:

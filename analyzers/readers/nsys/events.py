@@ -59,13 +59,13 @@ def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any
     where, texts = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
     if where.size == 0:
         return registered
-    place = np.minimum(np.searchsorted(where, rows), where.size - 1)
-    literal = where[place] == rows
+    position = np.minimum(np.searchsorted(where, rows), where.size - 1)
+    literal = where[position] == rows
     categories = list(dict.fromkeys([*registered.categories, *texts.categories]))
     code = {text: index for index, text in enumerate(categories)}
     of_registered = np.array([code[text] for text in registered.categories] or [0], np.int32)
     of_text = np.array([code[text] for text in texts.categories], np.int32)
-    code = np.where(literal, of_text[texts.codes[place]], of_registered[registered.codes])
+    code = np.where(literal, of_text[texts.codes[position]], of_registered[registered.codes])
     return labelled(code, categories).remove_unused_categories()
 
 
@@ -84,8 +84,8 @@ def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
     number, numbers = pd.factorize(domain)
     texts = [known.get((key, one), "") for key in owners.tolist() for one in numbers.tolist()]
     categories = list(dict.fromkeys(["", *texts]))
-    place = {text: code for code, text in enumerate(categories)}
-    merged = np.array([place[text] for text in texts] or [0], np.int32)
+    code_of = {text: code for code, text in enumerate(categories)}
+    merged = np.array([code_of[text] for text in texts] or [0], np.int32)
     return labelled(merged[owner * len(numbers) + number], categories)
 
 
@@ -225,6 +225,6 @@ class Names:
         known = more or {}
         texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
         categories = list(dict.fromkeys(texts))
-        place = {text: code for code, text in enumerate(categories)}
-        merged = np.array([place[text] for text in texts], np.int32)
+        code_of = {text: code for code, text in enumerate(categories)}
+        merged = np.array([code_of[text] for text in texts], np.int32)
         return labelled(merged[codes], categories)

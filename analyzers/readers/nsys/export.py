@@ -103,7 +103,7 @@ def _runs(path: Path) -> Nsys | None:
     if not (path.is_file() and os.access(path, os.X_OK)):
         return None
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [str(path), "--version"],
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -112,8 +112,8 @@ def _runs(path: Path) -> Nsys | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(said.stdout)
-    return Nsys(path, _numbers(found)) if found and said.returncode == 0 else None
+    found = _VERSION.search(completed.stdout)
+    return Nsys(path, _numbers(found)) if found and completed.returncode == 0 else None
 
 
 def made_by(report: Path) -> Version | None:
@@ -125,7 +125,11 @@ def made_by(report: Path) -> Version | None:
     first = _VERSION.search(head.split(b"\n")[0])  # older reports name it in their first line, newer ones a build
     if first:
         return _numbers(first)
-    return max((_numbers(found) for found in _VERSION.finditer(tail)), key=lambda said: (len(said), said), default=None)
+    return max(
+        (_numbers(found) for found in _VERSION.finditer(tail)),
+        key=lambda version: (len(version), version),
+        default=None,
+    )
 
 
 def is_report(report: Path) -> bool:
@@ -224,10 +228,12 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
         made = folder / "export.sqlite"
         command = [str(tool.path), "export", "--type=sqlite", "--force-overwrite=true", *_options(tool)]
 
-        def tell(what: str, done: int, total: int) -> None:  # an nsys that stands on PATH is not run without a word
+        def on_progress(
+            what: str, done: int, total: int
+        ) -> None:  # an nsys that stands on PATH is not run without a word
             progress(f"{what}{NOTE}nsys {text(tool.version)} at {tool.path}", done, total)
 
-        reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, tell)
+        reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, on_progress)
         if not reason and is_complete(made):
             _publish(made, entry)
             return ""
@@ -235,10 +241,10 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
 
 
 def _options(tool: Nsys) -> list[str]:
-    said = subprocess.run(
+    completed = subprocess.run(
         [str(tool.path), "export", "--help"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False
     )
-    return [option for option in OPTIONAL if option.split("=")[0].encode() in said.stdout]
+    return [option for option in OPTIONAL if option.split("=")[0].encode() in completed.stdout]
 
 
 def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: Progress) -> str:
@@ -264,8 +270,8 @@ def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: 
     progress(WHAT, done, done)
     with log.open("rb") as output:  # however much it says, the complaint is near its end
         output.seek(max(log.stat().st_size - MOST_SAID, 0))
-        said = _complaint(output.read().decode(errors="replace"))
-    return "" if process.returncode == 0 and not said else said or f"it exited with {process.returncode}"
+        complaint = _complaint(output.read().decode(errors="replace"))
+    return "" if process.returncode == 0 and not complaint else complaint or f"it exited with {process.returncode}"
 
 
 def _complaint(output: str) -> str:

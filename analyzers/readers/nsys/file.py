@@ -182,8 +182,8 @@ class NsysFile:
 
     def column(self, table: str, *names: str, missing: str = MISSING) -> str:
         """SQL for the first of these integer columns that exists and is not NULL, else `missing`."""
-        there = [self.number(table, name) for name in names if self.has(table, name)]
-        return f"coalesce({', '.join([*there, missing])})" if there else missing
+        present = [self.number(table, name) for name in names if self.has(table, name)]
+        return f"coalesce({', '.join([*present, missing])})" if present else missing
 
     def time(self, table: str, name: str) -> str:
         """SQL for a time, `NO_TIME` where there is none."""

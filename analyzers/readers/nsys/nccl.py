@@ -53,15 +53,15 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
     correlation = np.concatenate([ids for _, ids in found])
     order = np.lexsort((correlation, starts[row], ints(ranges, "process")[row]))
     row, correlation = row[order], correlation[order]
-    said = ranges.iloc[row]
+    call_ranges = ranges.iloc[row]
     return table(
         "comms",
         {
-            "process": ints(said, "process"),
-            "thread": ints(said, "thread"),
-            "start_ns": ints(said, "start_ns"),
-            "end_ns": ints(said, "end_ns"),
-            "operation": said["name"].array.remove_unused_categories(),
+            "process": ints(call_ranges, "process"),
+            "thread": ints(call_ranges, "thread"),
+            "start_ns": ints(call_ranges, "start_ns"),
+            "end_ns": ints(call_ranges, "end_ns"),
+            "operation": call_ranges["name"].array.remove_unused_categories(),
             "correlation": correlation,
             "bytes": payload.at(rows[row], "bytes"),
             "communicator": communicator[row],
@@ -92,10 +92,10 @@ def _launches(ops: pd.DataFrame, api: pd.DataFrame) -> dict[tuple[int, ...], tup
     Kernels by name; copies too, since NCCL may move data by copy engine.
     """
     launch = ints(ops, "launch")
-    mine = np.flatnonzero((launch >= 0) & (_communicates(ops) | (ops["kind"] == "memcpy").to_numpy()))
-    calls = launch[mine]
+    launched = np.flatnonzero((launch >= 0) & (_communicates(ops) | (ops["kind"] == "memcpy").to_numpy()))
+    calls = launch[launched]
     at, process, thread = (ints(api, column)[calls] for column in ("start_ns", "process", "thread"))
-    correlation = ints(ops, "correlation")[mine]
+    correlation = ints(ops, "correlation")[launched]
     result = {}
     for lane, those in rows_by_key(process, thread).items():
         order = those[np.argsort(at[those], kind="stable")]
@@ -139,8 +139,8 @@ class _Groups:
         result = np.full(calls.size, -1, np.int64)
         if calls.size == 0 or self.closing.size == 0:
             return result
-        place = np.searchsorted(self._depth_at, self._starts[calls], side="right") - 1
-        within = (place >= 0) & (self._depth[np.maximum(place, 0)] > 0)
+        depth_row = np.searchsorted(self._depth_at, self._starts[calls], side="right") - 1
+        within = (depth_row >= 0) & (self._depth[np.maximum(depth_row, 0)] > 0)
         group = np.searchsorted(self._starts[self.closing], self._starts[calls], side="left")
         known = np.flatnonzero(within & (group < self.closing.size))
         group = group[known]
@@ -156,14 +156,14 @@ def _share(group: Ints, communicator: Ints, launched: Ints) -> Ints:
     if group.size == 0:
         return group
     _, head, size = np.unique(group, return_index=True, return_counts=True)
-    place = np.arange(group.size) - np.repeat(head, size)
+    position = np.arange(group.size) - np.repeat(head, size)
     pairs = pd.factorize(pd.MultiIndex.from_arrays([group, communicator]))[0].astype(np.int64)
     of_communicator = pairs - np.repeat(pairs[head], size)
     communicators = np.repeat(np.maximum.reduceat(of_communicator, head) + 1, size)
     calls = np.repeat(size, size)
     return np.select(
         [launched == 1, launched == calls, (launched == communicators) & (communicator != -1)],
-        [np.zeros_like(group), place, of_communicator],
+        [np.zeros_like(group), position, of_communicator],
         -1,
     )
 
@@ -205,9 +205,9 @@ class Payload:
         """One column's values for any NVTX rows, -1 where a row has no payload."""
         if self.rows.size == 0:
             return np.full(rows.size, -1, np.int64)
-        place = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
+        position = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
         values: Ints = getattr(self, column)
-        return np.where(self.rows[place] == rows, values[place], -1)
+        return np.where(self.rows[position] == rows, values[position], -1)
 
 
 def read_payload(file: NsysFile) -> Payload:
@@ -275,13 +275,13 @@ def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
     rows, texts = file.texts(NVTX, '"jsonText"', "\"jsonText\" LIKE '%NCCL%' OR \"jsonText\" LIKE '%Message size%'")
     values = _empty(len(texts.categories))
     for index, text in enumerate(texts.categories):
-        for name, value in _said(text).items():
+        for name, value in _payload_fields(text).items():
             if name in FIELDS and isinstance(value, int):
                 values[FIELDS[name][0]][index] = np.uint64(value % (1 << 64)).astype(np.int64)
     return rows, {name: column[texts.codes] for name, column in values.items()}
 
 
-def _said(text: str) -> dict[str, object]:
+def _payload_fields(text: str) -> dict[str, object]:
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):

@@ -227,14 +227,14 @@ def _join(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
     if high - low < DENSE * keys.size + 1_000_000:
         direct = np.full(high - low + 2, -1, np.int32)  # the last place answers for every id that is not there
         direct[keys - low] = rows
-        place = wanted - low
-        place[(wanted < low) | (wanted > high)] = high - low + 1
-        return direct[place].astype(np.int64)
+        position = wanted - low
+        position[(wanted < low) | (wanted > high)] = high - low + 1
+        return direct[position].astype(np.int64)
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
         keys, rows = keys[order], rows[order]
-    place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[place] == wanted, rows[place], -1)
+    position = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[position] == wanted, rows[position], -1)
 
 
 # GPU memory in use, from the allocations and releases of an nsys export (--cuda-memory-usage=true).
@@ -268,9 +268,9 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataF
     process, device = processes.number(raw["owner"][rows]), raw["device"][rows]
     change = np.where(raw["operation"][rows] == RELEASE, -1, 1) * raw["bytes"][rows]
     level, in_all = np.zeros(rows.size, np.int64), np.zeros(rows.size, dtype=bool)
-    for mine in rows_by_key(process, device).values():
-        level[mine] = np.cumsum(change[mine])
-        in_all[mine] = raw["start_ns"][rows[mine[0]]] == 0
+    for of_device in rows_by_key(process, device).values():
+        level[of_device] = np.cumsum(change[of_device])
+        in_all[of_device] = raw["start_ns"][rows[of_device[0]]] == 0
     total, change_only = (MEMORY_SOURCES.index(name) for name in ("driver", "driver-change"))
     sources = np.where(in_all, total, change_only)
     return table(

@@ -61,7 +61,7 @@ def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = N
 
 def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
     about = read_about(file)
-    tables, comms, keys, said = _tables(file, about, progress)
+    tables, comms, keys, left_out = _tables(file, about, progress)
     ops = tables["ops"]
     used = ops[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
     devices = read_devices(file, keys, list(used.itertuples(index=False, name=None)))
@@ -93,7 +93,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         devices=devices,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=(*said, *warnings(file, tables, processes, contexts(file)), *slowed),
+        warnings=(*left_out, *warnings(file, tables, processes, contexts(file)), *slowed),
         **tables,
     )
 
@@ -129,18 +129,18 @@ def _tables(
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
-    said = []
+    left_out = []
     if lost:
-        said.append(TraceWarning("no-times", f"left out, because they have no start or end: {_counts(lost)}."))
+        left_out.append(TraceWarning("no-times", f"left out, because they have no start or end: {_counts(lost)}."))
     if absurd:
         text = f"left out, because they last over a day or lie a day apart from the others: {_counts(absurd)}."
-        said.append(TraceWarning("absurd-times", text))
+        left_out.append(TraceWarning("absurd-times", text))
     if unclosed:
-        said.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
+        left_out.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
     progress("joining calls to GPU work", STEPS, STEPS)
     tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
     tables["memory"] = memory
-    return tables, comms, numbering.keys, said
+    return tables, comms, numbering.keys, left_out
 
 
 def _counts(left_out: Counter[str]) -> str:
@@ -155,14 +155,14 @@ def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absur
     """
     starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
     is_open = (ends == NO_TIME) if what == "NVTX ranges" else np.zeros(ends.size, bool)
-    there = (starts != NO_TIME) & ((ends >= starts) | is_open)
-    middle = float(np.median(starts[there])) if there.any() else 0.0
+    has_times = (starts != NO_TIME) & ((ends >= starts) | is_open)
+    middle = float(np.median(starts[has_times])) if has_times.any() else 0.0
     far = np.abs(starts - middle) >= DAY  # as floats: the difference of two may be beyond 64 bits
     far |= ~is_open & (ends.astype(float) - starts >= DAY)
-    for why, rows in ((lost, ~there), (absurd, there & far)):
+    for why, rows in ((lost, ~has_times), (absurd, has_times & far)):
         if rows.any():
             why[what] += int(np.count_nonzero(rows))
-    fine = there & ~far
+    fine = has_times & ~far
     if not fine.all():
         frame = frame[fine].reset_index(drop=True)
         ends = ends[fine]

@@ -196,7 +196,7 @@ def _row(
     start = _scaled(times[0], units.start)
     sizes = [_scaled(value, 1) for value in launch[:7]]
     copy = re.search(r"\[CUDA mem(?P<kind>cpy|set)\s*(?P<way>[^\]]*)\]", name)
-    places = [_MEMORY.get(value, "") for value in memory if value in _MEMORY]
+    memory_kinds = [_MEMORY.get(value, "") for value in memory if value in _MEMORY]
     row: dict[str, Any] = {
         "device": int(device[1]),
         "device_name": device[0].strip(),
@@ -209,8 +209,8 @@ def _row(
         "correlation": _scaled(times[2], 1),
         "bytes": _scaled(memory[0], units.bytes) if copy and memory else -1,
         "copy": (_COPIES.get(copy["way"].strip(), "unknown") if copy["kind"] == "cpy" else "") if copy else "",
-        "source_memory": places[0] if places else "",
-        "target_memory": places[1] if len(places) > 1 else "",
+        "source_memory": memory_kinds[0] if memory_kinds else "",
+        "target_memory": memory_kinds[1] if len(memory_kinds) > 1 else "",
         "grid": sizes[0] * sizes[1] * sizes[2] if len(sizes) == 7 else -1,
         "block": sizes[3] * sizes[4] * sizes[5] if len(sizes) == 7 else -1,
         "registers": sizes[6] if len(sizes) == 7 else -1,
@@ -257,8 +257,8 @@ def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Tra
     lacks = ("launch calls", "ranges", "synchronizations", "absolute times")
     captures = []
     for number in range(indices.size):
-        mine = frame[process == number]
-        span = int(mine["start_ns"].min()), int(mine["end_ns"].max())
+        of_process = frame[process == number]
+        span = int(of_process["start_ns"].min()), int(of_process["end_ns"].max())
         captures.append(Capture(str(path), "nsys-stats", "nsys stats", first_ns=span[0], last_ns=span[1], lacks=lacks))
     tables = {name: table(name) for name in TABLES}
     tables["ops"] = table("ops", {"process": process, **{column: frame[column].to_numpy() for column in columns}})
