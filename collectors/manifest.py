@@ -89,13 +89,13 @@ def write(folder: Path, manifest: Manifest) -> Path:
     return path
 
 
-def _joined(there: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    mine = {one["path"] for one in ours["captures"]}
-    captures = [one for one in there["captures"] if one["path"] not in mine] + ours["captures"]
+def _joined(earlier: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    our_paths = {one["path"] for one in ours["captures"]}
+    captures = [one for one in earlier["captures"] if one["path"] not in our_paths] + ours["captures"]
     captures.sort(key=lambda one: (one["rank"] is None, one["rank"], one["path"]))
-    ranks = [one for one in there["ranks"] if one.get("rank") not in {own.get("rank") for own in ours["ranks"]}]
-    notes = list(dict.fromkeys(there["notes"] + ours["notes"]))
-    return {**there, "captures": captures, "ranks": ranks + ours["ranks"], "notes": notes}
+    ranks = [one for one in earlier["ranks"] if one.get("rank") not in {own.get("rank") for own in ours["ranks"]}]
+    notes = list(dict.fromkeys(earlier["notes"] + ours["notes"]))
+    return {**earlier, "captures": captures, "ranks": ranks + ours["ranks"], "notes": notes}
 
 
 def now() -> str:
@@ -110,8 +110,8 @@ def safe_command(command: Sequence[str]) -> list[str]:
     ['train.py', '--hf-token', '***', '--api-key=***', '--tokens', '4096']
     """
     shown, secret = [], ""
-    for said in command:
-        word = _LOOKS_SECRET.sub(HIDDEN, said)
+    for argument in command:
+        word = _LOOKS_SECRET.sub(HIDDEN, argument)
         name, equals, value = word.partition("=")
         option = bool(_SECRET.search(name)) and (name.startswith("-") or bool(equals))
         if secret and not word.startswith("-"):
@@ -151,24 +151,24 @@ def host() -> dict[str, Any]:
 def gpus() -> list[dict[str, str]]:
     """The GPUs that nvidia-smi lists; none where it is not there."""
     fields = "index,name,driver_version,memory.total,pci.bus_id"
-    said = _said(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
+    output = _output_of(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
     names = ("index", "name", "driver", "memory", "bus")
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
+    rows = [[cell.strip() for cell in line.split(",")] for line in output.splitlines()]
     return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
 
 def topology() -> str:
     """How the GPUs are linked, as `nvidia-smi topo -m` draws it; "" where it doesn't."""
-    said = re.sub(r"\x1b\[[0-9;]*m", "", _said(["nvidia-smi", "topo", "-m"]))
-    return said.partition("Legend:")[0].rstrip()
+    output = re.sub(r"\x1b\[[0-9;]*m", "", _output_of(["nvidia-smi", "topo", "-m"]))
+    return output.partition("Legend:")[0].rstrip()
 
 
 def git(folder: Path) -> dict[str, Any] | None:
     """Commit of the checkout that the command runs in, and whether it has changes; None outside one."""
-    commit = _said(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
+    commit = _output_of(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
     if not commit:
         return None
-    return {"commit": commit, "dirty": bool(_said(["git", "-C", str(folder), "status", "--porcelain"]).strip())}
+    return {"commit": commit, "dirty": bool(_output_of(["git", "-C", str(folder), "status", "--porcelain"]).strip())}
 
 
 def quoted(command: Sequence[str]) -> str:
@@ -176,7 +176,7 @@ def quoted(command: Sequence[str]) -> str:
     return shlex.join(command)
 
 
-def _said(command: list[str]) -> str:
+def _output_of(command: list[str]) -> str:
     try:
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):

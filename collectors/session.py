@@ -87,7 +87,7 @@ def hooked(environment: Mapping[str, str], settings: Mapping[str, Any]) -> dict[
     return {**environment, "PYTHONPATH": path, HOOK: json.dumps(settings)}
 
 
-def said_by_ranks(folder: Path) -> list[dict[str, Any]]:
+def reports_of_ranks(folder: Path) -> list[dict[str, Any]]:
     """What each rank told, by rank; of several processes that call themselves one rank, the one that captured."""
     order = {"captured": 0, "capturing": 1, "failed": 2, "early": 3, "waiting": 4, "other": 5}
     found: dict[int, dict[str, Any]] = {}
@@ -127,9 +127,9 @@ def full_disks(folders: Sequence[Path]) -> list[str]:
 
 def world_size(ranks: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> int | None:
     """How many ranks the run has, as its ranks or its environment say."""
-    told = [one["world_size"] for one in ranks if one.get("world_size")]
+    sizes = [one["world_size"] for one in ranks if one.get("world_size")]
     stated = environment.get("WORLD_SIZE", "")
-    return max(told) if told else int(stated) if stated.isdecimal() else None
+    return max(sizes) if sizes else int(stated) if stated.isdecimal() else None
 
 
 def describe(

@@ -70,7 +70,7 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     plan = plan_run(command, options, words[:-1], folder, launcher, rank)
     manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())
     outcome = run(plan.command, plan.environment, timeout=options.timeout)
-    ranks = [one for one in session.said_by_ranks(folder) if rank is None or one["rank"] == rank]
+    ranks = [one for one in session.reports_of_ranks(folder) if rank is None or one["rank"] == rank]
     manifest.captures, damaged = _captures(folder, plan, ranks)
     manifest.notes = [*plan.notes, *notes, *_notes(folder, plan, manifest.captures, damaged, ranks, options)]
     steps = options.steps

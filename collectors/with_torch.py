@@ -59,7 +59,7 @@ def collect(command: Sequence[str], options: TorchOptions) -> session.Collected:
     manifest = Manifest("torch", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
     manifest.start_utc = manifests.now()
     outcome = run(command, session.hooked(os.environ, settings), timeout=options.timeout)
-    ranks = [one for one in session.said_by_ranks(folder) if alone is None or one["rank"] == alone]
+    ranks = [one for one in session.reports_of_ranks(folder) if alone is None or one["rank"] == alone]
     manifest.captures = [
         Capture(path.name, int(path.name[4:-8]), _steps_of(ranks, int(path.name[4:-8])))
         for path in sorted(folder.glob("rank*.json.gz"), key=lambda path: int(path.name[4:-8]))

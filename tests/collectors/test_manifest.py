@@ -128,7 +128,7 @@ def test_captures_of_another_run_are_never_overwritten_unasked(tmp_path: Path) -
 def test_of_several_processes_of_a_rank_the_one_that_captured_speaks(tmp_path: Path) -> None:
     for pid, state in ((1, "waiting"), (2, "captured"), (3, "other")):
         (tmp_path / f".about-h-{pid}.json").write_text(json.dumps({"rank": 0, "pid": pid, "state": state}))
-    assert [one["pid"] for one in session.said_by_ranks(tmp_path)] == [2]
+    assert [one["pid"] for one in session.reports_of_ranks(tmp_path)] == [2]
 
 
 @pytest.mark.parametrize(("first", "last", "named"), [(3, 3, None), (5, 2, "step"), (0, 2, None), (-1, 2, "step")])
