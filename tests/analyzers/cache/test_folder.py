@@ -181,11 +181,12 @@ def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
 
 KEEPING = """
 import pathlib
-from analyzers import cache, cache_keys
+from analyzers import cache
+from analyzers.cache import keys
 from analyzers.readers.captures import read_one
 from analyzers.readers.inputs import Input
 from analyzers.readers.captures import Reading
-cache_keys.WORTH_BYTES_PACKED = 0
+keys.WORTH_BYTES_PACKED = 0
 """
 
 
