@@ -115,8 +115,8 @@ def load(
     from traceviz.trace import Trace
 
     reading = Reading(nsys, cache, workers, skip_bad)
-    with progress() as tell:
-        return Trace.of(loading.load(_paths(paths), align=align, reading=reading, progress=tell))
+    with progress() as on_progress:
+        return Trace.of(loading.load(_paths(paths), align=align, reading=reading, progress=on_progress))
 
 
 def check_overlap(
@@ -167,9 +167,9 @@ def check_overlap(
     from analyzers.verdict import check
 
     with (
-        progress() as tell,
-        _opened(trace, reading, tell) as run,
-        nullcontext() if baseline is None else _opened(baseline, reading, tell) as alone,
+        progress() as on_progress,
+        _opened(trace, reading, on_progress) as run,
+        nullcontext() if baseline is None else _opened(baseline, reading, on_progress) as alone,
     ):
         return check.check_overlap(run, a, b, min_overlap=min_overlap, baseline=alone)
 
@@ -240,7 +240,7 @@ def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
     """
     from analyzers.scale import answers
 
-    with progress() as tell, _opened(trace, reading, tell) as run:
+    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
         return answers.streams(run)
 
 
@@ -259,7 +259,7 @@ def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
     """
     from analyzers.scale import answers
 
-    with progress() as tell, _opened(trace, reading, tell) as run:
+    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
         return answers.info(run)
 
 
@@ -290,7 +290,7 @@ def collectives(trace: Run, **reading: Unpack[ReadingOptions]) -> Collectives:
     """
     from analyzers.scale import answers
 
-    with progress() as tell, _opened(trace, reading, tell) as run:
+    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
         return answers.collectives(run)
 
 
@@ -312,7 +312,7 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """
     from analyzers.scale import answers
 
-    with progress() as tell, _opened(trace, reading, tell) as run:
+    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
         return answers.syncs(run)
 
 
@@ -441,7 +441,7 @@ def capture(
     return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
 
 
-def _opened(run: Run, how: ReadingOptions, tell: Progress) -> AbstractContextManager[PartitionedRun]:
+def _opened(run: Run, how: ReadingOptions, on_progress: Progress) -> AbstractContextManager[PartitionedRun]:
     """A run to ask something of, for the time of a block."""
     from analyzers.scale.parts import opened
     from analyzers.trace import tables as tables
@@ -450,7 +450,7 @@ def _opened(run: Run, how: ReadingOptions, tell: Progress) -> AbstractContextMan
     if isinstance(run, tables.Trace):
         _refuse(how)
         return nullcontext(OnePart(run))
-    return opened(_paths((run,)), _reading(how), align=how.get("align", True), progress=tell)
+    return opened(_paths((run,)), _reading(how), align=how.get("align", True), progress=on_progress)
 
 
 def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
@@ -461,8 +461,8 @@ def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
     if isinstance(run, tables.Trace):
         _refuse(how)
         return run
-    with progress() as tell:
-        return read(_paths((run,)), align=how.get("align", True), reading=_reading(how), progress=tell)
+    with progress() as on_progress:
+        return read(_paths((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:

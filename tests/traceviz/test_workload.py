@@ -81,10 +81,10 @@ def test_what_rowpar_must_show_is_bounded_from_above_and_by_the_number_of_ranks(
 
 def test_what_is_expected_of_a_number_of_ranks_is_said() -> None:
     expected = WORKLOADS["rowpar"].variants["s2"]
-    assert "with 4 ranks serialized or partial (real overlap ratio at most 0.2)" in workload.said(expected)
-    assert "is partial (real overlap ratio at most 0.35), because" in workload.said(expected.of_ranks(2))
+    assert "with 4 ranks serialized or partial (real overlap ratio at most 0.2)" in workload.expectation(expected)
+    assert "is partial (real overlap ratio at most 0.35), because" in workload.expectation(expected.of_ranks(2))
     assert (expected.of_ranks(8).verdicts, expected.of_ranks(8).at_most) == (("serialized", "partial"), 0.35)
-    assert "(real overlap ratio 0)" in workload.said(WORKLOADS["rowpar"].variants["s1"])
+    assert "(real overlap ratio 0)" in workload.expectation(WORKLOADS["rowpar"].variants["s1"])
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -112,7 +112,7 @@ def test_every_workload_has_sizes_for_a_cpu_and_says_what_it_expects() -> None:
     for one in WORKLOADS.values():
         assert one.sizes.keys() == one.small.keys()
         for expected in one.variants.values():
-            assert expected.why in workload.said(expected)
+            assert expected.why in workload.expectation(expected)
     listed = workload.listing()
     assert all(f"{name}: " in listed for name in WORKLOADS)
 

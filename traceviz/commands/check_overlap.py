@@ -106,9 +106,9 @@ def check_overlap(
     if save is not None:
         load.refuse_parts(options.reading)
     with (
-        progress() as tell,
-        options.opened(tell) as run,
-        replace(options, paths=tuple(baseline)).opened(tell) if baseline else nullcontext() as alone,
+        progress() as on_progress,
+        options.opened(on_progress) as run,
+        replace(options, paths=tuple(baseline)).opened(on_progress) if baseline else nullcontext() as alone,
     ):
         result = check.check_overlap(run, a, b, min_overlap=bar, baseline=alone, narrowing=options.narrowing)
     emit(result, output, view.blocks, contract.overlap)

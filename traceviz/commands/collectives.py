@@ -62,6 +62,6 @@ def collectives(
     from traceviz.output import contract
     from traceviz.output.views import collectives as view
 
-    with progress() as tell, options.opened(tell) as run:
+    with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.collectives(run, options.narrowing)
     emit(result, output, view.blocks, contract.collectives)

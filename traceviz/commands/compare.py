@@ -110,8 +110,8 @@ def compare(
     from traceviz.output import contract
     from traceviz.output.views import compare as view
 
-    with progress() as tell:
-        runs = [replace(options, paths=(one,)).loaded(tell) for one in options.paths]
+    with progress() as on_progress:
+        runs = [replace(options, paths=(one,)).loaded(on_progress) for one in options.paths]
         result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
         if timeline is not None:
             files.write(timeline, compared(result, runs))

@@ -65,8 +65,8 @@ def export(
     from analyzers.export import sqlite as export_sqlite
 
     refuse_existing(output, overwrite=force)
-    with progress() as tell:
-        trace = options.loaded(tell)
+    with progress() as on_progress:
+        trace = options.loaded(on_progress)
         if kind is Kind.parquet:
             export_parquet.to_parquet(trace, output, overwrite=force)
         elif kind is Kind.sqlite:

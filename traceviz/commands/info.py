@@ -33,6 +33,6 @@ def info(
     from traceviz.output import contract
     from traceviz.output.views import info as view
 
-    with progress() as tell, options.opened(tell) as run:
+    with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.info(run)
     emit(result, output, view.blocks, contract.info)

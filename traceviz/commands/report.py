@@ -75,8 +75,8 @@ def report(
     given = (("--ranks", ranks), ("--steps", steps), ("--window", window))
     more = [word for option, value in given if value is not None for word in (option, value)]
     command = command_of(options.paths, a, b, bar, *more, *["--no-align"] * no_align)
-    with progress() as tell:
-        trace = options.loaded(tell)
+    with progress() as on_progress:
+        trace = options.loaded(on_progress)
         made = make(trace, a, b, min_overlap=bar, window=options.window, command=command)
         written = files.write(made, output)
     typer.echo(made.picture.headline)

@@ -62,6 +62,6 @@ def streams(
     from traceviz.output import contract
     from traceviz.output.views import streams as view
 
-    with progress() as tell, options.opened(tell) as run:
+    with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.streams(run, options.narrowing)
     emit(result, output, view.blocks, contract.streams)

@@ -79,8 +79,8 @@ def timeline(
     from analyzers.verdict.check import check_overlap
     from traceviz.timelines.picture import picture
 
-    with progress() as tell:
-        trace = options.loaded(tell)
+    with progress() as on_progress:
+        trace = options.loaded(on_progress)
         result = check_overlap(trace, a, b, min_overlap=bar)
         drawn = picture(trace, result, order_report(trace), window=options.window)
         files.write(output, drawn, dark=dark)

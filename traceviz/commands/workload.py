@@ -90,7 +90,7 @@ def workload(
         raise CollectError(f"this workload needs {found.needs}, which is not here.", hint=f"pip install {found.needs}")
     number = ranks or _gpus()
     count = str(number)
-    sys.stdout.write(f"{found.about}.\nExpected: {said(expected.of_ranks(number))}\n")
+    sys.stdout.write(f"{found.about}.\nExpected: {expectation(expected.of_ranks(number))}\n")
     sys.stdout.flush()
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", count]
     program += ["-m", "collectors.workloads", name, "--variant", chosen, "--device", device, "--warmup", str(warmup)]
@@ -201,7 +201,7 @@ def ask(*words: str) -> dict[str, Any]:
     return answer
 
 
-def said(expected: Expected) -> str:
+def expectation(expected: Expected) -> str:
     """What a capture must show, in words."""
     parts = [f"{expected.a!r} against {expected.b!r} is {_answer(expected.verdicts, expected.at_most)}"]
     parts += [f"with {ranks} ranks {_answer(*answer)}" for ranks, answer in expected.with_ranks.items()]
@@ -230,7 +230,7 @@ def listing() -> str:
         lines.append(
             f"{name}: {one.about}.\n  sizes: {', '.join(f'{key}={value}' for key, value in one.sizes.items())}"
         )
-        lines += [f"  {variant}: {said(expected)}" for variant, expected in one.variants.items()]
+        lines += [f"  {variant}: {expectation(expected)}" for variant, expected in one.variants.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -37,8 +37,8 @@ def trends(runs: Sequence[SavedRun], a: str | None = None, b: str | None = None)
         if a in (None, run.a) and b in (None, run.b):
             grouped.setdefault((run.a, run.b, run.gpus), []).append(run)
     return [
-        PairTrend(*key, tuple(mine), _trend(mine, "real_overlap_ratio", True), _trend(mine, "step_ns", False))
-        for key, mine in grouped.items()
+        PairTrend(*key, tuple(of_pair), _trend(of_pair, "real_overlap_ratio", True), _trend(of_pair, "step_ns", False))
+        for key, of_pair in grouped.items()
     ]
 
 

@@ -68,14 +68,14 @@ class RunOptions:
 
         return Narrowing(self.ranks, self.steps, self.window)
 
-    def opened(self, tell: Progress) -> AbstractContextManager[PartitionedRun]:
+    def opened(self, on_progress: Progress) -> AbstractContextManager[PartitionedRun]:
         """All of the run, for the time of a block: for analyses that can go rank by rank."""
         from analyzers.scale.parts import opened
 
-        return opened(self.paths, self.reading, align=self.align, progress=tell)
+        return opened(self.paths, self.reading, align=self.align, progress=on_progress)
 
-    def loaded(self, tell: Progress) -> Trace:
+    def loaded(self, on_progress: Progress) -> Trace:
         """The part that is looked at, as one trace: for what needs all ops at once."""
         from analyzers.load import load
 
-        return self.narrowing.of(load(self.paths, align=self.align, reading=self.reading, progress=tell))
+        return self.narrowing.of(load(self.paths, align=self.align, reading=self.reading, progress=on_progress))

@@ -118,16 +118,16 @@ def progress() -> Iterator[Progress]:
     started = time.monotonic()
     tasks: dict[str, TaskID] = {}
 
-    def tell(what: str, done: int, total: int) -> None:
+    def on_progress(what: str, done: int, total: int) -> None:
         if time.monotonic() - started < SLOW:
             return
         bars.start()
-        work, said = what.partition(NOTE)[0], plain(what).replace("[", r"\[")
+        work, description = what.partition(NOTE)[0], plain(what).replace("[", r"\[")
         if work not in tasks:
-            tasks[work] = bars.add_task(said, total=total or None)
-        bars.update(tasks[work], description=said, completed=done, total=total or None)
+            tasks[work] = bars.add_task(description, total=total or None)
+        bars.update(tasks[work], description=description, completed=done, total=total or None)
 
     try:
-        yield tell
+        yield on_progress
     finally:
         bars.stop()

@@ -45,15 +45,15 @@ def gantt(picture: Picture) -> str:
         "  todayMarker off",
     ]
     for row in band.rows:
-        mine = marks.take(marks.row == row.number)
-        if not mine.size:
+        of_row = marks.take(marks.row == row.number)
+        if not of_row.size:
             continue
         lines.append(f"  section {_text(row.label)}")
-        for k in range(mine.size):
-            start = (max(int(mine.start[k]), low) - low) // unit
-            end = max((min(int(mine.end[k]), high) - low) // unit, start + 1)
+        for k in range(of_row.size):
+            start = (max(int(of_row.start[k]), low) - low) // unit
+            end = max((min(int(of_row.end[k]), high) - low) // unit, start + 1)
             letters = LETTERS * (end - start) * unit // max(high - low, 1)
-            lines.append(f"  {_task(picture, mine, k, letters)} :{LOOKS[ROLES[mine.role[k]]]}{start}, {end}")
+            lines.append(f"  {_task(picture, of_row, k, letters)} :{LOOKS[ROLES[of_row.role[k]]]}{start}, {end}")
     return "\n".join(lines)
 
 
@@ -71,9 +71,11 @@ def _chosen(picture: Picture, band: Band) -> Marks:
     """What of a band the chart shows: ops, real overlap and sync points, few enough to read."""
     shown = ["a", "b", "other", "overlap", "sync"]
     marks = picture.marks
-    mine = np.isin(marks.row, [row.number for row in band.rows]) & np.isin(marks.role, [ROLE[role] for role in shown])
-    mine &= (marks.start < picture.high_ns) & (marks.end > picture.low_ns)
-    marks, gap = marks.take(mine), max((picture.high_ns - picture.low_ns) // JOINED, 1)
+    of_band = np.isin(marks.row, [row.number for row in band.rows]) & np.isin(
+        marks.role, [ROLE[role] for role in shown]
+    )
+    of_band &= (marks.start < picture.high_ns) & (marks.end > picture.low_ns)
+    marks, gap = marks.take(of_band), max((picture.high_ns - picture.low_ns) // JOINED, 1)
     while (found := _joined(marks, gap)).size > MOST_TASKS and gap < picture.high_ns - picture.low_ns:
         gap *= 2
     return found
@@ -95,8 +97,10 @@ def _task(picture: Picture, marks: Marks, k: int, letters: int) -> str:
     kind = ROLES[marks.role[k]]
     name = _text(short(picture.texts[marks.name[k]])) if marks.name[k] >= 0 else ""
     many = f"{int(marks.count[k])} ops from " if marks.count[k] > 1 else ""
-    said = f"overlap {duration(int(marks.busy[k]))}" if kind == "overlap" else f"{WORDS[kind]} {many}{name}".strip()
-    return next((text for text in (said, f"{WORDS[kind]} {name}") if len(text) <= letters), WORDS[kind])
+    description = (
+        f"overlap {duration(int(marks.busy[k]))}" if kind == "overlap" else f"{WORDS[kind]} {many}{name}".strip()
+    )
+    return next((text for text in (description, f"{WORDS[kind]} {name}") if len(text) <= letters), WORDS[kind])
 
 
 def _text(text: str) -> str:

@@ -16,14 +16,18 @@ def html(report: Report) -> str:
     """The whole page."""
     verdict, *figures = overlap.blocks(report.overlap)
     ordering = syncs.blocks(report.order)
-    said: set[str] = set()
+    already_shown: set[str] = set()
     sections: list[tuple[str, str, str]] = [
-        ("verdict", "Verdict", rendered(_unsaid([verdict, *figures], said))),
+        ("verdict", "Verdict", rendered(_without_repeats([verdict, *figures], already_shown))),
         ("timeline-section", "Timeline", timeline(report.picture)),
-        ("collectives", "Collectives", rendered(_unsaid(collectives.blocks(report.collectives), said))),
-        ("syncs", "Sync points and ordering", rendered(_unsaid(ordering, said))),
-        ("streams", "Streams", rendered(_unsaid(streams.blocks(report.streams), said))),
-        ("capture", "Capture", rendered(_unsaid([capture(report), *info.blocks(report.info)], said))),
+        (
+            "collectives",
+            "Collectives",
+            rendered(_without_repeats(collectives.blocks(report.collectives), already_shown)),
+        ),
+        ("syncs", "Sync points and ordering", rendered(_without_repeats(ordering, already_shown))),
+        ("streams", "Streams", rendered(_without_repeats(streams.blocks(report.streams), already_shown))),
+        ("capture", "Capture", rendered(_without_repeats([capture(report), *info.blocks(report.info)], already_shown))),
     ]
     if report.command:
         sections.append(("command", "Command", f"<pre>{_text(report.command)}</pre>"))
@@ -34,13 +38,13 @@ def html(report: Report) -> str:
     return document(report.picture.headline, f'<nav class="about">{links}</nav>\n{body}', scripts=True)
 
 
-def _unsaid(blocks: Sequence[Block], said: set[str]) -> list[Block]:
-    """Blocks without the items of lists that stand higher up on the page, which are noted in `said`."""
+def _without_repeats(blocks: Sequence[Block], already_shown: set[str]) -> list[Block]:
+    """Blocks without the items of lists that stand higher up on the page, which are noted in `already_shown`."""
     kept: list[Block] = []
     for block in blocks:
         if isinstance(block, Bullets):
-            items = [item for item in block.items if item not in said]
-            said.update(items)
+            items = [item for item in block.items if item not in already_shown]
+            already_shown.update(items)
             if items:
                 kept.append(Bullets(block.title, items))
         else:

@@ -1,4 +1,4 @@
-"""The bars of one role: where they stand, what is written on them, and what they tell when pointed at."""
+"""The bars of one role: their positions, the text on them, and their hover texts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ HOVER = (
 
 
 def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
-    """The data of a trace: places in ms on the axis, and in `customdata` whole ns."""
+    """The data of a trace: positions in ms on the axis, and in `customdata` whole ns."""
     rows = {row.number: row for band in picture.bands for row in band.rows}
     length = marks.end - marks.start
     letters, cut = _room(picture, marks), _is_cut(picture, marks)
     high = heights(marks, role)
-    said, custom = [], []
+    texts, custom = [], []
     for k in range(marks.size):
         count, row = int(marks.count[k]), rows[int(marks.row[k])]
         name = fixed_name(ROLES[role]) or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
@@ -46,7 +46,7 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
             name = f"{count:,} marks drawn as one, the longest {long(name)}"
         else:
             text = "" if cut[k] else label(role, name if is_named_in_full(role) else short(name))
-        said.append(safe(_cut(text, int(letters[k]), whole=count > 1)))
+        texts.append(safe(_cut(text, int(letters[k]), whole=count > 1)))
         busy = f"{int(marks.busy[k]):,} ns busy" if count > 1 else ""
         hover = (safe(long(name)), row.label, int(marks.start[k]), int(length[k]), _more(picture, marks, k, rows), busy)
         custom.append(list(hover))
@@ -57,29 +57,30 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
         "x": length / NS_PER_MS,
         "y": [rows[row].y for row in marks.row.tolist()],
         "width": high,
-        "text": said,
+        "text": texts,
         "customdata": custom,
     }
 
 
 def labels(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
     """The data of a trace that writes on those marks that the view cuts, in the middle of what is seen of them."""
-    mine = marks.take(_is_cut(picture, marks) & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
-    if not mine.size:
+    cut_marks = marks.take(_is_cut(picture, marks) & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
+    if not cut_marks.size:
         return NOTHING
     rows = {row.number: row for band in picture.bands for row in band.rows}
-    start, end = np.maximum(mine.start, picture.low_ns), np.minimum(mine.end, picture.high_ns)
-    texts = [fixed_name(ROLES[role]) or (picture.texts[name] if name >= 0 else "") for name in mine.name.tolist()]
+    start, end = np.maximum(cut_marks.start, picture.low_ns), np.minimum(cut_marks.end, picture.high_ns)
+    texts = [fixed_name(ROLES[role]) or (picture.texts[name] if name >= 0 else "") for name in cut_marks.name.tolist()]
     texts = [label(role, text if is_named_in_full(role) else short(text)) for text in texts]
     return {
         "base": start / NS_PER_MS,
         "x": (end - start) / NS_PER_MS,
-        "y": [rows[row].y for row in mine.row.tolist()],
-        "width": heights(mine, role),
+        "y": [rows[row].y for row in cut_marks.row.tolist()],
+        "width": heights(cut_marks, role),
         "text": [
-            safe(_cut(text, int(room), whole=False)) for text, room in zip(texts, _room(picture, mine), strict=True)
+            safe(_cut(text, int(room), whole=False))
+            for text, room in zip(texts, _room(picture, cut_marks), strict=True)
         ],
-        "customdata": [[]] * mine.size,
+        "customdata": [[]] * cut_marks.size,
     }
 
 

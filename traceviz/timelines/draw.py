@@ -40,14 +40,14 @@ class Drawn:
 def roles(picture: Picture) -> list[Drawn]:
     """The roles a picture has, in the order they are drawn, lowest first."""
     a, b = (safe(name) for name in picture.names)
-    there = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
-    said = {
+    present = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
+    descriptions = {
         "launch-other": "",
         "launch-a": "",
         "launch-b": "",
         "range-other": RANGES,
-        "range-a": "" if "range-other" in there else RANGES,
-        "range-b": "" if {"range-other", "range-a"} & there else RANGES,
+        "range-a": "" if "range-other" in present else RANGES,
+        "range-b": "" if {"range-other", "range-a"} & present else RANGES,
         "other": "other GPU work",
         "other-wait": "other collective, waiting",
         "a": f"A: {a}",
@@ -57,12 +57,12 @@ def roles(picture: Picture) -> list[Drawn]:
         "overlap": "A and B really overlap",
         "overlap-wait": "overlap with a mere wait",
         "missed-a": "what held A or B (missed overlap)",
-        "missed-b": "" if "missed-a" in there else "what held A or B (missed overlap)",
+        "missed-b": "" if "missed-a" in present else "what held A or B (missed overlap)",
         "sync": "host blocked (sync point)",
         "race": "⚠ missing wait (possible race)",
     }
     pattern = {role: "/" for role in ROLES if role.endswith("-wait")}
-    return [Drawn(ROLE[role], text, pattern.get(role, "")) for role, text in said.items() if role in there]
+    return [Drawn(ROLE[role], text, pattern.get(role, "")) for role, text in descriptions.items() if role in present]
 
 
 def figure(
@@ -76,10 +76,10 @@ def figure(
     traces = [_shade(shown, marks)]
     for drawn in roles(picture):
         for many in (False, True):
-            mine = marks.take((marks.role == drawn.role) & ((marks.count > 1) == many))
-            traces.append({**trace(drawn, many=many), **bars(shown, mine, drawn.role)})
-        mine = marks.take((marks.role == drawn.role) & (marks.count == 1))
-        traces.append({**label_trace(drawn), **labels(shown, mine, drawn.role)})
+            of_role = marks.take((marks.role == drawn.role) & ((marks.count > 1) == many))
+            traces.append({**trace(drawn, many=many), **bars(shown, of_role, drawn.role)})
+        of_role = marks.take((marks.role == drawn.role) & (marks.count == 1))
+        traces.append({**label_trace(drawn), **labels(shown, of_role, drawn.role)})
     drawing = go.Figure([go.Bar(one) for one in traces], layout(shown, slider=slider, titled=titled, width=width))
     for number, style in enumerate(trace_styles([one["meta"] for one in traces], theme)):
         drawing.data[number].update(style)
@@ -127,15 +127,15 @@ def _legend_group(drawn: Drawn) -> str:
 
 def _shade(picture: Picture, marks: Marks) -> dict[str, Any]:
     """The overlap's shade across a band's streams; its lengths stand on the overlap's own row."""
-    mine = marks.take((marks.role == ROLE["overlap"]) & (marks.count == 1))
-    place = [spans(picture)[row] for row in mine.row.tolist()]
+    overlaps = marks.take((marks.role == ROLE["overlap"]) & (marks.count == 1))
+    row_spans = [spans(picture)[row] for row in overlaps.row.tolist()]
     return {
         "type": "bar",
         "orientation": "h",
-        "base": mine.start / NS_PER_MS,
-        "x": (mine.end - mine.start) / NS_PER_MS,
-        "y": [middle for middle, _ in place],
-        "width": [height for _, height in place],
+        "base": overlaps.start / NS_PER_MS,
+        "x": (overlaps.end - overlaps.start) / NS_PER_MS,
+        "y": [middle for middle, _ in row_spans],
+        "width": [height for _, height in row_spans],
         "legendgroup": "overlap",
         "showlegend": False,
         "hoverinfo": "skip",
@@ -173,8 +173,8 @@ def _notes(picture: Picture) -> list[str]:
 def _title(picture: Picture) -> dict[str, Any]:
     lines = [f"<b>{safe(line)}</b>" for line in wrapped(picture.headline, TITLE_LETTERS)]
     lines += [f"<sub>{safe(line)}</sub>" for line in _notes(picture)]
-    place = {"x": 0.01, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24}}
-    return {"text": "<br>".join(lines), **place, "font": {"size": 16}}
+    position = {"x": 0.01, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24}}
+    return {"text": "<br>".join(lines), **position, "font": {"size": 16}}
 
 
 def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which of many ranks a timeline shows at first: those that speak for the rest; the others are a click away."""
+"""Which of many ranks a timeline shows at first: the representative ones; the others are a click away."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.check import OverlapResult
 from traceviz.timelines.rows import Band
-from traceviz.timelines.shown import speaker
+from traceviz.timelines.shown import deciding_rank
 
 MOST_BANDS = 8  # that are shown without folding
 FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an outlier (Tukey)
@@ -23,21 +23,21 @@ def representative_ranks(result: OverlapResult) -> dict[Place, str]:
     """
     if len(result.ranks) <= MOST_BANDS:
         return {}
-    places = [(one.rank, one.device) for one in result.ranks]
+    devices = [(one.rank, one.device) for one in result.ranks]
     times = np.array([_time(one) for one in result.ranks], float)
     ratios = np.array([one.real_overlap_ratio or 0.0 for one in result.ranks])
-    critical = speaker(result)
+    critical = deciding_rank(result)
     order = np.argsort(times, kind="stable")
-    first = [(places.index((critical.rank, critical.device)), "critical")] if critical else []
+    first = [(devices.index((critical.rank, critical.device)), "critical")] if critical else []
     first += [(int(order[0]), "fastest"), (int(order[(order.size - 1) // 2]), "median"), (int(order[-1]), "slowest")]
     far = np.maximum(_beyond(times), _beyond(ratios))
     first += [(int(row), "outlier") for row in np.argsort(-far, kind="stable") if far[row] > FENCE]
     why: dict[Place, str] = {}
     for row, word in first:
-        if places[row] in why and word != "outlier":
-            why[places[row]] += f" and {word}"
+        if devices[row] in why and word != "outlier":
+            why[devices[row]] += f" and {word}"
         elif len(why) < MOST_BANDS:
-            why.setdefault(places[row], word)
+            why.setdefault(devices[row], word)
     return why
 
 

@@ -37,6 +37,6 @@ def image(figure: go.Figure, kind: str, *, scale: float = SCALE) -> bytes:
     try:
         return bytes(kaleido.calc_fig_sync(figure, options, kopts=browser))
     except Exception as error:  # whatever the browser, or the lack of one, brings about
-        said = " ".join(str(error.args[0]).split()) if error.args else type(error).__name__
+        reason = " ".join(str(error.args[0]).split()) if error.args else type(error).__name__
         hint = "Install Chrome or Chromium, or name one in $TRACEVIZ_CHROMIUM; or write .html."
-        raise TracevizError(f"kaleido could not draw the .{kind}: {said}", hint=hint) from error
+        raise TracevizError(f"kaleido could not draw the .{kind}: {reason}", hint=hint) from error

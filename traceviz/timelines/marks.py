@@ -129,7 +129,7 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
     group = np.repeat(np.arange(heads.size), sizes)
     length = marks.end - marks.start
     longest = np.flatnonzero(length == np.maximum.reduceat(length, heads)[group])
-    merged = marks.take(longest[np.append(True, np.diff(group[longest]) > 0)])  # the first such speaks for its group
+    merged = marks.take(longest[np.append(True, np.diff(group[longest]) > 0)])  # the first such stands for its group
     many = sizes > 1
     columns = {one.name: getattr(merged, one.name).copy() for one in fields(Marks)}
     columns["start"] = marks.start[heads]

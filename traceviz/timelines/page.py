@@ -44,8 +44,8 @@ def page(picture: Picture) -> str:
     if not picture.warnings:
         return document(picture.headline, head + timeline(picture), scripts=True)
     count = len(picture.warnings)
-    said = "1 thing" if count == 1 else f"{count} things"
-    head += f'<p class="about"><a href="#mind">{said} to mind</a>, below the timeline.</p>\n'
+    caveats = "1 thing" if count == 1 else f"{count} things"
+    head += f'<p class="about"><a href="#mind">{caveats} to mind</a>, below the timeline.</p>\n'
     return document(picture.headline, f"{head}{timeline(picture)}\n{_mind(picture)}", scripts=True)
 
 
@@ -176,7 +176,7 @@ def _view(picture: Picture) -> dict[str, Any]:
     axes = {"yaxis": placed["yaxis"], "xaxis.rangeslider.thickness": placed["xaxis"]["rangeslider"]["thickness"]}
     return {
         "y": {str(row.number): row.y for band in picture.bands for row in band.rows},
-        "spans": {str(row): place for row, place in spans(picture).items()},
+        "spans": {str(row): span for row, span in spans(picture).items()},
         "layout": {"height": placed["height"], "annotations": placed["annotations"], **_flat(axes)},
         "themes": {name: _flat(layout_style(picture, theme)) for name, theme in THEMES.items()},
         "bands": len(picture.bands),

@@ -78,10 +78,12 @@ def ranges(trace: Trace, band: Band, found: dict[tuple[int, int], ThreadRanges],
     low, high = span(trace)
     marks = []
     for thread, numbers in band.ranges.items():
-        mine = found[band.process, thread]
-        start, end = (np.clip(ints(trace.ranges, name)[mine.rows], low, high) for name in ("start_ns", "end_ns"))
-        row = np.array(numbers, np.int64)[mine.depth]
-        marks.append(make(row, ROLE["range-a"] + mine.side, start, end, name=texts.numbers(code[mine.rows], names)))
+        of_thread = found[band.process, thread]
+        start, end = (np.clip(ints(trace.ranges, name)[of_thread.rows], low, high) for name in ("start_ns", "end_ns"))
+        row = np.array(numbers, np.int64)[of_thread.depth]
+        marks.append(
+            make(row, ROLE["range-a"] + of_thread.side, start, end, name=texts.numbers(code[of_thread.rows], names))
+        )
     return marks
 
 
@@ -102,20 +104,20 @@ def syncs(found: Sequence[SyncPoint], band: Band, texts: Texts) -> Marks:
 
 
 def races(trace: Trace, missing: pd.DataFrame, band: Band, texts: Texts) -> Marks:
-    """Ops that a stream took without waiting for what another had in flight, which `after` tells."""
+    """Ops that a stream took without waiting for what another had in flight; `after` says which."""
     here = in_whole(trace, np.arange(len(trace.ops)))
     found = missing[missing["process"] == band.process]
     op = here[found["op"].to_numpy(np.int64)]
-    mine = np.flatnonzero((op >= 0) & np.isin(op, band.ops))
-    found, op = found.iloc[mine], op[mine]
+    of_band = np.flatnonzero((op >= 0) & np.isin(op, band.ops))
+    found, op = found.iloc[of_band], op[of_band]
     whole = (trace.whole or trace).ops
     behind = found["behind"].to_numpy(np.int64)
     after, after_row = np.full(op.size, NEVER), np.full(op.size, -1, np.int64)
     row = np.zeros(op.size, np.int64)
     for (context, stream), number in band.streams.items():
         row[(ints(trace.ops, "context")[op] == context) & (ints(trace.ops, "stream")[op] == stream)] = number
-        there = (ints(whole, "context")[behind] == context) & (ints(whole, "stream")[behind] == stream)
-        after_row[there & (behind >= 0)] = number
+        on_stream = (ints(whole, "context")[behind] == context) & (ints(whole, "stream")[behind] == stream)
+        after_row[on_stream & (behind >= 0)] = number
     after[after_row >= 0] = ints(whole, "end_ns")[behind[after_row >= 0]]
     code, names = codes(trace.ops, "name")
     return make(
@@ -146,8 +148,8 @@ def overlap(trace: Trace, band: Band, side: Ints) -> list[Marks]:
     """What lies in A and in B: with waits left out, and the rest, where one of them only waited."""
     starts, ends, waits = (ints(trace.ops, name)[band.ops] for name in ("start_ns", "end_ns", "wait_ns"))
     sides = [side[band.ops] == which for which in (0, 1)]
-    plain = intersect(*(union(starts[mine], ends[mine]) for mine in sides))
-    real = intersect(*(union((starts + waits)[mine], ends[mine]) for mine in sides))
+    plain = intersect(*(union(starts[side_ops], ends[side_ops]) for side_ops in sides))
+    real = intersect(*(union((starts + waits)[side_ops], ends[side_ops]) for side_ops in sides))
     row = band.row("overlap")
     found: list[tuple[str, Union]] = [("overlap", real), ("overlap-wait", subtract(plain, real))]
     return [make(row, ROLE[role], some.starts, some.ends, name=-1) for role, some in found]
@@ -160,9 +162,9 @@ def missed(trace: Trace, band: Band, gaps: MissedGaps, texts: Texts, rank: RankO
     code, names = codes(whole.ops, "name")
     extra = texts.numbers(code[gaps.op], names)
     for one in rank.missed:
-        told = (gaps.start_ns == one.start_ns) & (gaps.op == one.op)
-        told &= gaps.cause == CAUSES.index(one.cause)
-        extra[told] = texts.number(f"{one.evidence}. {one.next_behind}".strip())
+        has_evidence = (gaps.start_ns == one.start_ns) & (gaps.op == one.op)
+        has_evidence &= gaps.cause == CAUSES.index(one.cause)
+        extra[has_evidence] = texts.number(f"{one.evidence}. {one.next_behind}".strip())
     row = np.array([band.row(f"missed-{side}") if np.any(gaps.side == k) else -1 for k, side in enumerate("ab")])[
         gaps.side
     ]

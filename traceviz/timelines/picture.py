@@ -77,7 +77,7 @@ def picture(
     titles = {(one.rank, one.device): _title(one) for one in result.ranks}
     missed = {(one.rank, one.device): _missed_sides(one) for one in result.ranks}
     ranges = user_ranges(trace, side)
-    depths = {key: int(mine.depth.max()) + 1 for key, mine in ranges.items()}
+    depths = {key: int(of_thread.depth.max()) + 1 for key, of_thread in ranges.items()}
     found = _told_apart(bands(trace, _blocked_threads(order), titles, missed, depths), representative_ranks(result))
     by_place = {(one.rank, one.device): one for one in result.ranks}
     points: dict[int, list[SyncPoint]] = {}
@@ -140,9 +140,9 @@ def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tup
 def _blocked_threads(order: OrderReport) -> dict[int, list[int]]:
     """Process -> threads that were blocked somewhere."""
     table = order.syncs.table
-    places = rows_by_key(ints(table, "process"), ints(table, "thread"))
+    threads = rows_by_key(ints(table, "process"), ints(table, "thread"))
     found: dict[int, list[int]] = {}
-    for process, thread in places:
+    for process, thread in threads:
         found.setdefault(process, []).append(thread)
     return found
 
@@ -172,8 +172,8 @@ def _opening(marks: Marks, shown: Shown) -> tuple[int, int]:
     """The instance, the launches of its A and B where they are not too far before it, and some room."""
     length = max(shown.end_ns - shown.start_ns, 1)
     sides = (marks.role <= ROLE["b-wait"]) & (marks.launch != NEVER)
-    mine = sides & (marks.start < shown.end_ns) & (marks.end > shown.start_ns)
-    low = max(int(marks.launch[mine].min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
+    shown_marks = sides & (marks.start < shown.end_ns) & (marks.end > shown.start_ns)
+    low = max(int(marks.launch[shown_marks].min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
     room = max(int((shown.end_ns - low) * PADDING), 1)
     return low - room, shown.end_ns + room
 

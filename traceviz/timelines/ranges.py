@@ -44,12 +44,15 @@ def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]
     known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
     ops = rows_by_key(ints(trace.ops, "process")[known], thread[known])
     found: dict[tuple[int, int], ThreadRanges] = {}
-    for key, mine in rows_by_key(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
-        own = rows[mine][np.lexsort((-ends[rows[mine]], starts[rows[mine]]))]
+    for key, of_thread in rows_by_key(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
+        own = rows[of_thread][np.lexsort((-ends[rows[of_thread]], starts[rows[of_thread]]))]
         depth = np.arange(own.size) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
-        theirs = known[ops[key]] if key in ops else known[:0]
+        thread_ops = known[ops[key]] if key in ops else known[:0]
         count = np.stack(
-            [_within(np.sort(launched[theirs[side[theirs] == each]]), starts[own], ends[own]) for each in range(3)]
+            [
+                _within(np.sort(launched[thread_ops[side[thread_ops] == each]]), starts[own], ends[own])
+                for each in range(3)
+            ]
         )
         alone = [(count[each] > 0) & (count.sum(axis=0) == count[each]) for each in (A, B)]
         sides = np.where(alone[A], A, np.where(alone[B], B, OTHER))

@@ -85,12 +85,13 @@ def bands(
     ops = trace.ops
     thread = launches(trace)[0]
     launched = ints(ops, "launch") >= 0
-    for (rank, device, process), mine in rows_by_key(
+    for (rank, device, process), of_device in rows_by_key(
         *(ints(ops, name) for name in ("rank", "device", "process"))
     ).items():
-        threads = {*np.unique(thread[mine[launched[mine]]]).tolist(), *sync_threads.get(process, [])}
+        threads = {*np.unique(thread[of_device[launched[of_device]]]).tolist(), *sync_threads.get(process, [])}
         streams = [
-            (context, stream) for context, stream in rows_by_key(ints(ops, "context")[mine], ints(ops, "stream")[mine])
+            (context, stream)
+            for context, stream in rows_by_key(ints(ops, "context")[of_device], ints(ops, "stream")[of_device])
         ]
         contexts = {context for context, _ in streams}
         kinds = []
@@ -109,7 +110,7 @@ def bands(
                 device,
                 process,
                 titles.get((rank, device), f"rank {rank}, device {device}"),
-                mine,
+                of_device,
                 tuple(rows),
                 dict(zip(sorted(threads), threads_at, strict=True)),
                 dict(zip(streams, streams_at, strict=True)),

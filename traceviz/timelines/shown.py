@@ -24,8 +24,8 @@ class Shown:
     device: int | None = None
 
 
-def speaker(result: OverlapResult) -> RankOverlap | None:
-    """The rank that speaks for the job, else the first that has instances."""
+def deciding_rank(result: OverlapResult) -> RankOverlap | None:
+    """The rank that decides the verdict, else the first that has instances."""
     with_instances = [rank for rank in result.ranks if rank.instances]
     where = result.job.critical_rank, result.job.critical_device
     critical = [rank for rank in with_instances if (rank.rank, rank.device) == where]
@@ -39,7 +39,7 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
     ----------
     span : of the whole trace, ns, shown where no instance has both sides.
     """
-    rank = speaker(result)
+    rank = deciding_rank(result)
     ranked = sorted(rank.instances, key=lambda one: (_ratio(one), one.end_ns - one.start_ns)) if rank else []
     if rank is None or not ranked:
         return Shown(*span, "the whole capture: no instance has both sides")

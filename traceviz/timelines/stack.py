@@ -20,7 +20,7 @@ CLOCK = "a clock that starts with each run's instance"
 def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -> Picture:
     """Put runs on one axis: by rank, and of each rank the runs in order.
 
-    Where there are too many bands, those of the rank that speaks for the first run are shown at first.
+    Where there are too many bands, those of the rank that decides the first run's verdict are shown at first.
 
     Parameters
     ----------
@@ -36,23 +36,23 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -
     ]
     where = pictures[0].shown.rank, pictures[0].shown.device
     if len(bands) > MOST_BANDS:
-        spoken = any((rank, device) == where for rank, device, *_ in bands)
+        has_decisive_band = any((rank, device) == where for rank, device, *_ in bands)
         bands = [
-            (rank, device, run, replace(band, shown=(rank, device) == where if spoken else band.shown))
+            (rank, device, run, replace(band, shown=(rank, device) == where if has_decisive_band else band.shown))
             for rank, device, run, band in bands
         ]
-    marks = _joined([_moved(one.marks, *place) for one, *place in zip(pictures, zeros, rows, texts, strict=False)])
+    marks = _joined([_moved(one.marks, *offsets) for one, *offsets in zip(pictures, zeros, rows, texts, strict=False)])
     low = min(one.low_ns - zero for one, zero in zip(pictures, zeros, strict=True))
     high = max(one.high_ns - zero for one, zero in zip(pictures, zeros, strict=True))
     end = max(one.shown.end_ns - zero for one, zero in zip(pictures, zeros, strict=True))
-    said = "; ".join(f"{label}: {one.shown.text}" for one, label in zip(pictures, labels, strict=True))
+    sentence = "; ".join(f"{label}: {one.shown.text}" for one, label in zip(pictures, labels, strict=True))
     return Picture(
         bands=placed([band for *_, band in sorted(bands, key=lambda one: one[:3])]),
         marks=marks if marks.size <= MOST_MARKS else fit(marks, low, high, MOST_MARKS, fine=1),
         texts=tuple(text for one in pictures for text in one.texts),
         names=pictures[0].names,
         headline=headline,
-        shown=Shown(0, end, said, where[0], pictures[0].shown.label, where[1]),
+        shown=Shown(0, end, sentence, where[0], pictures[0].shown.label, where[1]),
         low_ns=low,
         high_ns=high,
         first_ns=int(marks.start.min()),

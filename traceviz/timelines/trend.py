@@ -31,14 +31,14 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
 
     titles = [f"{_quoted(one.a)} against {_quoted(one.b)}, {_quoted(one.gpus)}" for one in found for _ in (0, 1)]
     figure = make_subplots(rows=max(1, 2 * len(found)), cols=1, subplot_titles=titles)
-    for place, one in enumerate(found):
+    for i, one in enumerate(found):
         ids = [run.id for run in one.runs]
         notes = [f"run {run.id}<br>{_quoted(run.commit_id[:12])}<br>{_quoted(run.saved_utc)}" for run in one.runs]
         ratios = [None if run.real_overlap_ratio is None else 100 * run.real_overlap_ratio for run in one.runs]
         steps = [None if run.step_ns is None else run.step_ns / 1e6 for run in one.runs]
         figures = ((ratios, "real overlap, %", one.overlap, 100.0), (steps, "step time, ms", one.step, 1e-6))
         for below, (values, name, judged, scale) in enumerate(figures):
-            row = 2 * place + below + 1
+            row = 2 * i + below + 1
             line = graph_objects.Scatter(
                 x=ids, y=values, mode="lines+markers", marker_color=MEASURED, text=notes, name=name, showlegend=False
             )

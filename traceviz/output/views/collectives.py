@@ -61,7 +61,7 @@ def _summary(result: Collectives) -> Table:
         "worst straggler",
         "bus GB/s",
     )
-    places = _places(result)
+    labels = _device_labels(result)
     rows = [
         (
             one.operation or "unknown",
@@ -70,7 +70,7 @@ def _summary(result: Collectives) -> Table:
             duration(one.median_ns),
             duration(one.p90_ns),
             percent(one.wait_share),
-            _straggler(one, places),
+            _straggler(one, labels),
             "–" if one.median_bus_gb_s is None else f"{one.median_bus_gb_s:.1f}",
         )
         for one in result.summary
@@ -82,29 +82,29 @@ def _summary(result: Collectives) -> Table:
     return Table(headers, rows, "By operation and size", frozenset(headers[1:]), note)
 
 
-def _straggler(one: Kind, places: DeviceLabels) -> str:
+def _straggler(one: Kind, labels: DeviceLabels) -> str:
     if one.worst_straggler_rank is None or one.worst_straggler_device is None:
         return "–"
-    name = places.name(one.worst_straggler_rank, one.worst_straggler_device)
+    name = labels.name(one.worst_straggler_rank, one.worst_straggler_device)
     return f"{name}, {duration(one.worst_straggler_ns)} (#{one.worst_straggler_index})"
 
 
 def _collectives(result: Collectives) -> Table:
     headers = ("#", "operation", "size", "dtype", "group", "fastest", "on rank", "last to arrive", "by", "most wait",
                "end skew", "bus GB/s", "matched by")  # fmt: skip
-    places = _places(result)
-    rows = [_collective(one, places) for one in islice(result, MOST_COLLECTIVES)]
+    labels = _device_labels(result)
+    rows = [_collective(one, labels) for one in islice(result, MOST_COLLECTIVES)]
     more = len(result) - MOST_COLLECTIVES
     note = "\n".join(f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"]))
     note += f"\n… and {more:,} more (--format json has all)" if more > 0 else ""
     return Table(headers, rows, "Collectives", frozenset(headers) - {"operation", "dtype", "group", "matched by"}, note)
 
 
-def _places(result: Collectives) -> DeviceLabels:
+def _device_labels(result: Collectives) -> DeviceLabels:
     return DeviceLabels.of((one.rank, one.device) for one in result.clocks.clocks)
 
 
-def _collective(one: Collective, places: DeviceLabels) -> tuple[str, ...]:
+def _collective(one: Collective, labels: DeviceLabels) -> tuple[str, ...]:
     rank, device = one.last_arrival_rank, one.last_arrival_device
     several = rank is not None
     return (
@@ -114,8 +114,8 @@ def _collective(one: Collective, places: DeviceLabels) -> tuple[str, ...]:
         one.dtype or "–",
         one.group or "–",
         duration(one.fastest_ns),
-        places.short(one.fastest_rank, one.fastest_device),
-        "–" if rank is None or device is None else places.name(rank, device),
+        labels.short(one.fastest_rank, one.fastest_device),
+        "–" if rank is None or device is None else labels.name(rank, device),
         duration(one.last_arrival_lead_ns) if several else "–",
         duration(max(call.wait_ns for call in one.ranks)) if several else "–",
         duration(one.end_skew_ns) if several else "–",
@@ -129,21 +129,21 @@ def _by_rank(result: Collectives) -> Table:
     by_place = result.calls.groupby(["rank", "device"])
     calls, counts = by_place[columns].sum(), by_place.size()
     arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
-    places, there = _places(result), list(calls.index)
+    labels, device_keys = _device_labels(result), list(calls.index)
     rows = []
-    for place in there[:MOST_RANKS]:
-        spent, wait, transfer = (int(calls[column][place]) for column in columns)
+    for device_key in device_keys[:MOST_RANKS]:
+        spent, wait, transfer = (int(calls[column][device_key]) for column in columns)
         share = percent(wait / spent if spent else None)
         cells = (
-            f"{int(counts[place]):,}",
+            f"{int(counts[device_key]):,}",
             duration(spent),
             duration(wait),
             duration(transfer),
             share,
-            f"{arrived.get(place, 0):,}",
+            f"{arrived.get(device_key, 0):,}",
         )
-        rows.append((places.short(*place), *cells))
+        rows.append((labels.short(*device_key), *cells))
     headers = ("rank", "collectives", "time in them", "wait", "transfer", "wait / time", "last to arrive")
-    more = len(there) - MOST_RANKS
+    more = len(device_keys) - MOST_RANKS
     note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
     return Table(headers, rows, "By rank", frozenset(headers), note)

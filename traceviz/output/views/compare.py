@@ -49,8 +49,8 @@ def blocks(result: Comparison) -> list[Block]:
 
 def headline(result: Comparison) -> str:
     """All verdicts in one line."""
-    said = [_verdict(result, run) for run in result.runs[1:] if run.changes]
-    return " ".join(f"{one.word}: {one.text}" for one in said) or f"INCONCLUSIVE: {result.reason}."
+    verdicts = [_verdict(result, run) for run in result.runs[1:] if run.changes]
+    return " ".join(f"{one.word}: {one.text}" for one in verdicts) or f"INCONCLUSIVE: {result.reason}."
 
 
 def _verdict(result: Comparison, run: ComparedRun) -> Headline:
@@ -213,21 +213,21 @@ def _lanes(result: Comparison) -> Table:
     """Every rank's device in every run."""
     headers = ["rank", "device", "run", "step time", "P90", "GPU busy", "real overlap", "exposed comm", "sync cost"]
     first, count = result.runs[0], len(result.runs[0].lanes)
-    places = range(min(count, MOST_RANKS))
-    rows = [_lane(run.lanes[place], run.label) for place in places for run in result.runs]
+    shown = range(min(count, MOST_RANKS))
+    rows = [_lane(run.lanes[i], run.label) for i in shown for run in result.runs]
     if any(run.memory_peaks for run in result.runs):
         headers += ["memory peak", "reserved"]
-        memory = [_lane_memory(run, first, place) for place in places for run in result.runs]
+        memory = [_lane_memory(run, first, i) for i in shown for run in result.runs]
         rows = [(*row, *cells) for row, cells in zip(rows, memory, strict=True)]
     more = count - MOST_RANKS
     note = f"… and {more} more devices (--format json has all)" if more > 0 else ""
     return Table(headers, rows, "Per rank, medians per step", frozenset(headers) - {"run"}, note)
 
 
-def _lane_memory(run: ComparedRun, first: ComparedRun, place: int) -> tuple[str, str]:
+def _lane_memory(run: ComparedRun, first: ComparedRun, i: int) -> tuple[str, str]:
     peak, before = (
         next((one for one in each.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
-        for each, lane in ((run, run.lanes[place]), (first, first.lanes[place]))
+        for each, lane in ((run, run.lanes[i]), (first, first.lanes[i]))
     )
     if peak is None:
         return "not recorded", "–"

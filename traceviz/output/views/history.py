@@ -26,13 +26,13 @@ def blocks(found: Sequence[PairTrend]) -> list[Block]:
 
 def _headline(one: PairTrend) -> Headline:
     newest = one.runs[-1]
-    said = [
+    sentences = [
         f"real overlap {_said(one.overlap, percent)}" if one.overlap else "no real overlap",
         f"step time {_said(one.step, lambda ns: duration(round(ns)))}" if one.step else "no step time",
     ]
     word = "TOO FEW RUNS" if one.call == "too-few" else one.call.upper()
     return Headline(
-        word, f"run {newest.id}, '{one.a}' against '{one.b}' on {one.gpus}: {'; '.join(said)}.", MOODS[one.call]
+        word, f"run {newest.id}, '{one.a}' against '{one.b}' on {one.gpus}: {'; '.join(sentences)}.", MOODS[one.call]
     )
 
 

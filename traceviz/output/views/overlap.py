@@ -19,7 +19,7 @@ MOST_ALIKE = 8  # warnings of one code
 
 
 def blocks(result: OverlapResult) -> list[Block]:
-    """Verdict, figures per rank, instances of the rank that speaks for the job, warnings."""
+    """Verdict, figures per rank, instances of the rank that decides, warnings."""
     shown: list[Block] = [
         Headline(result.verdict.upper(), sentence(result), MOODS[result.verdict]),
         Table(
@@ -113,7 +113,7 @@ def _bounds(rank: RankOverlap) -> str:
 
 
 def _causes(result: OverlapResult) -> list[Block]:
-    """Missed time per rank and cause, then the evidence of the rank that speaks for the job."""
+    """Missed time per rank and cause, then the evidence of the rank that decides."""
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
     headers = ("rank", "could be", "missed", *present)
     rows, named = [], result.device_labels
@@ -122,7 +122,7 @@ def _causes(result: OverlapResult) -> list[Block]:
         cells = [duration(by_cause[cause]) if cause in by_cause else "–" for cause in present]
         name = named.short(rank.rank, rank.device)
         rows.append((name, duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
-    rank = _speaker(result)
+    rank = _deciding_rank(result)
     return [
         Table(headers, rows, "Missed overlap by cause (sums to missed)", frozenset(headers)),
         Bullets(
@@ -139,13 +139,13 @@ def _why(one: Missed) -> str:
     return f"{one.cause}, {duration(one.ns)}{follows}: {one.evidence} {where}.{behind}"
 
 
-def _speaker(result: OverlapResult) -> RankOverlap:
+def _deciding_rank(result: OverlapResult) -> RankOverlap:
     critical = result.job.critical_rank, result.job.critical_device
     return next((one for one in result.ranks if (one.rank, one.device) == critical), result.ranks[0])
 
 
 def _instances(result: OverlapResult) -> Block:
-    rank = _speaker(result)
+    rank = _deciding_rank(result)
     name = result.device_labels.name(rank.rank, rank.device)
     if not rank.instances:
         return Paragraph(f"{name} has no instance with both sides", "Instances")
