@@ -152,7 +152,7 @@ def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
     ]
 
 
-def test_steps_too_few_for_a_median_are_said() -> None:
+def test_steps_too_few_for_a_median_are_reported() -> None:
     run = Builder()
     rank = run.rank(0)
     rank.range("step 1", 0, 10)

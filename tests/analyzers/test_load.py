@@ -31,7 +31,7 @@ def test_a_manifest_has_the_last_word_on_ranks(tmp_path: Path) -> None:
     assert {warning.code for warning in trace.warnings} == {"rank-conflict", "clocks-not-aligned"}
 
 
-def test_a_file_of_a_folder_that_is_no_trace_is_said(tmp_path: Path) -> None:
+def test_a_file_of_a_folder_that_is_no_trace_is_reported(tmp_path: Path) -> None:
     pair_of_ranges("A", "B", overlap=20).write(tmp_path / "trace.json")
     (tmp_path / "config.json").write_text('{"lr": 1}')
     assert [warning.code for warning in load([tmp_path]).warnings] == ["skipped-file"]

@@ -1,4 +1,4 @@
-"""Small synthetic traces that read like the story they tell.
+"""A builder of small synthetic traces: a line an event, in the order of a program.
 
     run = Builder()
     rank = run.rank(0)

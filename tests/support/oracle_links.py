@@ -39,7 +39,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Story:
+class HostProgram:
     """All that one process did, each list in order of time."""
 
     work: Sequence[Work] = ()

@@ -278,7 +278,7 @@ def test_any_width_can_be_asked_for(run: Run, capture: Path, monkeypatch: pytest
     assert "PARTIAL" in ran.out
 
 
-def test_a_path_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_no_text_is_reported(tmp_path: Path) -> None:
     ran = in_a_process("info", os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json"))
     assert ran.returncode == 2
     assert ran.stderr.count(b"\n") == 1

@@ -79,7 +79,7 @@ def test_what_rowpar_must_show_is_bounded_from_above_and_by_the_number_of_ranks(
     assert any(problem.startswith(wrong) for problem in problems), problems
 
 
-def test_what_is_expected_of_a_number_of_ranks_is_said() -> None:
+def test_what_is_expected_of_a_number_of_ranks_is_printed() -> None:
     expected = WORKLOADS["rowpar"].variants["s2"]
     assert "with 4 ranks serialized or partial (real overlap ratio at most 0.2)" in workload.expectation(expected)
     assert "is partial (real overlap ratio at most 0.35), because" in workload.expectation(expected.of_ranks(2))
@@ -191,7 +191,7 @@ def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_pat
         (("--variant", "x"), "dpmp has no variant 'x'. It has: serial, overlapped, hidden-sync, race."),
     ],
 )
-def test_what_does_not_fit_together_is_refused_before_anything_is_said(
+def test_what_does_not_fit_together_is_refused_before_anything_is_printed(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     ran = traceviz("workload", "dpmp", *words, cwd=tmp_path)

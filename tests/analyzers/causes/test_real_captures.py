@@ -56,7 +56,7 @@ def part(name: str, source: str, cause: str) -> float:
     return mine / sum(rank.missed_ns for rank in ranks)
 
 
-def told(name: str, source: str, cause: str) -> list[Missed]:
+def missed_by(name: str, source: str, cause: str) -> list[Missed]:
     return [one for rank in answer(name, source).ranks for one in rank.missed if one.cause == cause]
 
 
@@ -132,7 +132,7 @@ def side_of_rows(trace: Trace, a: str, b: str) -> dict[int, str]:
 @pytest.mark.parametrize("source", SOURCES)
 def test_full_gpu_is_almost_all_gpu_full(source: str) -> None:
     assert part("full_gpu", source, "gpu-full") > 0.9
-    for one in told("full_gpu", source, "gpu-full"):
+    for one in missed_by("full_gpu", source, "gpu-full"):
         assert "grid 132 × block 384; 132 SMs hold 132 such blocks" in one.evidence
 
 
@@ -143,7 +143,7 @@ def test_an_optimizer_behind_the_lookup_is_held_by_their_stream(source: str) -> 
         "late-launch",
     }
     assert part("opt_serial", source, "same-stream") > 0.5
-    for one in told("opt_serial", source, "same-stream"):
+    for one in missed_by("opt_serial", source, "same-stream"):
         assert (
             "was queued behind CatArrayBatchedCopy_vectorized of 'nvtx:emb_lookup' on the same stream" in one.evidence
         )
@@ -152,7 +152,7 @@ def test_an_optimizer_behind_the_lookup_is_held_by_their_stream(source: str) -> 
 @pytest.mark.parametrize("source", SOURCES)
 def test_one_chunk_waits_for_its_own_matmul_by_an_event(source: str) -> None:
     assert part("rowpar_s1", source, "event-dependency") > 0.9
-    for one in told("rowpar_s1", source, "event-dependency"):
+    for one in missed_by("rowpar_s1", source, "event-dependency"):
         assert "through record on stream" in one.evidence
         assert ("(links inferred)" in one.evidence) == (source == "torch")
 
@@ -162,7 +162,7 @@ def test_serial_dp_waits_for_the_all_to_all_and_for_launches(source: str) -> Non
     assert part("dpmp_serial", source, "host-sync") == 0
     assert part("dpmp_serial", source, "event-dependency") > 0.3
     assert part("dpmp_serial", source, "event-dependency") + part("dpmp_serial", source, "late-launch") > 0.8
-    for one in told("dpmp_serial", source, "event-dependency"):
+    for one in missed_by("dpmp_serial", source, "event-dependency"):
         assert "for ncclDevKernel_SendRecv of 'nvtx:MP Embedding'" in one.evidence
         assert "after all 10 ops of 'nvtx:MP Embedding' were queued, so it can't meet any" in one.evidence
 
@@ -170,7 +170,7 @@ def test_serial_dp_waits_for_the_all_to_all_and_for_launches(source: str) -> Non
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_hidden_sync_is_named_and_the_late_launches_follow_it(source: str) -> None:
     assert part("dpmp_hidden_sync", source, "host-sync") > 0.3
-    for one in told("dpmp_hidden_sync", source, "host-sync"):
+    for one in missed_by("dpmp_hidden_sync", source, "host-sync"):
         origin = (
             ", from aten::item in 'MP Embedding'"
             if source == "torch"
@@ -178,7 +178,7 @@ def test_a_hidden_sync_is_named_and_the_late_launches_follow_it(source: str) -> 
         )
         assert f"in cudaStreamSynchronize{origin}" in one.evidence
         assert "'MP Embedding'" in one.evidence
-    late = told("dpmp_hidden_sync", source, "late-launch")
+    late = missed_by("dpmp_hidden_sync", source, "late-launch")
     assert sum(one.after_sync_ns for one in late) == sum(one.ns for one in late) > 0
 
 
@@ -231,7 +231,7 @@ def test_a_pageable_copy_blocks_as_long_as_its_call(source: str) -> None:
         assert call["name"] == "cudaMemcpyAsync"
         assert point.duration_ns >= call["end_ns"] - call["start_ns"] > 10_000_000
     assert part("delta_sync", source, "host-sync") > 0.9
-    for one in told("delta_sync", source, "host-sync"):
+    for one in missed_by("delta_sync", source, "host-sync"):
         assert "in cudaMemcpyAsync" in one.evidence
 
 

@@ -15,7 +15,7 @@ from tests.support.builder import Builder
 from tests.support.collective_runs import MS, Call, run
 
 
-def said(trace: Trace) -> dict[str, list[str]]:
+def warnings_of(trace: Trace) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for warning in align(trace).trace.warnings:
         found.setdefault(warning.code, []).append(warning.message)
@@ -27,13 +27,13 @@ def test_few_collectives_are_said_with_how_little_they_bound(count: int) -> None
     spans = SPANS[:count]
     # Nobody ends before the other has started: each bound is the tightest of all collectives.
     width = min(end - first for first, _, end in spans) + min(end - second for _, second, end in spans)
-    (message,) = said(two_ranks(50_000, spans).trace())["few-collectives"]
+    (message,) = warnings_of(two_ranks(50_000, spans).trace())["few-collectives"]
     assert message.startswith(f"Only {count} matched collectives align rank 1's clock;")
     assert f" a span of {width / 1000:.1f} µs." in message
 
 
 def test_eight_collectives_are_not_few_and_nothing_is_said_of_them() -> None:
-    assert said(two_ranks(50_000, SPANS[:8]).trace()) == {}
+    assert warnings_of(two_ranks(50_000, SPANS[:8]).trace()) == {}
 
 
 def test_of_clocks_that_few_collectives_align_the_least_bounded_is_named() -> None:
@@ -45,7 +45,7 @@ def test_of_clocks_that_few_collectives_align_the_least_bounded_is_named() -> No
         for rank, start in enumerate(starts):
             ranks[rank].kernel(KERNEL, 20, end - 100_000 + start, end, launch=(0, 1))
             builder.add("comms", process=rank, correlation=builder.correlation, group="0", sequence=number)
-    (message,) = said(builder.trace())["few-collectives"]
+    (message,) = warnings_of(builder.trace())["few-collectives"]
     # Rank 1: 100 − 0 and 100 − 60 µs; rank 2: 100 − 0 and 100 − 30.
     assert "align rank 2's clock" in message
     assert " 170.0 µs" in message
@@ -60,7 +60,7 @@ def test_a_device_is_named_with_its_rank_where_that_drives_several() -> None:
         for process, start in ((alone, 0), (first, 60_000), (second, 30_000)):
             process.kernel(KERNEL, 20, end - 100_000 + start, end, launch=(0, 1))
             builder.add("comms", process=process.process, correlation=builder.correlation, group="0", sequence=number)
-    (message,) = said(builder.trace())["few-collectives"]
+    (message,) = warnings_of(builder.trace())["few-collectives"]
     assert "align rank 1 device 1's clock" in message
 
 
@@ -71,7 +71,7 @@ def test_ranks_whose_matches_are_unsure_are_named() -> None:
         for number in range(10 - rank):
             start = number * 1_000_000 + rank * 40_000_000
             process.kernel("ncclDevKernel_AllReduce(x)", 20, start, start + 100_000)
-    found = said(builder.trace())
+    found = warnings_of(builder.trace())
     assert found["clocks-not-aligned"] == [
         "No collective that is surely matched says how far off the clock of rank 1, 2 is."
     ]
@@ -81,7 +81,7 @@ def test_clocks_that_nothing_aligns_are_said_to_rest_on_session_times() -> None:
     builder = Builder()
     for rank, name in enumerate(["AllReduce", "AllGather"]):
         builder.rank(rank).kernel(f"ncclDevKernel_{name}(x)", 7, 0, 10)
-    found = said(builder.trace())
+    found = warnings_of(builder.trace())
     assert list(found) == ["clocks-not-aligned"]
     assert "session start times" in found["clocks-not-aligned"][0]
 
@@ -91,10 +91,10 @@ def test_clocks_that_nobody_asked_to_align_and_a_single_one_are_worth_no_word() 
     assert align(trace, enabled=False).trace.warnings == trace.warnings == ()
     builder = Builder()
     builder.rank(0).kernel(KERNEL, 20, 0, 100)
-    assert said(builder.trace()) == {}
+    assert warnings_of(builder.trace()) == {}
     silent = Builder()
     silent.rank(0).kernel("gemm", 7, 0, 100)
-    assert said(silent.trace()) == {}
+    assert warnings_of(silent.trace()) == {}
 
 
 def test_all_times_are_those_of_the_lowest_rank_s_clock() -> None:
@@ -106,7 +106,7 @@ def test_all_times_are_those_of_the_lowest_rank_s_clock() -> None:
     ]
 
 
-def test_at_most_three_contradictions_are_told() -> None:
+def test_at_most_three_contradictions_are_reported() -> None:
     """In odd ones rank 1 ends 6 µs after rank 0 starts; in five even ones rank 0 ends 20 µs before rank 1 starts."""
     ends = [k * MS for k in range(1, 41)]
     builder = two_ranks(0, [(end - (6_000 if k % 2 else 300_000), end - 200_000, end) for k, end in enumerate(ends)])

@@ -30,7 +30,7 @@ class Made:
     sure: bool = True
 
 
-def said(*made: Made, worlds: Iterable[int | None] = (None,), devices: int = 1) -> dict[str, str]:
+def warnings_of(*made: Made, worlds: Iterable[int | None] = (None,), devices: int = 1) -> dict[str, str]:
     """Warnings by code; ranks are on so many devices each, and take turns on them."""
     rows = [(number, rank, one) for number, one in enumerate(made) for rank in sorted(one.ranks)]
     ranks = sorted({rank for _, rank, _ in rows})
@@ -57,15 +57,15 @@ def said(*made: Made, worlds: Iterable[int | None] = (None,), devices: int = 1) 
 
 
 def cut_off(*made: Made, devices: int = 1) -> str | None:
-    return said(*made, devices=devices).get("cut-off")
+    return warnings_of(*made, devices=devices).get("cut-off")
 
 
 def test_nothing_is_said_of_a_trace_without_communication() -> None:
-    assert said(worlds=(4,)) == {}
+    assert warnings_of(worlds=(4,)) == {}
 
 
 def test_nothing_is_said_of_what_all_ranks_took_part_in_and_is_sure() -> None:
-    assert said(Made(0, (0, 1)), Made(100, (0, 1)), worlds=(2, None)) == {}
+    assert warnings_of(Made(0, (0, 1)), Made(100, (0, 1)), worlds=(2, None)) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,30 +77,32 @@ def test_nothing_is_said_of_what_all_ranks_took_part_in_and_is_sure() -> None:
 def test_one_rank_alone_is_said_with_how_many_there_are_where_that_is_known(
     worlds: tuple[int | None, ...], size: int, named: str
 ) -> None:
-    found = said(Made(0, (5,), matched_by="alone"), Made(90, (5,), group_size=size, matched_by="alone"), worlds=worlds)
+    found = warnings_of(
+        Made(0, (5,), matched_by="alone"), Made(90, (5,), group_size=size, matched_by="alone"), worlds=worlds
+    )
     assert list(found) == ["one-rank"]
     assert found["one-rank"].startswith(named)
 
 
 def test_the_only_rank_of_a_job_of_one_lacks_nobody() -> None:
-    assert said(Made(0, (0,), matched_by="alone"), worlds=(1,)) == {}
+    assert warnings_of(Made(0, (0,), matched_by="alone"), worlds=(1,)) == {}
 
 
 @pytest.mark.parametrize(("worlds", "size"), [((4,), -1), ((None, 4), 3), ((None,), 4), ((2,), 4)])
 def test_ranks_nobody_captured_are_counted(worlds: tuple[int | None, ...], size: int) -> None:
-    found = said(Made(0, (0, 2, 7)), Made(100, (0, 2, 7), group_size=size), worlds=worlds)
+    found = warnings_of(Made(0, (0, 2, 7)), Made(100, (0, 2, 7), group_size=size), worlds=worlds)
     assert list(found) == ["ranks-missing"]
     assert found["ranks-missing"].startswith("3 of 4 ranks were captured (0, 2, 7):")
 
 
 def test_a_world_no_larger_than_the_ranks_seen_lacks_none() -> None:
     for world in (None, 1, 2, 3):
-        assert said(Made(0, (0, 2, 7)), worlds=(world,)) == {}
+        assert warnings_of(Made(0, (0, 2, 7)), worlds=(world,)) == {}
 
 
 @pytest.mark.parametrize(("count", "named"), [(8, "0, 1, 2, 3, 4, 5, 6, 7"), (9, "0, 1, 2, 3, 4, 5, 6, 7, …")])
 def test_of_the_ranks_captured_eight_are_named(count: int, named: str) -> None:
-    assert f"({named})" in said(Made(0, range(count)), worlds=(64,))["ranks-missing"]
+    assert f"({named})" in warnings_of(Made(0, range(count)), worlds=(64,))["ranks-missing"]
 
 
 def test_unsure_matches_are_counted_among_those_of_several_ranks() -> None:
@@ -112,12 +114,12 @@ def test_unsure_matches_are_counted_among_those_of_several_ranks() -> None:
         Made(400, (0, 1)),
         Made(500, (0, 1), matched_by="group"),
     ]
-    found = said(*made)
+    found = warnings_of(*made)
     assert list(found) == ["unsure-matches"]
     assert found["unsure-matches"].startswith("2 of 5 collectives are matched over ranks without certainty")
-    assert said(*(replace(one, sure=True) for one in made if one.matched_by != "alone")) == {}
+    assert warnings_of(*(replace(one, sure=True) for one in made if one.matched_by != "alone")) == {}
     alone = Made(300, (0,), ("broadcast", "1", ""), sure=False, matched_by="alone")
-    assert said(Made(0, (0, 1)), alone) == {}
+    assert warnings_of(Made(0, (0, 1)), alone) == {}
 
 
 def test_a_rank_s_lack_is_what_its_group_did_before_its_first_and_after_its_last_call() -> None:
@@ -221,5 +223,5 @@ def test_of_the_ranks_cut_off_eight_are_named_and_the_others_counted() -> None:
 
 
 def test_ranks_missing_cut_off_and_unsure_are_each_said() -> None:
-    found = said(Made(0, (0, 1)), Made(100, (0, 1, 2), sure=False), worlds=(8,))
+    found = warnings_of(Made(0, (0, 1)), Made(100, (0, 1, 2), sure=False), worlds=(8,))
     assert list(found) == ["ranks-missing", "cut-off", "unsure-matches"]

@@ -170,7 +170,7 @@ def test_a_frame_joins_each_rank_s_figures_with_its_collective_s() -> None:
     assert frame["bus_gb_s"].dtype == np.dtype(float)
 
 
-def test_no_warning_is_told_twice() -> None:
+def test_no_warning_is_given_twice() -> None:
     trace = run({0: (0, 50), 1: (10, 50)})
     once = trace.warn("same", "Said once.").warn("same", "Said once.")
     assert [warning.code for warning in collectives_of(once).warnings].count("same") == 1

@@ -171,7 +171,7 @@ def test_a_change_on_one_rank_is_told_of_that_rank() -> None:
     assert [(one.name, one.rank) for one in result.runs[1].regions_that_differ] == [("region", 1)]
 
 
-def test_a_region_that_only_one_run_has_is_said() -> None:
+def test_a_region_that_only_one_run_has_is_reported() -> None:
     run = Builder()
     rank = run.rank(0)
     rank.range("step 1", 0, 99)

@@ -83,7 +83,7 @@ def test_without_marks_the_whole_capture_is_one_step() -> None:
     assert found.values["step_ns"].tolist() == [[50], [30]]
 
 
-def test_a_step_marked_twice_is_left_out_and_said() -> None:
+def test_a_step_marked_twice_is_left_out_and_reported() -> None:
     run = Builder()
     rank = run.rank(0)
     for at, number in ((0, 1), (100, 2), (200, 1)):

@@ -114,7 +114,7 @@ def test_a_call_the_trace_names_no_operation_of_is_what_its_kernel_is() -> None:
     assert one_call("ncclDevKernel_Generic(x)", group="0")["operation"] is None
 
 
-def test_each_call_keeps_what_is_said_of_it_among_others() -> None:
+def test_each_call_keeps_what_is_stated_of_it_among_others() -> None:
     """Correlation ids are a process's own, and nothing is said of some calls."""
     builder = Builder()
     ranks = [builder.rank(0), builder.rank(1)]
@@ -135,7 +135,7 @@ ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))
 @example([(1, 0)], [(0, 3), (0, -1), (1, 0)])
 @example([(4, 0), (0, 1)], [(2, 0), (0, 1), (4, 0), (4, 1)])
 @given(st.lists(ids, max_size=8, unique=True), st.lists(ids, min_size=1, max_size=8))
-def test_what_is_said_is_found_by_process_and_correlation_id(
+def test_what_is_stated_is_found_by_process_and_correlation_id(
     said: list[tuple[int, int]], ops: list[tuple[int, int]]
 ) -> None:
     builder = Builder()

@@ -132,7 +132,7 @@ def test_what_one_sends_the_other_receives() -> None:
         assert two({"operation": "send"}, {"operation": "gather"}, **evidence) == ["alone", "alone"]
 
 
-def test_calls_of_which_nothing_is_said_are_matched_by_kernel() -> None:
+def test_calls_of_which_nothing_is_stated_are_matched_by_kernel() -> None:
     assert two({}, {}) == ["order"]
     assert two({"grid": 1}, {"grid": 2}) == ["alone", "alone"]
     assert two({"name": "ncclKernel_AllReduce(x)"}, {}) == ["alone", "alone"]

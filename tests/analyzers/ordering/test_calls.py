@@ -81,7 +81,7 @@ def test_rows_are_matched_to_calls_by_process_and_correlation(
     assert match_calls(trace, array(*chosen), trace.records).tolist() == expected
 
 
-def test_each_call_is_told_with_its_thread_its_stream_and_its_event() -> None:
+def test_each_call_has_its_thread_its_stream_and_its_event() -> None:
     run, rank = one_rank()
     rank.kernel("k", 7, 100, 110, launch=(0, 2), thread=2)
     device = rank.synchronize("device", 60, 90, thread=5)
@@ -92,34 +92,38 @@ def test_each_call_is_told_with_its_thread_its_stream_and_its_event() -> None:
     event = rank.synchronize("event", 50, 55, record=early)
     calls = host_calls(run.trace())
 
-    def told(which: str, column: str) -> list[int]:
+    def column_of(which: str, column: str) -> list[int]:
         values: list[int] = getattr(getattr(calls, which), column).tolist()
         return values
 
     assert (calls.records.size, calls.waits.size, calls.syncs.size) == (2, 1, 3)
     assert calls.kind == ("stream", "event", "device")
-    assert told("records", "call") == [3, 2]
-    assert told("waits", "call") == [4]
-    assert told("syncs", "call") == [5, 6, 1]
+    assert column_of("records", "call") == [3, 2]
+    assert column_of("waits", "call") == [4]
+    assert column_of("syncs", "call") == [5, 6, 1]
     # Rows of the tables that say more: a wait and three synchronizations of Trace.syncs, and two of Trace.records.
-    assert (told("records", "sync"), told("waits", "sync"), told("syncs", "sync")) == ([1, 0], [1], [2, 3, 0])
-    assert (told("records", "start_ns"), told("records", "end_ns")) == ([10, 20], [11, 21])
-    assert (told("waits", "start_ns"), told("waits", "end_ns")) == ([30], [31])
-    assert (told("syncs", "start_ns"), told("syncs", "end_ns")) == ([40, 50, 60], [45, 55, 90])
+    assert (column_of("records", "sync"), column_of("waits", "sync"), column_of("syncs", "sync")) == (
+        [1, 0],
+        [1],
+        [2, 3, 0],
+    )
+    assert (column_of("records", "start_ns"), column_of("records", "end_ns")) == ([10, 20], [11, 21])
+    assert (column_of("waits", "start_ns"), column_of("waits", "end_ns")) == ([30], [31])
+    assert (column_of("syncs", "start_ns"), column_of("syncs", "end_ns")) == ([40, 50, 60], [45, 55, 90])
     assert names_of(calls.lanes, calls.records.host) == ["t2", "t3"]
     assert names_of(calls.lanes, calls.waits.host) == ["t3"]
     assert names_of(calls.lanes, calls.syncs.host) == ["t1", "t1", "t5"]
     assert names_of(calls.lanes, calls.records.lane) == ["s8", "s7"]
     assert names_of(calls.lanes, calls.waits.lane) == ["s8"]
     assert names_of(calls.lanes, calls.syncs.lane) == ["s8", "", ""]
-    assert (told("records", "event"), told("records", "event_sync")) == ([early, wanted], [early, wanted])
-    assert (told("waits", "event"), told("waits", "event_sync")) == ([wanted], [wanted])
-    assert (told("syncs", "event"), told("syncs", "event_sync")) == ([-1, early, -1], [-1, early, -1])
-    assert (told("records", "correlation"), told("waits", "correlation")) == ([early, wanted], [wait])
-    assert told("syncs", "correlation") == [stream, event, device]
+    assert (column_of("records", "event"), column_of("records", "event_sync")) == ([early, wanted], [early, wanted])
+    assert (column_of("waits", "event"), column_of("waits", "event_sync")) == ([wanted], [wanted])
+    assert (column_of("syncs", "event"), column_of("syncs", "event_sync")) == ([-1, early, -1], [-1, early, -1])
+    assert (column_of("records", "correlation"), column_of("waits", "correlation")) == ([early, wanted], [wait])
+    assert column_of("syncs", "correlation") == [stream, event, device]
     for which, size in (("records", 2), ("waits", 1), ("syncs", 3)):
-        assert told(which, "process") == [0] * size
-        assert told(which, "context") == [1] * size
+        assert column_of(which, "process") == [0] * size
+        assert column_of(which, "context") == [1] * size
 
 
 def test_an_event_is_not_a_number_of_its_event_synchronization() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.ordering.links import LinkedCalls
 from tests.support.builder import Builder, Rank
-from tests.support.oracle_links import Call, Story, Work
+from tests.support.oracle_links import Call, HostProgram, Work
 from tests.support.order_of import linked, name_of
 
 NCCL = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
@@ -18,8 +18,10 @@ UNUSED = 30  # a stream that runs nothing
 Guess = tuple[int | None, int | None]
 
 
-def story(run: Builder, rank: Rank, seed: int, talking: set[int], *, events: bool, hidden: bool) -> Story:
-    """A random program of one process, in the builder and as a story."""
+def random_program(
+    run: Builder, rank: Rank, seed: int, talking: set[int], *, events: bool, hidden: bool
+) -> HostProgram:
+    """A random program of one process, in the builder and as calls of its host."""
     dice = random.Random(seed)
     streams = [*COMPUTING, *sorted(talking)]
     threads, at, free = (1, 2)[: dice.randint(1, 2)], 0, dict.fromkeys(streams, 0)
@@ -62,20 +64,20 @@ def story(run: Builder, rank: Rank, seed: int, talking: set[int], *, events: boo
     def wait(thread: int, stream: int | None) -> None:
         number, made = call("cudaStreamWaitEvent", thread)
         event = dice.randint(0, 2) if dice.random() < (0.7 if events else 0.2) else None
-        told = None
+        guesses_of = None
         earlier = [k for k, each in enumerate(records) if each.at < at]
         if stream is not None and earlier and work and dice.random() < 0.15:
             claimed = dice.choice(earlier)
             recorded = records[claimed].stream
-            told = claimed, dice.choice(work).stream if recorded is None else recorded
-        claim = (numbers[told[0]], told[1]) if told else (-1, -1)
+            guesses_of = claimed, dice.choice(work).stream if recorded is None else recorded
+        claim = (numbers[guesses_of[0]], guesses_of[1]) if guesses_of else (-1, -1)
         if stream is not None:
             known = _told(stream=stream, event=event) | {"record_correlation": claim[0], "record_stream": claim[1]}
             run.add("syncs", process=rank.process, kind="stream_wait", correlation=number, **known)
         elif made.inside is None:
             stream = -thread
         waits.append(
-            replace(made, stream=stream, event=event if stream is not None and stream > 0 else None, told=told)
+            replace(made, stream=stream, event=event if stream is not None and stream > 0 else None, told=guesses_of)
         )
 
     def synchronize(thread: int) -> None:
@@ -100,7 +102,7 @@ def story(run: Builder, rank: Rank, seed: int, talking: set[int], *, events: boo
     ran = {one.stream for one in work}
     queued = {stream: [one.at for one in work if one.stream == stream] for stream in ran}
     assert all(sorted(ats) == ats or None in {one.thread for one in work} for ats in queued.values())
-    return Story(_as_queued(work), records, waits, syncs, talking & ran, default)
+    return HostProgram(_as_queued(work), records, waits, syncs, talking & ran, default)
 
 
 def _spans(dice: random.Random) -> list[tuple[int, int]]:
@@ -124,7 +126,7 @@ def _as_queued(work: list[Work]) -> list[Work]:
     )
 
 
-def told(found: LinkedCalls, which: str, process: int) -> list[Guess]:
+def guesses_of(found: LinkedCalls, which: str, process: int) -> list[Guess]:
     """For each wait (or event synchronization) the number of the record within its process, and the stream."""
     calls, links = getattr(found.calls, which), getattr(found, which)
     records = found.calls.records
@@ -144,13 +146,13 @@ def told(found: LinkedCalls, which: str, process: int) -> list[Guess]:
 @pytest.mark.parametrize("events", [False, True])
 def test_inferred_links_are_those_of_the_slow_calculation(seed: int, events: bool) -> None:
     run = Builder()
-    stories = []
+    programs = []
     for number in range(12):
         run.correlation = 0  # the same numbers in each process
         rank, talking = run.rank(number), {20, 22} if seed % 2 else {2, 22}
-        stories.append(story(run, rank, 12 * seed + number, talking, events=events, hidden=number % 2 == 0))
+        programs.append(random_program(run, rank, 12 * seed + number, talking, events=events, hidden=number % 2 == 0))
     trace = run.trace()
     found = linked(trace)
-    for process, each in enumerate(stories):
-        assert told(found, "waits", process) == each.waited_for()
-        assert told(found, "syncs", process) == each.synchronized()
+    for process, each in enumerate(programs):
+        assert guesses_of(found, "waits", process) == each.waited_for()
+        assert guesses_of(found, "syncs", process) == each.synchronized()

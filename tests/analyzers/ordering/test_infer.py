@@ -1,4 +1,4 @@
-"""What waits wait for where the capture does not say: small stories of calls in a row, and of when the work ran."""
+"""What waits wait for where the capture does not say: short sequences of calls, and when the work ran."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.order_of import Link, links_of
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
-class Story:
+class HostThread:
     """One thread's calls, 10 ns apart, of which the capture says neither what recorded nor what is waited for."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Story:
         self.thread = 1
         self.events: dict[str, dict[int, int]] = {"records": {}, "syncs": {}}
 
-    def launch(self, *streams: int, runs: tuple[int, int] | None = None, name: str = "gemm") -> Story:
+    def launch(self, *streams: int, runs: tuple[int, int] | None = None, name: str = "gemm") -> HostThread:
         """Give streams work, which runs long after all calls, or as said."""
         for stream in streams:
             start, end = runs or (10_000 + self.now, 10_001 + self.now)
@@ -31,32 +31,32 @@ class Story:
             self.now += 10
         return self
 
-    def talk(self, stream: int) -> Story:
+    def talk(self, stream: int) -> HostThread:
         return self.launch(stream, name=NCCL)
 
-    def record(self, event: int = -1) -> Story:
+    def record(self, event: int = -1) -> HostThread:
         self.events["records"][len(self.run.rows["records"])] = event
         self.rank.record(0, self.now, thread=self.thread, stated=False)
         self.now += 10
         return self
 
-    def wait(self, stream: int, event: int = -1) -> Story:
+    def wait(self, stream: int, event: int = -1) -> HostThread:
         self.events["syncs"][len(self.run.rows["syncs"])] = event
         self.rank.wait(stream, -1, self.now, thread=self.thread, stated=False)
         self.now += 10
         return self
 
-    def synchronize(self, end: int, event: int = -1) -> Story:
+    def synchronize(self, end: int, event: int = -1) -> HostThread:
         self.events["syncs"][len(self.run.rows["syncs"])] = event
         self.rank.synchronize("event", self.now, end, thread=self.thread)
         self.now += 10
         return self
 
-    def on(self, thread: int) -> Story:
+    def on(self, thread: int) -> HostThread:
         self.thread = thread
         return self
 
-    def inside(self, calls: int) -> Story:
+    def inside(self, calls: int) -> HostThread:
         """The next calls are made by a communication library inside one of its own."""
         end = self.now + calls * 10 - 5
         self.run.add("comms", process=0, thread=self.thread, start_ns=self.now, end_ns=end)
@@ -82,193 +82,195 @@ class Story:
 
 
 def test_a_wait_right_behind_a_record_waits_for_it() -> None:
-    assert Story().launch(7, 8).record().record().wait(9).waited_for() == [(30, "s7")]
+    assert HostThread().launch(7, 8).record().record().wait(9).waited_for() == [(30, "s7")]
 
 
 def test_several_waits_may_follow_one_record() -> None:
-    assert Story().launch(7, 8).record().wait(9).wait(10).waited_for() == [(20, "s7"), (20, "s7")]
+    assert HostThread().launch(7, 8).record().wait(9).wait(10).waited_for() == [(20, "s7"), (20, "s7")]
 
 
 @pytest.mark.parametrize("events", [(5, 6, 6), (5, 6, 5), (-1, 6, 6), (5, 5, 6)])
 def test_of_several_waits_behind_one_record_those_wait_for_it_that_wait_for_the_first_one_s_event(
     events: tuple[int, ...],
 ) -> None:
-    story = Story().launch(7, 8).record()
+    host_thread = HostThread().launch(7, 8).record()
     for event in events:
-        story.wait(9, event)
-    assert story.waited_for() == [(20, "s7") if event == events[0] else (-1, "") for event in events]
+        host_thread.wait(9, event)
+    assert host_thread.waited_for() == [(20, "s7") if event == events[0] else (-1, "") for event in events]
 
 
 def test_a_launch_between_record_and_wait_parts_them() -> None:
     # It is then the last record that no wait claimed, on the stream its thread launched on last.
-    assert Story().launch(7, 8).record().launch(7).wait(9).waited_for() == [(20, "s8")]
+    assert HostThread().launch(7, 8).record().launch(7).wait(9).waited_for() == [(20, "s8")]
 
 
 def test_a_launch_by_another_thread_parts_nothing() -> None:
-    assert Story().launch(7, 8).record().on(2).launch(7).on(1).wait(9).waited_for() == [(20, "s7")]
+    assert HostThread().launch(7, 8).record().on(2).launch(7).on(1).wait(9).waited_for() == [(20, "s7")]
 
 
 @pytest.mark.parametrize(("event", "expected"), [(4, (40, "s7")), (3, (30, "s7")), (-1, (40, "s7"))])
 def test_a_wait_is_for_a_record_of_its_event(event: int, expected: tuple[int, str]) -> None:
-    story = Story().launch(7, 8).record(4).record(3).record(4).wait(9, event).record(4)
-    trace = story.trace()
+    host_thread = HostThread().launch(7, 8).record(4).record(3).record(4).wait(9, event).record(4)
+    trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=7, context=1))
     assert [(link.record, link.source) for link in links_of(trace)] == [expected]
 
 
 def test_of_records_of_an_event_the_last_one_before_the_wait_is_meant() -> None:
-    story = Story().launch(7, 8).record(4).on(2).record(4).on(1).launch(8).wait(9, 4).on(2).record(4)
-    trace = story.trace()
+    host_thread = HostThread().launch(7, 8).record(4).on(2).record(4).on(1).launch(8).wait(9, 4).on(2).record(4)
+    trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=[7, 8, 7], context=1))
     assert links_of(trace) == [Link(30, "s8")]
 
 
 def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_claims() -> None:
-    story = Story().launch(7, 8).record().launch(7).record().wait(9).on(2).launch(8).record().on(1).launch(6).wait(9)
-    assert story.waited_for() == [(40, "s6"), (20, "s8")]
+    host_thread = (
+        HostThread().launch(7, 8).record().launch(7).record().wait(9).on(2).launch(8).record().on(1).launch(6).wait(9)
+    )
+    assert host_thread.waited_for() == [(40, "s6"), (20, "s8")]
 
 
-def test_a_lone_wait_is_not_for_a_record_that_another_wait_is_told_to_wait_for() -> None:
-    story = Story().record().launch(7).record().launch(8).wait(9).wait(9)
-    trace = story.trace()
+def test_a_lone_wait_is_not_for_a_record_that_another_wait_is_stated_to_wait_for() -> None:
+    host_thread = HostThread().record().launch(7).record().launch(8).wait(9).wait(9)
+    trace = host_thread.trace()
     told = replace(trace, syncs=trace.syncs.assign(record_correlation=[3, -1], record_stream=[7, -1]))
     assert links_of(trace) == [Link(20, "s7"), Link(20, "s7")]
     assert links_of(told) == [Link(20, "s7", exact=True), Link(-1, "")]
-    first = Story().launch(7).record().launch(8).wait(9).wait(9).trace()
+    first = HostThread().launch(7).record().launch(8).wait(9).wait(9).trace()
     told = replace(first, syncs=first.syncs.assign(record_correlation=[2, -1], record_stream=[7, -1]))
     assert links_of(told) == [Link(10, "s7", exact=True), Link(-1, "")]
 
 
 def test_a_thread_without_a_record_waits_for_another_s() -> None:
-    story = Story().launch(7).record().launch(8).record().on(2).wait(9)
-    assert story.waited_for() == [(30, "s8")]
+    host_thread = HostThread().launch(7).record().launch(8).record().on(2).wait(9)
+    assert host_thread.waited_for() == [(30, "s8")]
 
 
 def test_a_lone_wait_is_not_for_a_record_of_its_own_stream() -> None:
-    assert Story().launch(7).record().launch(9).record().launch(7).wait(9).waited_for() == [(10, "s7")]
+    assert HostThread().launch(7).record().launch(9).record().launch(7).wait(9).waited_for() == [(10, "s7")]
 
 
 def test_a_lone_wait_is_not_for_a_record_of_another_event() -> None:
-    story = Story().launch(7).record().launch(8).record(4).launch(6)
-    assert story.wait(9, event=5).waited_for() == [(10, "s7")]
-    assert story.wait(9).waited_for() == [(10, "s7"), (30, "s8")]
+    host_thread = HostThread().launch(7).record().launch(8).record(4).launch(6)
+    assert host_thread.wait(9, event=5).waited_for() == [(10, "s7")]
+    assert host_thread.wait(9).waited_for() == [(10, "s7"), (30, "s8")]
 
 
 def test_a_lone_wait_is_not_for_a_record_that_came_later() -> None:
-    assert Story().launch(7).wait(9).record().waited_for() == [(-1, "")]
+    assert HostThread().launch(7).wait(9).record().waited_for() == [(-1, "")]
 
 
 @pytest.mark.parametrize(
     ("start", "expected"), [(300, (30, "s8")), (299, (10, "s7")), (200, (10, "s7")), (199, (-1, ""))]
 )
 def test_a_lone_wait_is_not_for_work_that_ended_after_it_was_over(start: int, expected: tuple[int, str]) -> None:
-    story = Story().launch(7, runs=(100, 200)).record().launch(8, runs=(100, 300)).record().launch(6).wait(9)
-    assert story.launch(9, runs=(start, 400)).waited_for() == [expected]
+    host_thread = HostThread().launch(7, runs=(100, 200)).record().launch(8, runs=(100, 300)).record().launch(6).wait(9)
+    assert host_thread.launch(9, runs=(start, 400)).waited_for() == [expected]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(15, (10, "s7")), (16, (-1, ""))])
 def test_a_lone_wait_is_searched_for_among_the_last_sixteen_records(count: int, expected: tuple[int, str]) -> None:
-    story = Story().launch(7, runs=(1_000, 1_100)).record().launch(8, runs=(1_000, 9_000))
+    host_thread = HostThread().launch(7, runs=(1_000, 1_100)).record().launch(8, runs=(1_000, 9_000))
     for _ in range(count):
-        story.record()  # behind work that was still running when the waiting stream went on
-    assert story.launch(6).wait(9).launch(9, runs=(2_000, 2_100)).waited_for() == [expected]
+        host_thread.record()  # behind work that was still running when the waiting stream went on
+    assert host_thread.launch(6).wait(9).launch(9, runs=(2_000, 2_100)).waited_for() == [expected]
 
 
 # Which stream.
 
 
 def test_home_waits_for_the_stream_that_was_visited_last() -> None:
-    assert Story().launch(7, 8, 9).record().wait(7).waited_for() == [(30, "s9")]
+    assert HostThread().launch(7, 8, 9).record().wait(7).waited_for() == [(30, "s9")]
 
 
 def test_home_waits_for_each_of_the_streams_that_were_visited_in_turn() -> None:
-    story = Story().launch(7, 8, 9, 8).record().wait(7).record().wait(7).record().wait(7)
-    assert [source for _, source in story.waited_for()] == ["s8", "s9", "s8"]
+    host_thread = HostThread().launch(7, 8, 9, 8).record().wait(7).record().wait(7).record().wait(7)
+    assert [source for _, source in host_thread.waited_for()] == ["s8", "s9", "s8"]
 
 
 def test_visits_before_home_was_used_last_do_not_count() -> None:
-    story = Story().launch(7, 8, 7, 9, 10).record().wait(7).record().wait(7).record().wait(7)
-    assert [source for _, source in story.waited_for()] == ["s9", "s10", "s10"]
+    host_thread = HostThread().launch(7, 8, 7, 9, 10).record().wait(7).record().wait(7).record().wait(7)
+    assert [source for _, source in host_thread.waited_for()] == ["s9", "s10", "s10"]
 
 
 def test_home_that_comes_back_to_itself_waits_for_the_last_stream_away() -> None:
-    assert Story().launch(7, 8, 7).record().wait(7).waited_for() == [(30, "s8")]
-    assert Story().launch(7, 7).record().wait(7).waited_for() == [(20, "")]
+    assert HostThread().launch(7, 8, 7).record().wait(7).waited_for() == [(30, "s8")]
+    assert HostThread().launch(7, 7).record().wait(7).waited_for() == [(20, "")]
 
 
 def test_a_wait_of_home_counts_as_being_there() -> None:
-    story = Story().launch(7, 8).record().wait(7).launch(9).record().wait(7).record().wait(7)
-    assert [source for _, source in story.waited_for()] == ["s8", "s9", "s9"]
+    host_thread = HostThread().launch(7, 8).record().wait(7).launch(9).record().wait(7).record().wait(7)
+    assert [source for _, source in host_thread.waited_for()] == ["s8", "s9", "s9"]
     # Each time those count that were visited since.
-    story = Story().launch(7, 8).record().wait(7).launch(9, 10, 8).record().wait(7).record().wait(7)
-    assert [source for _, source in story.waited_for()] == ["s8", "s9", "s10"]
+    host_thread = HostThread().launch(7, 8).record().wait(7).launch(9, 10, 8).record().wait(7).record().wait(7)
+    assert [source for _, source in host_thread.waited_for()] == ["s8", "s9", "s10"]
 
 
 @pytest.mark.parametrize("talks", [20, 2])
 def test_home_that_has_just_launched_communication_waits_for_it(talks: int) -> None:
-    assert Story().launch(7, 8, 7).talk(talks).record().wait(7).waited_for() == [(40, f"s{talks}")]
+    assert HostThread().launch(7, 8, 7).talk(talks).record().wait(7).waited_for() == [(40, f"s{talks}")]
     # Unless it has already been made to wait since.
-    story = Story().launch(7, 8, 7).talk(talks).record().wait(7).record().wait(7)
-    assert [source for _, source in story.waited_for()] == [f"s{talks}", ""]
+    host_thread = HostThread().launch(7, 8, 7).talk(talks).record().wait(7).record().wait(7)
+    assert [source for _, source in host_thread.waited_for()] == [f"s{talks}", ""]
 
 
 def test_a_communication_stream_waits_for_the_computing_stream_that_was_launched_on_last() -> None:
-    assert Story().launch(7, 8).talk(20).record().wait(20).waited_for() == [(30, "s8")]
-    assert Story().launch(7, 8).talk(21).talk(20).record().wait(20).waited_for() == [(40, "s8")]
+    assert HostThread().launch(7, 8).talk(20).record().wait(20).waited_for() == [(30, "s8")]
+    assert HostThread().launch(7, 8).talk(21).talk(20).record().wait(20).waited_for() == [(40, "s8")]
 
 
 def test_a_communication_stream_waits_for_home_where_its_thread_computed_nothing_yet() -> None:
-    story = Story().record().wait(20).launch(7).on(2).talk(20)
-    assert story.waited_for() == [(0, "s7")]
+    host_thread = HostThread().record().wait(20).launch(7).on(2).talk(20)
+    assert host_thread.waited_for() == [(0, "s7")]
 
 
 def test_another_stream_waits_for_home() -> None:
-    assert Story().launch(7, 8, 9).record().wait(8).waited_for() == [(30, "s7")]
+    assert HostThread().launch(7, 8, 9).record().wait(8).waited_for() == [(30, "s7")]
 
 
 @pytest.mark.parametrize(("start", "expected"), [(300, "s7"), (299, "s9")])
 def test_another_stream_that_began_too_early_to_have_waited_for_home_waits_for_the_last(
     start: int, expected: str
 ) -> None:
-    story = Story().launch(7, runs=(200, 300)).launch(9, runs=(200, 210)).record().wait(8)
-    story.launch(8, runs=(start, 400))
-    assert story.waited_for() == [(20, expected)]
+    host_thread = HostThread().launch(7, runs=(200, 300)).launch(9, runs=(200, 210)).record().wait(8)
+    host_thread.launch(8, runs=(start, 400))
+    assert host_thread.waited_for() == [(20, expected)]
 
 
 @pytest.mark.parametrize("talks", [20, 2])
 def test_another_stream_that_launched_communication_waits_for_that(talks: int) -> None:
-    story = Story().launch(7, 8).talk(talks).record().wait(8).record().wait(8)
-    assert [source for _, source in story.waited_for()] == [f"s{talks}", "s7"]
+    host_thread = HostThread().launch(7, 8).talk(talks).record().wait(8).record().wait(8)
+    assert [source for _, source in host_thread.waited_for()] == [f"s{talks}", "s7"]
 
 
 def test_a_library_s_stream_waits_for_the_computing_one_inside_its_call() -> None:
-    story = Story().launch(7, 8).talk(20).inside(2).record().wait(20)
-    assert story.waited_for() == [(30, "s8")]
+    host_thread = HostThread().launch(7, 8).talk(20).inside(2).record().wait(20)
+    assert host_thread.waited_for() == [(30, "s8")]
 
 
 def test_a_library_s_own_waits_of_other_streams_say_nothing() -> None:
-    story = Story().launch(7, 8).inside(2).record().wait(9).inside(2).record().wait(7)
-    assert [source for _, source in story.waited_for()] == ["", ""]
+    host_thread = HostThread().launch(7, 8).inside(2).record().wait(9).inside(2).record().wait(7)
+    assert [source for _, source in host_thread.waited_for()] == ["", ""]
 
 
 def test_what_a_library_recorded_for_itself_is_not_waited_for_behind_its_call() -> None:
-    story = Story().launch(7, 8).record().inside(1).record().wait(9)
-    assert story.waited_for() == [(30, "s8")], "the last record that nothing claims, on the last stream"
-    story = Story().launch(7, 8).record().inside(2).record().wait(9)
-    assert story.waited_for() == [(30, "")]
-    story = Story().launch(7, 8).record().inside(1).record().inside(1).wait(9)
-    assert story.waited_for() == [(30, "s8")]
+    host_thread = HostThread().launch(7, 8).record().inside(1).record().wait(9)
+    assert host_thread.waited_for() == [(30, "s8")], "the last record that nothing claims, on the last stream"
+    host_thread = HostThread().launch(7, 8).record().inside(2).record().wait(9)
+    assert host_thread.waited_for() == [(30, "")]
+    host_thread = HostThread().launch(7, 8).record().inside(1).record().inside(1).wait(9)
+    assert host_thread.waited_for() == [(30, "s8")]
 
 
 def test_a_stream_waits_for_no_record_of_its_own() -> None:
-    assert Story().launch(7).record().wait(7).waited_for() == [(10, "")]
+    assert HostThread().launch(7).record().wait(7).waited_for() == [(10, "")]
 
 
 def test_a_default_stream_that_only_a_library_makes_wait_is_no_home() -> None:
-    story = Story().launch(7, 8)
-    story.run.stream(story.rank, 9, default=1)
-    story.inside(2).record().wait(9).record().wait(8)
-    assert [source for _, source in story.waited_for()] == ["", "s7"]
+    host_thread = HostThread().launch(7, 8)
+    host_thread.run.stream(host_thread.rank, 9, default=1)
+    host_thread.inside(2).record().wait(9).record().wait(8)
+    assert [source for _, source in host_thread.waited_for()] == ["", "s7"]
 
 
 # Synchronizations.
@@ -276,17 +278,17 @@ def test_a_default_stream_that_only_a_library_makes_wait_is_no_home() -> None:
 
 def test_an_event_synchronization_is_for_the_last_record_whose_work_had_ended() -> None:
     for end, expected in ((300, (30, "s8")), (299, (10, "s7")), (200, (10, "s7")), (199, (-1, ""))):
-        story = Story().launch(7, runs=(100, 200)).record().launch(8, runs=(100, 300)).record()
-        assert story.synchronize(end).synchronized() == [expected]
+        host_thread = HostThread().launch(7, runs=(100, 200)).record().launch(8, runs=(100, 300)).record()
+        assert host_thread.synchronize(end).synchronized() == [expected]
 
 
 def test_an_event_synchronization_is_not_for_a_record_that_a_wait_claims() -> None:
-    story = Story().launch(7, 8).record().record().wait(9).launch(8).synchronize(20_000)
-    assert story.synchronized() == [(20, "s8")]
+    host_thread = HostThread().launch(7, 8).record().record().wait(9).launch(8).synchronize(20_000)
+    assert host_thread.synchronized() == [(20, "s8")]
 
 
 def test_an_event_synchronization_goes_by_its_event() -> None:
-    story = Story().launch(7, 8).record(4).record(3).synchronize(20_000, event=4)
-    trace = story.trace()
+    host_thread = HostThread().launch(7, 8).record(4).record(3).synchronize(20_000, event=4)
+    trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=7, context=1))
     assert links_of(trace, "syncs") == [Link(20, "s7")]

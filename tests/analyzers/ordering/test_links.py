@@ -64,7 +64,7 @@ def test_an_event_that_nobody_recorded_in_the_capture_was_recorded_before() -> N
     assert links_of(least) == [Link(-1, "", True)]
 
 
-def test_a_numbered_record_of_an_unknown_stream_is_not_told() -> None:
+def test_a_numbered_record_of_an_unknown_stream_is_not_stated() -> None:
     run, rank = working(7, 8)
     rank.wait(8, rank.record(7, 0), 10)
     trace = run.trace()
@@ -73,7 +73,7 @@ def test_a_numbered_record_of_an_unknown_stream_is_not_told() -> None:
 
 
 @pytest.mark.parametrize("known", [{"event_sync": -1}, {"event_sync": 0}])
-def test_a_wait_without_a_number_is_not_told(known: dict[str, int]) -> None:
+def test_a_wait_without_a_number_is_not_stated(known: dict[str, int]) -> None:
     run, rank = working(7, 8)
     rank.wait(8, rank.record(7, 5), 10)
     assert links_of(claims(run.trace(), **known)) == [Link(5, "s7", False)]
@@ -201,7 +201,7 @@ def test_what_is_told_stays_beside_what_is_inferred() -> None:
     assert links_of(trace, "syncs") == [Link(0, "s6", True)]
 
 
-def test_an_event_synchronization_is_inferred_beside_waits_that_are_told() -> None:
+def test_an_event_synchronization_is_inferred_beside_waits_that_are_stated() -> None:
     run, rank = working(6, 7, 8)
     first = rank.record(6, 0)
     rank.wait(8, first, 10)

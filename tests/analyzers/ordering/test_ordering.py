@@ -100,7 +100,7 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
     assert checked == 4 * 3
 
 
-def test_what_is_inferred_or_assumed_is_said() -> None:
+def test_what_is_inferred_or_assumed_is_reported() -> None:
     stated = Ordering(load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"))
     assert stated.warnings == ()
     inferred = Ordering(load(DATA / "torch" / "dpmp_overlap.rank0.json.gz"))

@@ -195,7 +195,7 @@ def test_inferred_links_count_unless_only_stated_ones_are_asked_for() -> None:
     second = np.array([rank.kernel("b", 8, 130, 140, launch=(10, 12))])
     ordering = Ordering(run.trace())
     assert ordering.before(first, second).tolist() == [True]
-    source, place = ordering.place(first)[0], ordering.place(second)
+    source, place = ordering.lane_and_position(first)[0], ordering.lane_and_position(second)
     assert ordering.complete(source, *place).tolist() == [1]
     assert ordering.complete(source, *place, exact=True).tolist() == [0]
     assert ordering.complete(source, *place).dtype == np.int64

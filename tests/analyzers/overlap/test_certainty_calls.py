@@ -62,7 +62,7 @@ def test_of_an_unknown_clock_all_of_an_op_may_be_a_wait() -> None:
     assert real_overlap_error(trace, np.array([3, 4])) is None
 
 
-def test_a_clock_that_nobody_speaks_of_is_unknown() -> None:
+def test_waits_on_a_device_without_a_clock_have_no_known_error() -> None:
     assert [known for _, known in errors(three_ranks(0, 5))[:6]] == [False, False, False, True, False, False]
 
 
@@ -155,7 +155,7 @@ def test_processes_that_share_a_device_hide_behind_their_own_work_and_count_toge
     assert found.calls.hidden_ns.tolist() == [0, 30]
 
 
-def test_sides_that_do_not_speak_are_left_as_they_are() -> None:
+def test_sides_that_do_not_decide_are_left_as_they_are() -> None:
     trace = three_ranks(0, 5, 12)
     assert bounded(trace, a=GEMM).calls.collective.size == 0
     assert ints(trace.ops, "wait_ns")[0] == 30

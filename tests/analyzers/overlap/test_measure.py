@@ -210,7 +210,7 @@ def test_real_overlap_lies_between_nothing_and_the_plain_overlap(
     assert rank.real_overlap_bounds_ns == bounds
 
 
-def test_a_gain_that_rests_on_too_few_instances_is_said() -> None:
+def test_a_gain_that_rests_on_too_few_instances_is_reported() -> None:
     def codes(steps: int) -> list[str]:
         apart, beside = Builder(), Builder()
         for run, begin in ((apart, 100), (beside, 0)):

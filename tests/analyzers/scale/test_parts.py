@@ -112,7 +112,7 @@ def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
 
 def verdict(run: PartitionedRun | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> str:
     """Of a run, or of a trace as a whole."""
-    return said(
+    return answer_or_error(
         lambda run: contract.overlap(check.check_overlap(run, a, b, narrowing=narrowing)),
         lambda trace: contract.overlap(check.check_overlap(narrowing.of(trace), a, b)),
         run,
@@ -137,10 +137,10 @@ def other_answers(run: PartitionedRun | None, trace: Trace | None, narrowing: Na
         ),
         (lambda run: contract.info(answers.info(run)), lambda trace: contract.info(info.info(trace))),
     ]
-    return [said(of_run, of_trace, run, trace) for of_run, of_trace in pairs]
+    return [answer_or_error(of_run, of_trace, run, trace) for of_run, of_trace in pairs]
 
 
-def said(
+def answer_or_error(
     of_run: Callable[[PartitionedRun], Any],
     of_trace: Callable[[Trace], Any],
     run: PartitionedRun | None,

@@ -8,7 +8,7 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
 
-def story() -> Trace:
+def every_kind() -> Trace:
     """One process with an op of every kind."""
     run = Builder()
     rank = run.rank(0)
@@ -35,7 +35,7 @@ ORDER = ["bag", "gemm", "sendrecv", "DtoH", "PtoP", "memset", "graph", "reduce"]
 
 
 def picked(text: str, trace: Trace | None = None) -> list[str]:
-    return [name for name, is_in in zip(ORDER, select(trace or story(), text).picked, strict=True) if is_in]
+    return [name for name, is_in in zip(ORDER, select(trace or every_kind(), text).picked, strict=True) if is_in]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_every_kind_of_atom_picks_its_ops(text: str, expected: list[str]) -> Non
     ],
 )
 def test_nothing_picked_says_why_and_what_comes_near(text: str, reason: str) -> None:
-    selection = select(story(), text)
+    selection = select(every_kind(), text)
     assert not selection.picked.any()
     assert selection.reason.startswith(reason)
 
@@ -148,14 +148,14 @@ def test_where_there_are_no_operators_nvtx_ranges_of_emit_nvtx_stand_in() -> Non
 
 
 def test_the_occurrence_is_the_innermost_range_the_selector_names() -> None:
-    trace = story()
+    trace = every_kind()
     for text in ("nvtx:MP Embedding,nvtx:DP Embedding", "nvtx:DP Embedding,nvtx:MP Embedding"):
         assert select(trace, text).occurrence.tolist() == [1, 2, 0, 0, 0, 0, 0, -1]
     assert select(trace, "nvtx:MP Embedding+!nvtx:DP Embedding").occurrence.tolist() == [-1, -1, 0, 0, 0, 0, 0, -1]
     assert select(trace, "compute").occurrence.tolist() == [-1] * 8
 
 
-def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_said() -> None:
+def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_reported() -> None:
     run = Builder()
     rank = run.rank(0)
     rank.range("A", 0, 100)

@@ -21,19 +21,19 @@ def two_ranks_of_two_steps() -> Trace:
     return run.trace()
 
 
-def places(trace: Trace) -> list[tuple[int, int]]:
+def rank_and_start(trace: Trace) -> list[tuple[int, int]]:
     return sorted((point.rank, point.start_ns) for point in order_report(trace).syncs)
 
 
 def test_the_whole_reports_every_sync() -> None:
-    assert places(two_ranks_of_two_steps()) == [(0, 30), (0, 10_030), (1, 30), (1, 10_030)]
+    assert rank_and_start(two_ranks_of_two_steps()) == [(0, 30), (0, 10_030), (1, 30), (1, 10_030)]
 
 
 def test_a_part_reports_what_lies_in_it_with_the_figures_of_the_whole() -> None:
     trace = two_ranks_of_two_steps()
-    assert places(only_ranks(trace, (1,))) == [(1, 30), (1, 10_030)]
-    assert places(only_steps(trace, 1, 2)) == [(0, 10_030), (1, 10_030)]
-    assert places(only_steps(only_ranks(trace, (0,)), 0, 1)) == [(0, 30)]
+    assert rank_and_start(only_ranks(trace, (1,))) == [(1, 30), (1, 10_030)]
+    assert rank_and_start(only_steps(trace, 1, 2)) == [(0, 10_030), (1, 10_030)]
+    assert rank_and_start(only_steps(only_ranks(trace, (0,)), 0, 1)) == [(0, 30)]
     (whole,) = [point for point in order_report(trace).syncs if (point.rank, point.start_ns) == (0, 30)]
     (part,) = order_report(only_steps(only_ranks(trace, (0,)), 0, 1)).syncs
     assert (part.gpu_idle_ns, part.duration_ns) == (whole.gpu_idle_ns, whole.duration_ns) == (1000, 4070)

@@ -44,7 +44,7 @@ def two_devices(times: int = 4) -> Trace:
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
 
 
-def test_the_device_that_came_last_speaks_for_the_job() -> None:
+def test_the_device_that_came_last_decides_for_the_job() -> None:
     trace = two_devices()
     assert ints(trace.ops, "last_device").tolist() == [1, 1, -1, -1] * 4
     assert ints(trace.ops, "last_rank").tolist() == [0, 0, -1, -1] * 4

@@ -7,7 +7,7 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
 
 
-def said(run: Builder) -> list[str]:
+def lost_work_warnings(run: Builder) -> list[str]:
     trace: Trace = about_lost_work(count_lost_work(run.trace()))
     return [warning.message for warning in trace.warnings if warning.code == "lost-work"]
 
@@ -20,7 +20,7 @@ def kernels(rank: Rank, *starts: int) -> None:
 def test_launches_that_all_have_their_kernel_say_nothing() -> None:
     run = Builder()
     kernels(run.rank(0), 0, 10, 20)
-    assert not said(run)
+    assert not lost_work_warnings(run)
 
 
 def test_a_launch_amid_others_without_its_kernel_is_counted_per_rank() -> None:
@@ -30,7 +30,7 @@ def test_a_launch_amid_others_without_its_kernel_is_counted_per_rank() -> None:
     kernels(holed, 0, 10, 40)
     holed.call("cudaLaunchKernel", 20, 25)
     holed.call("cuLaunchKernelEx", 30, 35)
-    (message,) = said(run)
+    (message,) = lost_work_warnings(run)
     assert "lacks: 2 of 5 of rank 3." in message
 
 
@@ -39,7 +39,7 @@ def test_launches_after_the_last_with_a_kernel_had_not_ended_with_the_capture() 
     rank = run.rank(0)
     kernels(rank, 0, 10)
     rank.call("cudaLaunchKernel", 20, 25)
-    assert not said(run)
+    assert not lost_work_warnings(run)
 
 
 def test_launches_into_a_graph_under_capture_run_nothing() -> None:
@@ -50,7 +50,7 @@ def test_launches_into_a_graph_under_capture_run_nothing() -> None:
     rank.call("cudaLaunchKernel", 12, 13)
     rank.call("cudaStreamEndCapture", 14, 15)
     kernels(rank, 20)
-    assert not said(run)
+    assert not lost_work_warnings(run)
 
 
 def test_copies_and_memsets_count_as_well() -> None:
@@ -60,7 +60,7 @@ def test_copies_and_memsets_count_as_well() -> None:
     rank.call("cudaMemcpyAsync", 10, 11)
     rank.call("cuMemsetD8Async", 12, 13)
     kernels(rank, 20)
-    (message,) = said(run)
+    (message,) = lost_work_warnings(run)
     assert "lacks: 2 of 4 of rank 0." in message
 
 
@@ -71,11 +71,11 @@ def test_other_calls_launch_nothing() -> None:
     rank.call("cudaMemGetInfo", 10, 11)
     rank.call("cudaLaunchHostFunc", 12, 13)
     kernels(rank, 20)
-    assert not said(run)
+    assert not lost_work_warnings(run)
 
 
 def test_without_any_kernel_nothing_is_known_to_be_lost() -> None:
     run = Builder()
     rank = run.rank(0)
     rank.call("cudaLaunchKernel", 10, 11)
-    assert not said(run)
+    assert not lost_work_warnings(run)

@@ -67,7 +67,7 @@ def test_times_move_onto_the_earliest_captures_zero() -> None:
     assert [(one.first_ns, one.last_ns) for one in merged.captures] == [(5_000, 5_110), (0, 110), (7, 117)]
 
 
-def test_a_capture_without_a_clock_keeps_its_zero_and_is_said() -> None:
+def test_a_capture_without_a_clock_keeps_its_zero_and_is_reported() -> None:
     merged = merge([capture("a", EPOCH), capture("b", None)])
     assert merged.ops["start_ns"].tolist() == [100, 100]
     (warning,) = merged.warnings

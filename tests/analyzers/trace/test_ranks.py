@@ -60,7 +60,7 @@ def test_a_process_without_gpu_work_has_no_say() -> None:
     assert trace.ops["rank"].tolist() == [0]
 
 
-def test_processes_that_share_a_gpu_are_told_by_order() -> None:
+def test_processes_that_share_a_gpu_are_ranked_by_order() -> None:
     assert trace_of({"gpu": 0}, {"gpu": 0}).ops["rank"].tolist() == [0, 1]
 
 
@@ -86,7 +86,7 @@ def test_two_processes_of_one_file_are_named_by_their_pids() -> None:
         trace_of({"environment": 2}, {"environment": 2}, captures=1)
 
 
-def test_a_conflict_is_said_not_guessed_over() -> None:
+def test_a_conflict_is_reported_not_guessed_over() -> None:
     trace = trace_of({"distributed": 0, "file-name": 1}, {"distributed": 1, "file-name": 1})
     assert trace.ops["rank"].tolist() == [0, 1]
     (warning,) = trace.warnings

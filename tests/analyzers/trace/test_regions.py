@@ -73,7 +73,7 @@ def test_a_trace_without_any_launch_or_range_has_no_regions() -> None:
     assert launched_in(run.trace(), np.ones(1, bool))[0].tolist() == [-1]
 
 
-def test_the_innermost_of_the_wanted_ranges_is_told() -> None:
+def test_the_innermost_of_the_wanted_ranges_is_found() -> None:
     run = Builder()
     rank = run.rank(0)
     outer, inner = rank.range("A", 0, 100), rank.range("A", 10, 20)

@@ -114,7 +114,7 @@ def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
     )
 
 
-def test_a_rank_where_neither_side_ran_is_said_not_dropped_silently() -> None:
+def test_a_rank_where_neither_side_ran_is_reported_not_dropped_silently() -> None:
     result = check_overlap(run_of(HALF, [("Memset", 0, 1)]), "comm", "kernel:gemm")
     assert [rank.rank for rank in result.ranks] == [0]
     _, warning = result.warnings

@@ -120,7 +120,7 @@ def lines_of_page(path: Path) -> list[str]:
     return [html.unescape(re.sub(r"<[^>]*>", "", line)).strip() for line in text.splitlines()]
 
 
-def said(lines: list[str], text: str) -> None:
+def assert_printed_once(lines: list[str], text: str) -> None:
     """It stands there, and no sentence that says it stands there twice."""
     plain = [re.sub(r"\\(.)", r"\1", line).strip(" •-") for line in lines]
     found = [line for line in plain if re.search(text, line)]
@@ -137,22 +137,22 @@ def test_what_a_capture_cannot_answer_is_said_in_every_answer(
     files = [str(path) for path in case.files(tmp_path)]
     asked = [*files, "-a", case.sides[0], "-b", case.sides[1]]
 
-    said(run("info", *files).splitlines(), case.in_info)
+    assert_printed_once(run("info", *files).splitlines(), case.in_info)
     about = json.loads(run("info", *files, "--format", "json"))
-    said([*about["cannot"], *(one["message"] for one in about["warnings"])], case.in_info)
+    assert_printed_once([*about["cannot"], *(one["message"] for one in about["warnings"])], case.in_info)
 
-    said(run("check-overlap", *asked).splitlines(), case.of_pair)
-    said(run("check-overlap", *asked, "--format", "md").splitlines(), case.of_pair)
+    assert_printed_once(run("check-overlap", *asked).splitlines(), case.of_pair)
+    assert_printed_once(run("check-overlap", *asked, "--format", "md").splitlines(), case.of_pair)
     answer = json.loads(run("check-overlap", *asked, "--format", "json"))
     warned = {one["code"]: one["message"] for one in answer["warnings"]}
-    said([warned[case.code] if case.code else answer["reason"]], case.of_pair)
+    assert_printed_once([warned[case.code] if case.code else answer["reason"]], case.of_pair)
 
     run("report", *asked, "-o", str(tmp_path / "report"))
     run("timeline", *asked, "-o", str(tmp_path / "timeline.html"))
-    said((tmp_path / "report" / "summary.md").read_text().splitlines(), case.of_pair)
+    assert_printed_once((tmp_path / "report" / "summary.md").read_text().splitlines(), case.of_pair)
     for page in (tmp_path / "report" / "report.html", tmp_path / "timeline.html"):
         shown = [line for line in lines_of_page(page) if line]
-        said(shown[1:], case.of_pair)  # without the title, which repeats the headline
+        assert_printed_once(shown[1:], case.of_pair)  # without the title, which repeats the headline
         items = re.findall(r"<li>(.*?)</li>", SCRIPT.sub("", page.read_text()), re.DOTALL)
         assert len(items) == len(set(items)), "an item of a list stands twice"
 

@@ -80,7 +80,7 @@ def test_it_says_which_instance_of_each_run_is_shown_and_on_what_clock() -> None
     assert text.endswith("Times are on a clock that starts with each run's instance.")
 
 
-def test_of_many_ranks_the_one_that_speaks_is_shown_of_both_runs() -> None:
+def test_of_many_ranks_the_one_that_decides_is_shown_of_both_runs() -> None:
     picture = stacked([drawn(many_ranks(16), *PAIR)[1]] * 2, ["before", "after"], "same")
     assert [(band.rank, band.title.partition(":")[0]) for band in picture.bands if band.shown] == [
         (0, "before"),

@@ -130,14 +130,14 @@ def test_malformed(path: Path, broken: str) -> None:
     assert message.startswith(("is not valid JSON", "is truncated"))
 
 
-def test_an_event_with_an_odd_name_is_left_out_and_said(path: Path) -> None:
+def test_an_event_with_an_odd_name_is_left_out_and_reported(path: Path) -> None:
     path.write_text(json.dumps([EVENT, {**EVENT, "name": {"a": 1}}, EVENT]))
     trace = read(path)
     assert len(trace.ops) == 2
     assert [warning.code for warning in trace.warnings] == ["unreadable-events"]
 
 
-def test_absurd_times_are_left_out_and_said(path: Path) -> None:
+def test_absurd_times_are_left_out_and_reported(path: Path) -> None:
     good = [{**EVENT, "ts": 1000 * number} for number in range(10)]
     bad: list[dict[str, Any]] = [{**EVENT, "dur": -3}, {**EVENT, "dur": 1.8e16}, {**EVENT, "ts": 4e12}]
     path.write_text(json.dumps({"traceEvents": [*good, *bad]}))
@@ -165,7 +165,7 @@ def test_a_folder(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_ops_before_their_launch_and_without_one_are_said(path: Path) -> None:
+def test_ops_before_their_launch_and_without_one_are_reported(path: Path) -> None:
     call = {**EVENT, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 5}
     path.write_text(json.dumps({"traceEvents": [EVENT, {**EVENT, "args": {"correlation": 2}}, call]}))
     trace = read(path)

@@ -117,7 +117,7 @@ def test_invalid_calls_are_named_only_where_their_sync_proves_it(folder: Path) -
     assert trace.syncs["kind"].tolist() == ["stream_wait", "device", "event", "stream"]
 
 
-def test_syncs_of_unknown_kind_are_left_out_and_said(folder: Path) -> None:
+def test_syncs_of_unknown_kind_are_left_out_and_reported(folder: Path) -> None:
     trace = load(folder, sync("Event Sync", 0, 1), sync("Barrier Sync", 1, 2))
     assert trace.syncs["kind"].tolist() == ["event"]
     assert trace.warnings[0].code == "unknown-sync"

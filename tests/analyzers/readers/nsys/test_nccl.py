@@ -107,7 +107,7 @@ def test_a_payload_that_makes_no_sense_says_nothing(tmp_path: Path, blob: str) -
     assert len(comms) == 34
 
 
-class Story:
+class HostCalls:
     """A thread that calls NCCL, as its NVTX ranges and launches tell it."""
 
     def __init__(self) -> None:
@@ -138,32 +138,32 @@ class Story:
 
 
 def test_a_call_owns_the_kernel_launched_inside_it() -> None:
-    story = Story()
-    story.range("ncclAllReduce", 10, 20)
-    story.kernel(15)
-    story.kernel(30)  # somebody else's
-    story.range("ncclBroadcast", 40, 50)  # its kernel was not captured
-    assert story.comms() == [("ncclAllReduce", 15), ("ncclBroadcast", -1)]
+    host_calls = HostCalls()
+    host_calls.range("ncclAllReduce", 10, 20)
+    host_calls.kernel(15)
+    host_calls.kernel(30)  # somebody else's
+    host_calls.range("ncclBroadcast", 40, 50)  # its kernel was not captured
+    assert host_calls.comms() == [("ncclAllReduce", 15), ("ncclBroadcast", -1)]
 
 
 def test_other_kernels_inside_a_call_are_not_its_communication() -> None:
-    story = Story()
-    story.range("ncclAllReduce", 10, 20)
-    story.kernel(12, "fill_kernel")
-    story.kernel(15)
-    assert story.comms() == [("ncclAllReduce", 15)]
+    host_calls = HostCalls()
+    host_calls.range("ncclAllReduce", 10, 20)
+    host_calls.kernel(12, "fill_kernel")
+    host_calls.kernel(15)
+    assert host_calls.comms() == [("ncclAllReduce", 15)]
 
 
 def test_calls_of_a_group_share_its_only_kernel() -> None:
-    story = Story()
+    host_calls = HostCalls()
     for name, start in (("ncclGroupStart", 10), ("ncclSend", 20), ("ncclRecv", 30), ("ncclGroupEnd", 40)):
-        story.range(name, start, start + 5)
-    story.kernel(42)
-    assert story.comms() == [("ncclSend", 42), ("ncclRecv", 42)]
+        host_calls.range(name, start, start + 5)
+    host_calls.kernel(42)
+    assert host_calls.comms() == [("ncclSend", 42), ("ncclRecv", 42)]
 
 
 def test_only_the_outermost_end_of_nested_groups_launches() -> None:
-    story = Story()
+    host_calls = HostCalls()
     names = (
         "ncclGroupStart",
         "ncclGroupStart",
@@ -174,77 +174,77 @@ def test_only_the_outermost_end_of_nested_groups_launches() -> None:
         "ncclGroupEnd",
     )
     for index, name in enumerate((*names, "ncclGroupEnd")):
-        story.range(name, 10 * index, 10 * index + 5)
-    story.kernel(72)
-    assert story.comms() == [("ncclSend", 72), ("ncclRecv", 72)]
+        host_calls.range(name, 10 * index, 10 * index + 5)
+    host_calls.kernel(72)
+    assert host_calls.comms() == [("ncclSend", 72), ("ncclRecv", 72)]
 
 
 def test_as_many_kernels_as_calls_are_taken_in_order() -> None:
-    story = Story()
-    story.range("ncclGroupStart", 0, 1)
+    host_calls = HostCalls()
+    host_calls.range("ncclGroupStart", 0, 1)
     for start in (10, 20, 30):
-        story.range("ncclAllReduce", start, start + 5)
-    story.range("ncclGroupEnd", 40, 50)
+        host_calls.range("ncclAllReduce", start, start + 5)
+    host_calls.range("ncclGroupEnd", 40, 50)
     for launch in (41, 43, 45):
-        story.kernel(launch)
-    assert story.comms() == [("ncclAllReduce", 41), ("ncclAllReduce", 43), ("ncclAllReduce", 45)]
+        host_calls.kernel(launch)
+    assert host_calls.comms() == [("ncclAllReduce", 41), ("ncclAllReduce", 43), ("ncclAllReduce", 45)]
 
 
 def test_one_kernel_a_communicator_serves_its_calls() -> None:
-    story = Story()
-    story.range("ncclGroupStart", 0, 1)
+    host_calls = HostCalls()
+    host_calls.range("ncclGroupStart", 0, 1)
     for start, communicator in ((10, 111), (20, 222), (30, 111)):
-        story.range("ncclSend", start, start + 5, communicator, 8)
-    story.range("ncclGroupEnd", 40, 50)
-    story.kernel(41, "ncclDevKernel_SendRecv")
-    story.kernel(43, "ncclDevKernel_SendRecv")
-    assert story.comms() == [("ncclSend", 41), ("ncclSend", 43), ("ncclSend", 41)]
+        host_calls.range("ncclSend", start, start + 5, communicator, 8)
+    host_calls.range("ncclGroupEnd", 40, 50)
+    host_calls.kernel(41, "ncclDevKernel_SendRecv")
+    host_calls.kernel(43, "ncclDevKernel_SendRecv")
+    assert host_calls.comms() == [("ncclSend", 41), ("ncclSend", 43), ("ncclSend", 41)]
 
 
 def test_what_a_group_launched_for_whom_is_not_guessed() -> None:
-    story = Story()
-    story.range("ncclGroupStart", 0, 1)
+    host_calls = HostCalls()
+    host_calls.range("ncclGroupStart", 0, 1)
     for start in (10, 20, 30):
-        story.range("ncclSend", start, start + 5)
-    story.range("ncclGroupEnd", 40, 50)
-    story.kernel(41)
-    story.kernel(43)
-    assert story.comms() == [("ncclSend", -1)] * 3
+        host_calls.range("ncclSend", start, start + 5)
+    host_calls.range("ncclGroupEnd", 40, 50)
+    host_calls.kernel(41)
+    host_calls.kernel(43)
+    assert host_calls.comms() == [("ncclSend", -1)] * 3
 
 
 def test_a_capture_that_starts_inside_a_group_does_not_upset_the_next() -> None:
-    story = Story()
-    story.range("ncclGroupEnd", 0, 5)
-    story.kernel(2)
-    story.range("ncclAllReduce", 10, 20)
-    story.kernel(15)
+    host_calls = HostCalls()
+    host_calls.range("ncclGroupEnd", 0, 5)
+    host_calls.kernel(2)
+    host_calls.range("ncclAllReduce", 10, 20)
+    host_calls.kernel(15)
     for name, start in (("ncclGroupStart", 30), ("ncclSend", 40), ("ncclGroupEnd", 50)):
-        story.range(name, start, start + 5)
-    story.kernel(52)
-    story.range("ncclAllGather", 60, 65)  # outside any group, and its kernel is missing
+        host_calls.range(name, start, start + 5)
+    host_calls.kernel(52)
+    host_calls.range("ncclAllGather", 60, 65)  # outside any group, and its kernel is missing
     for name, start in (("ncclGroupStart", 70), ("ncclRecv", 80), ("ncclGroupEnd", 90)):
-        story.range(name, start, start + 5)
-    story.kernel(92)
-    assert story.comms() == [
+        host_calls.range(name, start, start + 5)
+    host_calls.kernel(92)
+    assert host_calls.comms() == [
         ("ncclAllReduce", 15), ("ncclSend", 52), ("ncclAllGather", -1), ("ncclRecv", 92),
     ]  # fmt: skip
 
 
 def test_threads_do_not_share_groups() -> None:
-    story = Story()
-    story.range("ncclGroupStart", 0, 1)
-    with story.rank.on_thread(2):
-        story.range("ncclAllReduce", 10, 20)
-        story.kernel(15)
-    story.range("ncclSend", 12, 13)
-    story.range("ncclGroupEnd", 30, 40)
-    story.kernel(35)
-    assert story.comms() == [("ncclAllReduce", 15), ("ncclSend", 35)]
+    host_calls = HostCalls()
+    host_calls.range("ncclGroupStart", 0, 1)
+    with host_calls.rank.on_thread(2):
+        host_calls.range("ncclAllReduce", 10, 20)
+        host_calls.kernel(15)
+    host_calls.range("ncclSend", 12, 13)
+    host_calls.range("ncclGroupEnd", 30, 40)
+    host_calls.kernel(35)
+    assert host_calls.comms() == [("ncclAllReduce", 15), ("ncclSend", 35)]
 
 
 def test_ranges_that_are_no_communication_are_left_alone() -> None:
-    story = Story()
+    host_calls = HostCalls()
     for start, name in enumerate(("ncclCommInitRank", "ncclGroupStart", "ncclGroupEnd", "ncclMemAlloc")):
-        story.range(name, 10 * start, 10 * start + 5)
-    story.rank.range("ncclAllReduce", 100, 110, domain="mine")  # somebody's own range of that name
-    assert story.comms() == []
+        host_calls.range(name, 10 * start, 10 * start + 5)
+    host_calls.rank.range("ncclAllReduce", 100, 110, domain="mine")  # somebody's own range of that name
+    assert host_calls.comms() == []

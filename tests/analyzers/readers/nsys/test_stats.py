@@ -120,7 +120,7 @@ def test_the_format_is_told_from_its_head() -> None:
 
 @pytest.mark.parametrize("number", [str(2**63), str(2**64), "9" * 300])
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 18])
-def test_a_row_with_a_number_beyond_64_bits_is_left_out_and_said(tmp_path: Path, number: str, place: int) -> None:
+def test_a_row_with_a_number_beyond_64_bits_is_left_out_and_reported(tmp_path: Path, number: str, place: int) -> None:
     good = (DATA / "config3_rank0_only.txt").read_text().splitlines()[0]
     words = good.split()
     words[place] = number
