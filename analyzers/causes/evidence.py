@@ -215,7 +215,7 @@ class EvidenceWriter:
     def _most(self, one: Explained, gap: int) -> str:
         """The kind of op that took most of the gap among the work on the stream of what the gap's op waited for."""
         lanes, last = self.ordering.lanes, one.releases.last[[gap]]
-        (lane,), (position,) = self.ordering.place(last)
+        (lane,), (position,) = self.ordering.lane_and_position(last)
         units = np.arange(lanes.first[lane], lanes.first[lane] + position + 1)
         units = units[
             np.searchsorted(np.maximum.accumulate(lanes.end_ns[units]), one.gaps.start_ns[gap], side="right") :

@@ -78,7 +78,7 @@ class PredecessorIndex:
         return np.where(ops >= 0, lanes.end_ns[lanes.unit_of_op[ops]], NEVER) if lanes.op.size else ops
 
     def _lane(self, ops: Ints) -> Ints:
-        return np.where(ops >= 0, self.ordering.place(np.maximum(ops, 0))[0], -1)
+        return np.where(ops >= 0, self.ordering.lane_and_position(np.maximum(ops, 0))[0], -1)
 
     def _later(self, previous: Ints, waited: Ints, other: int) -> Ints:
         """Which of two ops ended last; of two that ended together the other side's, else `previous`."""

@@ -33,10 +33,10 @@ class Overall:
         self.total = sum(sizes)
         self.done = [0] * len(self.sizes)
 
-    def tell(self, place: int, done: int, total: int) -> None:
+    def tell(self, i: int, done: int, total: int) -> None:
         """Say how far one file is; progress of a file that begins anew does not go back."""
         if total > 0:
-            self.done[place] = max(self.done[place], self.sizes[place] * min(done, total) // total)
+            self.done[i] = max(self.done[i], self.sizes[i] * min(done, total) // total)
         read = sum(self.done)
         finished = sum(done >= size for done, size in zip(self.done, self.sizes, strict=True))
         state = f"{finished} of {len(self.sizes)}"

@@ -22,7 +22,7 @@ from analyzers.trace.nesting import levels
 
 ROWS = 1 << 15  # written at once
 MISSING = "\0"  # what stands for a missing text where its absence stands for the default
-_DECIMALS = pa.array([f".{place:03d}" for place in range(1000)])
+_DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])
 
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
 

@@ -87,7 +87,7 @@ class Ordering:
         edges = self.graph.edges
         return np.unique(self.lanes.process[edges.lane[~edges.exact]])
 
-    def place(self, ops: Ints) -> tuple[Ints, Ints]:
+    def lane_and_position(self, ops: Ints) -> tuple[Ints, Ints]:
         """Lane and position of each op's unit."""
         unit = self.lanes.unit_of_op[ops]
         lane = self._lane_of_unit[unit]
@@ -98,8 +98,8 @@ class Ordering:
 
         With `exact`, only links that the capture states count. Ops of one CUDA-graph launch are not ordered here.
         """
-        lane, position = self.place(first)
-        second_lane, second_position = self.place(second)
+        lane, position = self.lane_and_position(first)
+        second_lane, second_position = self.lane_and_position(second)
         ordered = (lane == second_lane) & (position < second_position)
         return ordered | (
             (lane != second_lane) & (position < self.complete(lane, second_lane, second_position, exact=exact))
@@ -117,7 +117,7 @@ class Ordering:
 
     def path(self, first: int, second: int) -> tuple[Step, ...]:
         """Steps from one op to another that it is ordered before; empty where it isn't."""
-        (lane, where), (position, at) = self.place(np.array([first, second]))
+        (lane, where), (position, at) = self.lane_and_position(np.array([first, second]))
         ends = [self._op_step(first), self._op_step(second)]
         if lane == where:
             return (*ends,) if position < at else ()
@@ -164,7 +164,7 @@ class Ordering:
 
     def released_by(self, ops: Ints) -> Released:
         """The latest ops that each op had to wait for once it was queued; see `Released`."""
-        return self.released_at(*self.place(ops))
+        return self.released_at(*self.lane_and_position(ops))
 
     def released_at(self, lane: Ints, position: Ints) -> Released:
         """As `released_by`, for units that are or would be at these positions of these lanes."""
@@ -182,7 +182,7 @@ class Ordering:
         instant : end of the synchronizing call, ns; far in the future where no thread ever knew.
         call : row in `Trace.api` of that call, -1 where there is none.
         """
-        lane, position = self.place(ops)
+        lane, position = self.lane_and_position(ops)
         instant, call = np.full(ops.size, MAX_NS), np.full(ops.size, -1, np.int64)
         graph, lanes = self.graph, self.lanes
         for (which,), rows in rows_by_key(lane).items():

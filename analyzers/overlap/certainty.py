@@ -155,11 +155,11 @@ def bounds(deciding: Arrivals) -> tuple[Range, Range]:
 
 
 def _achievable(deciding: Arrivals, spread: int, gains: Counter[DeviceKey], losses: Counter[DeviceKey]) -> Range:
-    """Least and most of it, where all transfers together differ by `spread`, and each place may gain or lose some."""
+    """Least and most of it, where all transfers together differ by `spread`, and each device may gain or lose some."""
     devices = {*deciding.transfer_ns, *gains}
     columns = deciding.transfer_ns, losses, gains, deciding.beside_ns, deciding.beside_error_ns
     transfer_now, loss, gain, other_runs, other_error = (
-        np.array([found.get(place, 0) for place in devices]) for found in columns
+        np.array([found.get(device, 0) for device in devices]) for found in columns
     )
     low, high = transfer_now - loss, transfer_now + gain
 

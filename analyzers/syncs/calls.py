@@ -155,7 +155,7 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
         ("pageable", asynchronous & (source | target)),
     ):
         op = copies[rows]
-        lane, _ = ordering.place(op)
+        lane, _ = ordering.lane_and_position(op)
         parts.append(_blocking(kind, launch[op], lane=lane, op=op, copy=op))
     return Blocking(
         **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}

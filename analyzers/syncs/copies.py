@@ -67,7 +67,7 @@ class UnwaitedCopies:
 def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     """Find copies to pinned host memory which no event, stream or device synchronization covers in time.
 
-    In time is before the next copy of the same place in the program, or the end of the capture.
+    In time is before the next copy of the same range, or the end of the capture.
     """
     ordering = trace.once(Ordering)
     lanes = ordering.lanes
@@ -109,12 +109,12 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, laun
     np.maximum.at(capture_end, capture[ints(trace.api, "process")], ints(trace.api, "end_ns"))
     until = capture_end[capture[ints(trace.ops, "process")[op]]]
     reason = np.ones(op.size, np.int64)
-    lane, _ = ordering.place(op)
-    place, names = pd.factorize(range_name)
-    place = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][place]
+    lane, _ = ordering.lane_and_position(op)
+    same_range, names = pd.factorize(range_name)
+    same_range = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][same_range]
     size = ints(trace.ops, "bytes")[op]
-    order = np.lexsort((launched, place, size, lane))
-    repeats = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, place))))
+    order = np.lexsort((launched, same_range, size, lane))
+    repeats = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, same_range))))
     until[order[repeats - 1]] = launched[order[repeats]]
     reason[order[repeats - 1]] = 0
     return until, reason

@@ -151,7 +151,7 @@ def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints,
     last_copy = _last_copy(trace, ordering, host, starts[blocking.call])
     copy_call = take_or(ints(trace.ops, "launch"), last_copy)
     syncs = (blocking.kind == KINDS.index("stream")) & (last_copy >= 0) & (blocking.lane >= 0)
-    syncs[syncs] = ordering.place(last_copy[syncs])[0] == blocking.lane[syncs]
+    syncs[syncs] = ordering.lane_and_position(last_copy[syncs])[0] == blocking.lane[syncs]
     after_copy = np.flatnonzero(syncs)
     back_to_back = starts[blocking.call[after_copy]] - ends[copy_call[after_copy]] <= BACK_TO_BACK_NS
     first = around(trace, process[after_copy], thread[after_copy], starts[copy_call[after_copy]])

@@ -1,4 +1,4 @@
-"""The order of a trace's work: host sync points, unwaited copies, missing waits, the stream plan."""
+"""All that the order of a trace's work tells: host sync points, unwaited copies, missing waits, the stream plan."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -
     """Reports of captures of one run as that of the run; rows of a capture's tables stay those of its own."""
 
     def stacked(tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
-        all_tables = [*tables]
-        all_rows = pd.concat([table for table in all_tables if len(table)] or all_tables[:1], ignore_index=True)
+        every = [*tables]
+        all_rows = pd.concat([table for table in every if len(table)] or every[:1], ignore_index=True)
         keys = [all_rows[name.lstrip("-")].to_numpy() for name in reversed(by)]
         downwards = [-key if name.startswith("-") else key for key, name in zip(keys, reversed(by), strict=True)]
         return all_rows.iloc[np.lexsort(downwards)].reset_index(drop=True)

@@ -297,11 +297,11 @@ def _decode_each(text: bytes) -> tuple[list[Event], int]:
 def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
     readable = sum(event.ph != "" for event in events)
     batch = Batch(events=readable + unreadable, unreadable=unreadable)
-    places: dict[str, list[int]] = {group: [] for group in FIELDS}
+    rows_of_group: dict[str, list[int]] = {group: [] for group in FIELDS}
     for row, event in enumerate(events):
         if is_kept(event):
-            places[GROUPS.get(event.cat, "span")].append(row)
-    for group, at in places.items():
+            rows_of_group[GROUPS.get(event.cat, "span")].append(row)
+    for group, at in rows_of_group.items():
         if at:
             batch.rows[group] = _rows([events[row] for row in at], group, heads, batch.comms)
             batch.at[group] = np.array(at, np.int64)

@@ -238,7 +238,7 @@ _TIMES = ("ts", "ts decimals", "dur", "dur decimals")
 _NUMBERS = tuple(dict.fromkeys(name for names in FIELDS.values() for name in names if name not in _SIZES))
 _TELLS = "tells of communication"  # not a run: 1 where it does
 _COLUMNS = (*_TIMES, *_NUMBERS, *(f"{name}{axis}" for name in _SIZES for axis in range(_AXES)), _TELLS)
-_PLACES = {name: place for place, name in enumerate(_COLUMNS)}
+_COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
 
 
@@ -350,12 +350,12 @@ class Reader:
     @cached_property
     def readable(self) -> Mask:
         """Texts whose shape has a plan."""
-        return (self._plans[:, _PLACES["ts"]] >= 0)[self._code]
+        return (self._plans[:, _COLUMN_INDEX["ts"]] >= 0)[self._code]
 
     @cached_property
     def tells(self) -> Mask:
         """Texts whose args describe communication."""
-        return (self._plans[:, _PLACES[_TELLS]] == 1)[self._code]
+        return (self._plans[:, _COLUMN_INDEX[_TELLS]] == 1)[self._code]
 
     def times(self, name: str, texts: Ints) -> Ints:
         """Start ("ts") or duration ("dur") in ns; one that is missing is 0."""
@@ -376,7 +376,7 @@ class Reader:
 
     def _values(self, column: str, texts: Ints, most: int) -> tuple[Ints, Ints]:
         """Value (-1: none) and number of digits (0: none)."""
-        run = self._plans[:, _PLACES[column]][self._code[texts]]
+        run = self._plans[:, _COLUMN_INDEX[column]][self._code[texts]]
         value, length = np.full(texts.size, -1, np.int64), np.zeros(texts.size, np.int64)
         present = np.flatnonzero(run != _NONE)
         if present.size == 0:
