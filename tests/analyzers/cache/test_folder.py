@@ -181,7 +181,7 @@ def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
 
 KEEPING = """
 import pathlib
-from analyzers import cache
+from analyzers.cache import folder as cache
 from analyzers.cache import keys
 from analyzers.readers.captures import read_one
 from analyzers.readers.inputs import Input
