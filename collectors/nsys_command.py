@@ -13,6 +13,7 @@ from collectors.errors import CollectError
 # What is wanted of every capture: no CPU samples, which cost much and answer nothing here, and each event record
 # and wait, without which an order between streams can't be proven.
 WANTED = (("--sample", "none"), ("--cpuctxsw", "none"), ("--cuda-event-trace", "true"), ("--force-overwrite", "true"))
+NEEDED = ("--session-new", "--env-var")  # of the supervisor, to find the program and to end the recording
 HELP_SECONDS = 60
 _OPTION = re.compile(r"^\t(?:\([^)]*\) )?(?:-\w, )?(--[a-z][a-z-]*)", re.MULTILINE)
 LOST = {
@@ -77,6 +78,11 @@ def build(nsys: Nsys, request: Request) -> tuple[list[str], list[str]]:
     ------
     CollectError : without an option there would be no capture as asked.
     """
+    if absent := [option for option in NEEDED if option not in nsys.options]:
+        raise CollectError(
+            f"nsys {nsys.release} lacks {' and '.join(absent)}, which collecting needs.",
+            hint="Give a newer one with --nsys.",
+        )
     if _lacking(nsys, "--trace", ",".join(request.trace)):
         raise CollectError(
             f"nsys {nsys.release} can't trace {','.join(request.trace)!r}.", hint="See nsys profile --help."

@@ -121,6 +121,7 @@ def _settings(options: NsysOptions, folder: Path, launcher: Launcher | None, mod
     steps = options.steps
     return {
         "tool": "nsys",
+        "nsys": str(options.nsys.path.absolute()),
         "folder": str(folder),
         "ranks": [0] if mode == "rank0" else None,
         "rank_variables": launcher.variables if launcher else ("RANK",),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
-import time
 
 import torch
-from _traceviz_ending import IDLE_SECONDS, BeforeSigterm, let_gpu_end
-
-FLUSH_SECONDS = 1.0
+from _traceviz_ending import BeforeSigterm, abort_collectives
+from _traceviz_supervise import SESSION, stop
 
 
 class Window:
@@ -100,7 +99,7 @@ class TorchWindow(Window):
         finally:
             self.ours = False
         self.running = True
-        self.sigterm = BeforeSigterm(lambda: self.save_now("SIGTERM ended it", waiting=False))
+        self.sigterm = BeforeSigterm(lambda: self.save_now("SIGTERM ended it", waiting=False), abort_collectives)
         self.about.tell(state="capturing", steps=[self.first, self.last])
         return None
 
@@ -205,7 +204,7 @@ class NsysWindow(Window):
         """Begin or end the capture, and mark the step that begins."""
         self.end_mark()
         if self.sigterm is None and (self.first is None or count == self.begin):
-            self.sigterm = BeforeSigterm(self.hand_over)
+            self.sigterm = BeforeSigterm(self.hand_over, self.hand_over_blocked)
         if self.first is None:
             return self.begin_mark(count)
         if count == self.begin:
@@ -228,14 +227,13 @@ class NsysWindow(Window):
 
     def hand_over(self):
         """Let nsys take the GPU's events out of this process, which ends and would take them along."""
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            began = time.monotonic()
-            if let_gpu_end():
-                self.about.tell(note="its GPU waited for a peer that had ended; its last collectives were aborted")
-            if self.settings["shared"]:  # a stop ends the report for all: each gets the time that the slowest may need
-                time.sleep(max(0.0, began + 2 * IDLE_SECONDS - time.monotonic()))
-            torch.cuda.profiler.stop()
-            time.sleep(FLUSH_SECONDS)
+        if session := os.environ.get(SESSION):
+            stop(self.settings["nsys"], session)
+
+    def hand_over_blocked(self):
+        """Likewise where the main thread waits for the GPU: no Python would end this process."""
+        self.hand_over()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def is_last(self):
         """Whether every other rank has ended its steps: each leaves a byte, and who writes the last one is last."""

@@ -1,7 +1,8 @@
 """What a process under capture still does when SIGTERM ends it, also where its GPU waits for a peer that has died.
 
-A collective whose peer is gone spins on the GPU for ever, and a host that waits for it runs no more Python. Aborting
-NCCL's communicators ends both; a process that is about to end needs them no more.
+A collective whose peer is gone spins on the GPU for ever, and a host that waits for it runs no more Python. For
+torch.profiler, which writes in the main thread, aborting NCCL's communicators ends both; a process that is about to
+end needs them no more.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import threading
 
 import torch
 
-IDLE_SECONDS = 2.0  # in which work that needs no dead peer is over
-ABORT_SECONDS = 10.0
+IDLE_SECONDS = 2.0  # in which a host that no dead peer blocks answers
 
 
 class BeforeSigterm:
     """Runs a function before SIGTERM ends this process; where something is being written, after that is done.
 
-    Only where the program leaves the signal to the system. A host that is blocked in a CUDA call is freed first.
+    Only where the program leaves the signal to the system. Where the host is blocked in a CUDA call, `blocked` is run
+    in a thread: it frees the host, or ends the process itself.
     """
 
-    def __init__(self, then):
-        self.then, self.held, self.came = then, False, False
+    def __init__(self, then, blocked):
+        self.then, self.blocked, self.held, self.came = then, blocked, False, False
         self.heard, self.wakeup = threading.Event(), None
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self.handle)
@@ -44,11 +45,11 @@ class BeforeSigterm:
         threading.Thread(target=self.listen, args=(inbox,), daemon=True, name="traceviz").start()
 
     def listen(self, inbox):
-        """Free the main thread where SIGTERM came and it does not answer."""
+        """Act where SIGTERM came and the main thread does not answer."""
         with open(inbox, "rb", buffering=0) as numbers:
             while number := numbers.read(1):
                 if number[0] == signal.SIGTERM and not self.heard.wait(IDLE_SECONDS):
-                    abort_collectives()
+                    self.blocked()
 
     def handle(self, number, frame):
         """The signal is there."""
@@ -93,29 +94,10 @@ class BeforeSigterm:
             self.wakeup = None
 
 
-def let_gpu_end():
-    """Wait for the GPU's work, and end what waits for a dead peer. Returns whether collectives were aborted for it."""
-    device = torch.cuda.current_device()
-    if within(IDLE_SECONDS, lambda: torch.cuda.synchronize(device)):
-        return False
-    return abort_collectives() and within(IDLE_SECONDS, lambda: torch.cuda.synchronize(device))
-
-
 def abort_collectives():
-    """Abort NCCL's communicators, whose kernels then end; torch before 2.6 can't. Returns whether it was done."""
+    """Abort NCCL's communicators, whose kernels then end; torch before 2.6 can't."""
     distributed = torch.distributed
     abort = getattr(getattr(distributed, "distributed_c10d", None), "_abort_process_group", None)
-    return abort is not None and distributed.is_initialized() and within(ABORT_SECONDS, abort)
-
-
-def within(seconds, function):
-    """Whether a function, run in a thread, is over in time; one that raises is over."""
-
-    def run():
+    if abort is not None and distributed.is_initialized():
         with contextlib.suppress(Exception):
-            function()
-
-    thread = threading.Thread(target=run, daemon=True, name="traceviz")
-    thread.start()
-    thread.join(seconds)
-    return not thread.is_alive()
+            abort()

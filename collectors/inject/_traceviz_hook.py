@@ -68,6 +68,7 @@ def watch(settings):
     """Load the part that needs torch."""
     steps = load("_traceviz_steps")
     load("_traceviz_ending")
+    load("_traceviz_supervise")
     steps.watch(settings, load("_traceviz_capture"))
 
 

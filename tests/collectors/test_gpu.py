@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -253,3 +254,17 @@ def test_when_a_rank_is_killed_the_others_work_is_there_and_nothing_runs_on(
     trace = tv.load(folder / "out", skip_bad=True)  # nsys' report of the killed rank may hold no GPU work
     assert 0 in trace.rank_ids
     assert added(trace.only(steps=(6, 9))) == 9  # of the rank that lives on
+
+
+def test_one_that_is_told_to_end_leaves_its_work(folder: Path, nsys: Nsys) -> None:
+    """Its events are in GPU buffers that go with it, so nsys takes them first."""
+    (folder / "train.py").write_text(HEAD + "print('ready', flush=True)\ntime.sleep(300)\n")
+    words = [sys.executable, "-m", "traceviz", "collect", "nsys", "-o", "out", "--", sys.executable, "train.py"]
+    process = subprocess.Popen(words, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while "ready" not in process.stdout.readline():
+        pass
+    process.terminate()
+    process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert added(tv.load(folder / "out")) == 5

@@ -11,6 +11,8 @@ from collectors.nsys_command import Nsys, Request, build, options_of, parse_opti
 from traceviz.commands.collect import find_nsys
 
 OPTIONS = {
+    "--session-new": "",
+    "--env-var": "",
     "--trace": "Possible values are 'cuda', 'nvtx', 'osrt' or 'none'.",
     "--sample": "Possible values are 'process-tree', 'system-wide' or 'none'.",
     "--cpuctxsw": "Possible values are 'process-tree' or 'none'.",
@@ -77,6 +79,11 @@ def test_a_value_that_a_version_lacks_is_left_out_with_a_note() -> None:
 def test_without_capture_ranges_single_steps_are_refused() -> None:
     with pytest.raises(CollectError, match="can't capture single steps"):
         build(nsys("--capture-range"), Request("/out/all", between_calls=True))
+
+
+def test_an_nsys_that_could_not_be_told_to_stop_is_refused() -> None:
+    with pytest.raises(CollectError, match="lacks --session-new, which collecting needs"):
+        build(nsys("--session-new"), Request("/out/all"))
 
 
 def test_an_api_that_this_nsys_cannot_trace_is_refused() -> None:

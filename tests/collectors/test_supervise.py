@@ -1,4 +1,6 @@
-"""Signals go to the program, never to nsys; what comes before the program runs waits until it does."""
+"""Signals go to the program, never to nsys, which stops recording before one that ends the program; what comes before
+the program runs waits until it does.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +8,35 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from collectors.inject._traceviz_supervise import stop
 from collectors.with_nsys import SUPERVISE
 from tests.support.waiting import soon
 
 # Stands for nsys: runs something for itself, starts the program as nsys does, and says which signals it heard itself.
-NSYS = """
+NSYS = f"""#!{sys.executable}
 import os, signal, subprocess, sys, time
+if sys.argv[1] == "stop":
+    time.sleep(0.5)
+    with open(sys.argv[0] + "-stopped", "a") as file:
+        print(*sys.argv[2:], file=file)
+    sys.exit()
 told = []
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(number, lambda number, frame: told.append(number))
 print("starting", flush=True)
-go, session, variable, *program = sys.argv[1:]
+go, session, named, variable, *program = sys.argv[1:]
+assert named.removeprefix("--session-new=") == variable.removeprefix("--env-var=TRACEVIZ_SESSION=")
 while subprocess.run(["sleep", "0.1"]).returncode or not os.path.exists(go):
     pass
 name, _, value = variable.removeprefix("--env-var=").partition("=")
-marked = {**os.environ, name: value}
+marked = {{**os.environ, name: value}}
 program = subprocess.Popen(program, start_new_session=session == "apart", env=marked)
 print("program ended", program.wait(), flush=True)
 print("writing", flush=True)
@@ -33,9 +45,10 @@ print("nsys was told", told, flush=True)
 sys.exit(7)
 """
 PROGRAM = """
-import signal, subprocess, sys, time
+import os, signal, subprocess, sys, time
 def hear(number, frame):
-    print(f"heard {number}\\n", end="", flush=True)
+    stopped = " after stop" * os.path.exists(os.environ["STOPPED"])
+    print(f"heard {number}{stopped}\\n", end="", flush=True)
     if number == signal.SIGINT:
         signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGUSR1, hear)
@@ -52,8 +65,17 @@ class Supervised:
 
     def __init__(self, folder: Path, *program: str, session: str = "apart") -> None:
         self.go = folder / "go"
-        words = [*SUPERVISE, sys.executable, "-c", NSYS, str(self.go), session, "--", *program]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        nsys = folder / "nsys"
+        nsys.write_text(NSYS)
+        nsys.chmod(0o755)
+        self.stopped = folder / "nsys-stopped"
+        self.process = subprocess.Popen(
+            [*SUPERVISE, str(nsys), str(self.go), session, "--", *program],
+            env={**os.environ, "STOPPED": str(self.stopped), "TMPDIR": str(folder)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def until(self, line: str, times: int = 1) -> None:
         """Wait until it has said so."""
@@ -105,6 +127,8 @@ def test_every_signal_reaches_the_program_and_not_nsys(tmp_path: Path, session: 
     under.until(f"heard {signal.SIGUSR1.value}")
     under.tell(last)
     assert under.rest() == [f"program ended {-last}", "writing", "nsys was told []"]
+    assert under.stopped.exists() == (last == signal.SIGTERM)
+    assert list(tmp_path.glob("traceviz-*")) == []
 
 
 def test_what_ends_a_program_reaches_its_children_and_may_be_said_again(tmp_path: Path) -> None:
@@ -113,7 +137,7 @@ def test_what_ends_a_program_reaches_its_children_and_may_be_said_again(tmp_path
     under.go.touch()
     under.until("ready", times=2)
     under.tell(signal.SIGINT)
-    under.until(f"heard {signal.SIGINT.value}", times=2)
+    under.until(f"heard {signal.SIGINT.value} after stop", times=2)
     under.tell(signal.SIGINT)
     assert under.rest()[0] == f"program ended {-signal.SIGINT}"
 
@@ -121,3 +145,19 @@ def test_what_ends_a_program_reaches_its_children_and_may_be_said_again(tmp_path
 def test_a_signal_that_ends_nsys_itself_is_told_by_the_exit_code(tmp_path: Path) -> None:
     words = [*SUPERVISE, "sh", "-c", "kill -SEGV $$", "--", "true"]
     assert subprocess.run(words, check=False).returncode == 128 + signal.SIGSEGV
+
+
+def test_a_process_that_ends_while_another_stops_nsys_waits_for_it(tmp_path: Path, monkeypatch: Any) -> None:
+    """Else its GPU's events would go with it."""
+    nsys, log = tmp_path / "nsys", tmp_path / "log"
+    nsys.write_text(f"#!/bin/sh\necho begin >> {log}\nsleep 0.3\necho end $LD_PRELOAD >> {log}\n")
+    nsys.chmod(0o755)
+    (tmp_path / "traceviz-1").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("LD_PRELOAD", "libc.so.6")
+    threads = [threading.Thread(target=stop, args=(str(nsys), "traceviz-1")) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.read_text().split() == ["begin", "end"] * 3

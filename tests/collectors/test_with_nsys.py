@@ -196,16 +196,18 @@ def test_the_three_modes_on_real_ranks(
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(("mode", "ranks"), [("--one-report", [None]), ("--per-rank", [0, 1])])
 def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_process(
-    folder: Path, nsys: Path, tmp_path: Path
+    folder: Path, nsys: Path, tmp_path: Path, mode: str, ranks: list[int | None]
 ) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)
     command = torchrun(folder / "train.py")
     more = {"DIES_AFTER": "6", "STEPS": "400", "PAUSE": "0.1"}
-    ran = under_nsys("--per-rank", *TRACE, "-o", "out", "--", *command, cwd=folder, **more)
+    ran = under_nsys(mode, *TRACE, "-o", "out", "--", *command, cwd=folder, **more)
     assert ran.returncode == 1
-    assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
-    assert all(readable(folder / "out" / f"rank{rank}.nsys-rep", nsys, tmp_path) for rank in (0, 1))
+    captures = manifest(folder / "out")["captures"]
+    assert [one["rank"] for one in captures] == ranks
+    assert all(readable(folder / "out" / one["path"], nsys, tmp_path) for one in captures)
     assert running(str(folder)) == []
     assert not [line for line in running("nsys") if str(folder) in line]
