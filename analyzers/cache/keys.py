@@ -13,17 +13,13 @@ from analyzers.common.errors import TracevizError
 
 FORMAT = 1  # of a capture's tables
 
-# Below these sizes a capture is read about as fast as its tables, by kind; gzip packs JSON some ten times.
+# Below these sizes a capture is read about as fast as its tables; gzip packs JSON some ten times.
 WORTH_BYTES = 4 << 20
 WORTH_BYTES_PACKED = 512 << 10
-KINDS = ("kineto", "nsys-report", "nsys-sqlite", "nsys-sqlite-gz")
 
 
-def is_worth_keeping(path: Path, kind: str) -> bool:
-    """Whether looking a capture up is quicker than reading it."""
-    if kind not in KINDS:
-        return False
-    packed = path.name.endswith(".gz") or kind == "nsys-report"
+def is_worth_keeping(path: Path, *, packed: bool) -> bool:
+    """Whether looking a capture up is quicker than reading it; one that is packed takes longer to read."""
     try:
         return path.stat().st_size >= (WORTH_BYTES_PACKED if packed else WORTH_BYTES)
     except OSError:  # for the reader to say what is wrong

@@ -1,6 +1,7 @@
 """Which files are captures, and one capture read into a Trace of tables, through the cache.
 
-`inputs` tells formats by their first bytes; `captures` reads one or many; a format is a package or module below.
+`formats` is the table of what can be read, a line each; `inputs` finds files and tells their formats by it; `captures`
+reads one or many.
 Made here: what `traceviz info` says of `captures`: `path`, `format`, `host`, `start_utc_ns` and what a capture lacks
 (`cannot`).
 """

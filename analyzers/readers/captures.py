@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from analyzers.cache import folder as cache
-from analyzers.cache.folder import folder_for_exports, is_off
-from analyzers.cache.keys import home, is_worth_keeping, tables_name
+from analyzers.cache.folder import is_off
+from analyzers.cache.keys import home, tables_name
 from analyzers.cache.tables import Unusable, flush, read_trace, write_trace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers.claims import claimed
+from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
-from analyzers.readers.nsys import file
 from analyzers.readers.remote import brought
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
@@ -190,33 +190,7 @@ def _from_cache(one: Input, reading: Reading) -> Trace | None:
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
-    return count_lost_work(_recorded(one, reading, progress))
-
-
-def _recorded(one: Input, reading: Reading, progress: Progress) -> Trace:
-    """Read what no cache has, by its format's own module; what it needs takes a while to load."""
-    if one.kind == "kineto":
-        from analyzers.readers.kineto import read as kineto
-
-        return kineto.read(one.path, progress)
-    if one.kind == "nsys-report":
-        from analyzers.readers.nsys import export
-        from analyzers.readers.nsys import read as nsys
-
-        with folder_for_exports() as folder:
-            exported = export.exported(one.path, reading.nsys, progress, folder)
-            return nsys.read_sqlite(exported, progress, report=one.path)
-    if one.kind == "nsys-sqlite":
-        from analyzers.readers.nsys import read as nsys
-
-        return nsys.read_sqlite(one.path, progress)
-    if one.kind == "nsys-sqlite-gz":
-        from analyzers.readers.nsys import gzipped
-
-        return gzipped.read(one.path, progress)
-    from analyzers.readers.nsys import stats
-
-    return stats.read(one.path)
+    return count_lost_work(format_of(one.kind).read(one.path, progress, reading.nsys))
 
 
 # Captures that were read before: found in the cache as tables, or read and kept there.
@@ -232,7 +206,7 @@ def through_cache(path: Path, kind: str, read: Callable[[Path], Trace]) -> Trace
     known = cached(path, kind)
     if known is not None:
         return known
-    if not is_worth_keeping(path, kind):
+    if not format_of(kind).is_worth_keeping(path):
         return read(path)
     before, there = tables_name(path, kind), home(path)
     try:
@@ -252,10 +226,9 @@ def cached(path: Path, kind: str) -> Trace | None:
     ------
     TracevizError : it is a database that somebody writes, or can't be read at all.
     """
-    if not is_worth_keeping(path, kind):
+    if not format_of(kind).is_worth_keeping(path):
         return None
-    if kind == "nsys-sqlite":
-        file.check(path)
+    format_of(kind).check(path)
     folder = cache.root() / "traces" / tables_name(path, kind)
     with contextlib.suppress(Unusable):
         trace = read_trace(folder)
@@ -281,7 +254,7 @@ def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> P
     ------
     TracevizError : the scratch folder's disk is full.
     """
-    if keeps and is_worth_keeping(path, kind):
+    if keeps and format_of(kind).is_worth_keeping(path):
         folder = cache.root() / "traces" / tables_name(path, kind)
         with contextlib.suppress(Unusable):
             read_trace(folder)

@@ -6,7 +6,6 @@ import glob
 import json
 import os
 import stat
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,19 +13,19 @@ from pathlib import Path
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
+from analyzers.readers.format import Head
+from analyzers.readers.formats import FORMATS, KNOWN, SUFFIXES, format_of
+from analyzers.readers.kineto.format import KINETO
+from analyzers.readers.nsys.formats import REPORT
 from analyzers.trace.ranks import RANKS
 
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
-REPORTS = (".nsys-rep", ".qdrep")
 PARQUET_EXPORT = "parquet-export"  # kind of what `export --to parquet` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
-SUFFIXES = (".json", ".json.gz", ".sqlite", ".sqlite.gz", *REPORTS)
-SQLITE = b"SQLite format 3\x00"
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
-PACKED, PACKED_REPORT = 12, 3  # bytes of JSON in one of .gz, of an export in one of its report
+GZIP_FOLD = 12  # bytes of JSON in one of .gz
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
-KNOWN = "an Nsight Systems report (.nsys-rep, .sqlite[.gz]), a torch.profiler trace (.json[.gz]) or nsys stats output"
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,8 @@ class Input:
             size = self.path.stat().st_size
         except OSError:
             return 1
-        if self.kind == "nsys-report":
-            return size * PACKED_REPORT
-        return size * PACKED if self.path.name.endswith(".gz") else size
+        fold = format_of(self.kind).fold
+        return size * (GZIP_FOLD if fold == 1 and self.path.name.endswith(".gz") else fold)
 
 
 def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple[list[Input], list[Path]]:
@@ -97,14 +95,14 @@ def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
     dropped = set()
     for report, one in inputs.items():
         export = report.with_suffix(".sqlite")
-        if one.kind == "nsys-report" and export in inputs:
+        if one.kind == REPORT.kind and export in inputs:
             stale = export.stat().st_mtime_ns < report.stat().st_mtime_ns
             dropped.add(export if stale else report)
     return [one for path, one in inputs.items() if path not in dropped]
 
 
 def kind_of(path: Path) -> str:
-    """A file's kind by its content: nsys-report, nsys-sqlite[-gz], kineto, manifest, nsys-stats or parquet-export.
+    """A file's kind by its content: that of a format of captures, or manifest or parquet-export, which are our own.
 
     Raises
     ------
@@ -120,36 +118,25 @@ def kind_of(path: Path) -> str:
     return _kind_of_head(head, path)
 
 
-def _kind_of_head(head: bytes, path: Path) -> str:
-    if not head:
+def _kind_of_head(start: bytes, path: Path) -> str:
+    if not start:
         raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
-    if head.startswith(SQLITE):
-        return "nsys-sqlite"
-    if path.name.endswith(REPORTS) or head.startswith(b"NVIDIA Tegra Profiler Report"):
-        return "nsys-report"
-    if head.startswith(b"\x1f\x8b"):
-        plain = _unzipped(head)
-        return "nsys-sqlite-gz" if plain.startswith(SQLITE) else _kind_of_json(plain, path)
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text[:1] in (b"{", b"["):
-        return "manifest" if MANIFEST_SCHEMA.encode() in head else _kind_of_json(head, path)
-    if path.suffix.lower() in (".txt", ".csv") or b"ncclDev" in head or b"Start (ns)" in head:
-        return "nsys-stats"
-    raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
+    head = Head(path.name, start)
+    found = next((one for one in FORMATS if one.is_one(head)), None)
+    if found is None:
+        raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
+    return (_own_kind(head, path) if found is KINETO else "") or found.kind
 
 
-def _kind_of_json(head: bytes, path: Path) -> str:
-    if b'"traceviz.perfetto/1"' in head[:256]:
+def _own_kind(head: Head, path: Path) -> str:
+    """What of JSON is our own: a manifest or what was exported; "" where it is none of that."""
+    if MANIFEST_SCHEMA.encode() in head.raw and not head.is_gzip:
+        return "manifest"
+    start = head.plain[:256]
+    if b'"traceviz.perfetto/1"' in start:
         hint = "Give the captures, or export with --to parquet, which can be read back."
         raise TracevizError("This was exported for Perfetto, and can't be read back.", path=path, hint=hint)
-    return PARQUET_EXPORT if b'"traceviz.parquet/1"' in head[:256] else "kineto"
-
-
-def _unzipped(head: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, 256)
-    except zlib.error:
-        return b""  # for the reader to say what is wrong
+    return PARQUET_EXPORT if b'"traceviz.parquet/1"' in start else ""
 
 
 def _expand(text: str) -> list[Path]:
@@ -192,26 +179,13 @@ def _in_folder(folder: Path, keep_bad: bool) -> tuple[list[Input], list[Path]]:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error
     inputs, skipped = [], []
     for path in named:
-        if path.name.endswith((".json", ".json.gz")) and not _looks_like_kineto(path):
-            skipped.append(path)
-        else:
+        if any(one.is_likely(path) for one in FORMATS if path.name.endswith(one.suffixes)):
             inputs.append(Input(path, _kind(path, keep_bad)))
+        else:
+            skipped.append(path)
     if not inputs:
         raise TracevizError("There is no capture in this folder.", path=folder, hint=f"Give {KNOWN}.")
     return inputs, skipped
-
-
-def _looks_like_kineto(path: Path) -> bool:
-    if path.name.endswith(".gz"):
-        return True
-    try:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-    except OSError:
-        return True  # for the reader to say what is wrong
-    return head.lstrip()[:1] == b"[" or any(
-        sign in head for sign in (b'"traceEvents"', b'"distributedInfo"', b'"deviceProperties"', b'"schemaVersion"')
-    )
 
 
 def bounded(path: Path) -> bytes:

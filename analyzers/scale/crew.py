@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.captures import Reading
+from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import Input, find_inputs
 from analyzers.workers.dask import dask_crew
 from analyzers.workers.local import Crew, local_crew
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
-PER_BYTE = 1.0  # memory at most for a byte of a capture, unpacked: of Kineto JSON, 0.9 were measured
-# of exports without any other tables 4.3 were measured
-PER_BYTE_OF = {"nsys-sqlite": 5.0, "nsys-sqlite-gz": 5.0, "nsys-report": 5.0}
 
 
 @contextlib.contextmanager
@@ -62,4 +60,4 @@ def room_for(inputs: Sequence[Input], memory: int) -> int:
 
 def needed(inputs: Sequence[Input]) -> int:
     """Bytes of memory that a process takes at most to read and analyse any one of these captures."""
-    return BASE_BYTES + max(int(one.bytes * PER_BYTE_OF.get(one.kind, PER_BYTE)) for one in inputs)
+    return BASE_BYTES + max(int(one.bytes * format_of(one.kind).memory_per_byte) for one in inputs)

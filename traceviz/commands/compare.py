@@ -40,7 +40,6 @@ Each TRACE is one run: a file, a quoted glob, a folder or a manifest. The first 
 \b
 Exit code: 0 fine, 1 a claim that can't be, 2 bad input or usage, 3 nothing to compare, or no way to tell."""
 
-_SUFFIX = re.compile(r"(\.pt\.trace)?(\.json(\.gz)?|\.sqlite(\.gz)?|\.nsys-rep|\.qdrep)$")
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
@@ -137,9 +136,12 @@ def labels_of(paths: Sequence[Path]) -> list[str]:
     >>> labels_of([Path("a/serial.rank*.json.gz"), Path("b/serial/"), Path("x.sqlite")])
     ['serial', 'serial (2)', 'x']
     """
+    from analyzers.readers.formats import SUFFIXES
+
+    suffix = re.compile(rf"(\.pt\.trace)?({'|'.join(map(re.escape, SUFFIXES))})$")
     found: list[str] = []
     for path in paths:
-        stem = _SUFFIX.sub("", path.name)
+        stem = suffix.sub("", path.name)
         name = _RANK.sub("", stem) or path.parent.name or stem or "run"
         same = sum(known == name or known.startswith(f"{name} (") for known in found)
         found.append(f"{name} ({same + 1})" if same else name)

@@ -153,7 +153,6 @@ def _numbers(found: re.Match[bytes]) -> Version:
 
 # Turn an nsys report into an SQLite export, kept in a cache outside the report's folder.
 
-REPORTS = (".nsys-rep", ".qdrep")
 OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
 PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
 POLL_SECONDS = 0.1

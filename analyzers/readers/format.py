@@ -1,0 +1,80 @@
+"""What has to be said of a format of captures so that its files are found, told apart, read and kept."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from analyzers.cache.keys import is_worth_keeping
+from analyzers.common.progress import Progress
+from analyzers.trace.tables import Trace
+
+GZIP = b"\x1f\x8b"
+UNPACKED_BYTES = 256
+
+
+@dataclass(frozen=True)
+class Head:
+    """A file's name and its first bytes, which tell its format."""
+
+    name: str
+    raw: bytes
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether the file is gzipped."""
+        return self.raw.startswith(GZIP)
+
+    @cached_property
+    def plain(self) -> bytes:
+        """The first bytes of what was gzipped, none where it is damaged; else the bytes as they are."""
+        if not self.is_gzip:
+            return self.raw
+        try:
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(self.raw, UNPACKED_BYTES)
+        except zlib.error:
+            return b""  # for the reader to say what is wrong
+
+
+def _always(_: Path) -> bool:
+    return True
+
+
+def _nothing(_: Path) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of captures; `analyzers.readers.formats` lists all.
+
+    kind : its name.
+    is_one : whether a file is of this format, by its head.
+    read : reads one file, given its path, whom to tell of progress, and the `nsys` to export reports with, if one was
+        named. It imports what it needs by itself: most commands read from the cache, or one format.
+    called : what users call its files; "" where the words of another format cover it.
+    suffixes : how the names of its files end; files of a folder are found by that.
+    is_likely : whether a file with such a name, which nobody named, is one: other programs may use the suffix.
+    fold : bytes to read for each byte of a file, unless it is gzipped.
+    memory_per_byte : bytes of memory at most to read and analyse one of these bytes.
+    check : refuses a file that can't be read as it is now, though the cache may have what it was.
+    keeps : whether the cache may have its tables.
+    """
+
+    kind: str
+    is_one: Callable[[Head], bool]
+    read: Callable[[Path, Progress, str | None], Trace]
+    called: str = ""
+    suffixes: tuple[str, ...] = ()
+    is_likely: Callable[[Path], bool] = _always
+    fold: int = 1
+    memory_per_byte: float = 1.0
+    check: Callable[[Path], None] = _nothing
+    keeps: bool = True
+
+    def is_worth_keeping(self, path: Path) -> bool:
+        """Whether looking a capture's tables up is quicker than reading it."""
+        return self.keeps and is_worth_keeping(path, packed=self.fold > 1 or path.name.endswith(".gz"))

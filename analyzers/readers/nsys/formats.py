@@ -1,0 +1,80 @@
+"""How the files of Nsight Systems are told and read: reports, their SQLite exports, and what `nsys stats` printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analyzers.cache.folder import folder_for_exports
+from analyzers.common.progress import Progress
+from analyzers.readers.format import Format, Head
+from analyzers.trace.tables import Trace
+
+SQLITE = b"SQLite format 3\x00"
+REPORT_HEADER = b"NVIDIA Tegra Profiler Report"
+REPORTS = (".nsys-rep", ".qdrep")
+REPORT_FOLD = 3  # bytes of an export in one of its report
+EXPORT_MEMORY = 5.0  # of exports without any other tables 4.3 were measured
+
+
+def _is_stats(head: Head) -> bool:
+    is_named_so = Path(head.name).suffix.lower() in (".txt", ".csv")
+    return is_named_so or b"ncclDev" in head.raw or b"Start (ns)" in head.raw
+
+
+def _read_export(path: Path, progress: Progress, nsys: str | None) -> Trace:
+    from analyzers.readers.nsys.read import read_sqlite
+
+    return read_sqlite(path, progress)
+
+
+def _read_report(path: Path, progress: Progress, nsys: str | None) -> Trace:
+    from analyzers.readers.nsys.export import exported
+    from analyzers.readers.nsys.read import read_sqlite
+
+    with folder_for_exports() as folder:
+        return read_sqlite(exported(path, nsys, progress, folder), progress, report=path)
+
+
+def _read_gzipped(path: Path, progress: Progress, nsys: str | None) -> Trace:
+    from analyzers.readers.nsys.gzipped import read
+
+    return read(path, progress)
+
+
+def _read_stats(path: Path, progress: Progress, nsys: str | None) -> Trace:
+    from analyzers.readers.nsys.stats import read
+
+    return read(path)
+
+
+def _check_export(path: Path) -> None:
+    from analyzers.readers.nsys.file import check
+
+    check(path)
+
+
+EXPORT = Format(
+    "nsys-sqlite",
+    lambda head: head.raw.startswith(SQLITE),
+    _read_export,
+    "an Nsight Systems report (.nsys-rep, .sqlite[.gz])",
+    (".sqlite",),
+    memory_per_byte=EXPORT_MEMORY,
+    check=_check_export,
+)
+REPORT = Format(
+    "nsys-report",
+    lambda head: head.name.endswith(REPORTS) or head.raw.startswith(REPORT_HEADER),
+    _read_report,
+    suffixes=REPORTS,
+    fold=REPORT_FOLD,
+    memory_per_byte=EXPORT_MEMORY,
+)
+GZIPPED_EXPORT = Format(
+    "nsys-sqlite-gz",
+    lambda head: head.is_gzip and head.plain.startswith(SQLITE),
+    _read_gzipped,
+    suffixes=(".sqlite.gz",),
+    memory_per_byte=EXPORT_MEMORY,
+)
+STATS = Format("nsys-stats", _is_stats, _read_stats, "nsys stats output", keeps=False)
