@@ -1,9 +1,15 @@
-"""What stopped an overlap: missed time shared over causes, in whole ns that sum exactly.
+"""What the next op of an idle side waited for: gaps cut into parts, in each of which it waits for one thing.
 
 At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing. Until its
 launch returns (or it starts) its thread is blocked or busy. Then it waits for the work it was queued behind, on its
 stream or through events: what ends last binds, and work of neither side only from where it begins (`releases`). Once
 released it finds the GPU full, or is on its way: dispatch takes some microseconds, which belong to what released it.
+
+    0 ───────── 20 ──────────── 50 ────────── 60 ────────── 64      a gap of 64 µs; the op starts at its end
+       launch      other side's     work of       on its way
+       returns     op ends          neither ends
+
+20 µs NOT_LAUNCHED, 30 BEHIND_OTHER, 10 + 4 BEHIND_NEITHER. Which cause has which part stands in `table`.
 """
 
 from __future__ import annotations
@@ -26,29 +32,37 @@ from analyzers.trace.columns import ints
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
-CAUSES = (
-    "host-sync",
-    "late-launch",
-    "same-stream",
-    "event-dependency",
-    "stream-busy",
-    "gpu-full",
-    "peer-wait",
-    "unknown",
-)
+# What an op waits for in a part of its gap.
+PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, NO_ROOM, FREE = range(7)
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
 
 
 @dataclass(frozen=True)
+class Parts:
+    """Parts of gaps, which together are all of each gap's time alone, and `peer_ns`.
+
+    gap : which gap each is of; state : what its op waits for, PEER_WAITS to FREE; ns : how long the other side runs.
+    same_stream : whether the gap's op shares its stream with the other side's op that it was queued behind.
+    copies_itself : whether the launch of the gap's op blocks until the op is done.
+    """
+
+    gap: Ints
+    state: Ints
+    ns: Ints
+    same_stream: Mask
+    copies_itself: Mask
+
+
+@dataclass(frozen=True)
 class Explained:
-    """Gaps of one rank's device and how long each cause held in each, ns: `alone_ns` has a row per CAUSES.
+    """Gaps of one rank's device, cut into parts by what their ops waited for.
 
     `after_sync` marks gaps whose late launch follows a host sync after which the thread never regained its lead.
     """
 
     gaps: Gaps
     releases: LaunchBounds
-    alone_ns: Ints
+    parts: Parts
     after_sync: Mask
 
 
@@ -124,26 +138,29 @@ class Explainer:
 
     def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
         releases = self.queues.releases(gaps.op, self._launched(gaps), gaps.side)
-        alone = np.zeros((len(CAUSES), gaps.size), np.int64)
-
-        def add(cause: str, low: Ints, high: Ints, rows: Ints) -> None:
-            np.add.at(alone[CAUSES.index(cause)], rows, gaps.alone(low, np.maximum(high, low), rows))
-
-        all_gaps = np.arange(gaps.size)
-        alone[CAUSES.index("peer-wait")] = gaps.peer_ns
         queued = np.clip(releases.released_ns[LAUNCH], gaps.start_ns, gaps.end_ns)
+        return Explained(
+            gaps, releases, self._parts(gaps, releases, queued, device_ops), self._after_sync(gaps, queued)
+        )
+
+    def _parts(self, gaps: Gaps, releases: LaunchBounds, queued: Ints, device_ops: Ints) -> Parts:
+        all_gaps = np.arange(gaps.size)
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
         held_until = np.clip(releases.held_until_ns, queued, bound)
         blocked = self._blocked(gaps, all_gaps, queued)
-        alone[CAUSES.index("host-sync")] = blocked
-        alone[CAUSES.index("late-launch")] = gaps.alone(gaps.start_ns, queued) - blocked
-        add("same-stream", queued, np.where(releases.same_stream, held_until, queued), all_gaps)
-        add("event-dependency", queued, np.where(releases.same_stream, queued, held_until), all_gaps)
-        add("stream-busy", held_until, bound, all_gaps)
         free = self.free(gaps, bound, device_ops)
-        for cause, rows in self._causes_of_free(gaps, releases, bound, free).items():
-            add(cause, free.low_ns[rows], free.high_ns[rows], free.row[rows])
-        return Explained(gaps, releases, alone, self._after_sync(gaps, queued))
+        ns = [
+            gaps.peer_ns,
+            blocked,
+            gaps.alone(gaps.start_ns, queued) - blocked,
+            gaps.alone(queued, held_until),
+            gaps.alone(held_until, bound),
+            gaps.alone(free.low_ns, free.high_ns, free.row),
+        ]
+        before = (PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER)
+        state = np.append(np.repeat(before, gaps.size), self._states_of_free(gaps, releases, bound, free))
+        gap = np.append(np.tile(all_gaps, len(before)), free.row)
+        return Parts(gap, state, np.concatenate(ns), releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
@@ -156,8 +173,8 @@ class Explainer:
             return Pieces(nonempty, bound[nonempty], gaps.end_ns[nonempty], np.zeros(nonempty.size, dtype=bool))
         return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, limits)
 
-    def _causes_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> dict[str, Mask]:
-        """Which pieces each cause gets: full ones, ways from a release within the gap to the start, and the rest."""
+    def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ints:
+        """What each piece from the release on is: no room, the way from what released the op to its start, or free."""
         gap = free.row
         at_release = free.low_ns == bound[gap]
         no_longer_than_dispatch = (free.high_ns - free.low_ns <= DISPATCH_NS) & ~free.full
@@ -166,19 +183,11 @@ class Explainer:
         last_work = releases.released_ns[1:].max(axis=0)
         released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
         released_by_holder = (releases.held_until_ns >= last_work)[gap]
-        same_stream = releases.same_stream[gap]
-        gpu_full = free.full | (no_longer_than_dispatch & ~at_release)
-        unexplained = ~gpu_full & ~on_its_way
-        own_copy = unexplained & self.copies_itself[gaps.op[gap]]
-        return {
-            "gpu-full": gpu_full,
-            "late-launch": on_its_way & released_by_launch,
-            "same-stream": on_its_way & ~released_by_launch & released_by_holder & same_stream,
-            "event-dependency": on_its_way & ~released_by_launch & released_by_holder & ~same_stream,
-            "stream-busy": on_its_way & ~released_by_launch & ~released_by_holder,
-            "host-sync": own_copy,
-            "unknown": unexplained & ~own_copy,
-        }
+        return np.select(
+            [free.full | (no_longer_than_dispatch & ~at_release), ~on_its_way, released_by_launch, released_by_holder],
+            [NO_ROOM, FREE, NOT_LAUNCHED, BEHIND_OTHER],
+            BEHIND_NEITHER,
+        )
 
     def _launched(self, gaps: Gaps) -> Ints:
         """When each gap's op was launched: when its call returned, if it had not begun by then.

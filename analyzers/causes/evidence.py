@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
-from analyzers.causes.causes import CAUSES, DISPATCH_NS, Explained, Explainer
+from analyzers.causes.causes import BEHIND_OTHER, DISPATCH_NS, NO_ROOM, NOT_LAUNCHED, Explained, Explainer
 from analyzers.causes.occupancy import blocks_per_sm, limits_of, room, running_at
 from analyzers.causes.queues import LAUNCH, NEVER, STREAM
 from analyzers.common.wording import duration
@@ -23,6 +24,9 @@ LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
 
 
+Held = Mapping[str, int]  # ns that each cause holds of one gap
+
+
 class EvidenceWriter:
     """Puts gaps of one explained trace into words; `names` are what to call A and B."""
 
@@ -33,42 +37,32 @@ class EvidenceWriter:
         self._api_code, self._api_names = codes(self.trace.api, "name")
         self.device_labels = labels_of(self.trace)
 
-    def evidence(self, one: Explained, gap: int, cause: str) -> str:
-        """The evidence for a gap's cause, in words."""
-        write = {
-            "host-sync": self._host_sync,
-            "late-launch": self._late_launch,
-            "same-stream": self._behind,
-            "event-dependency": self._behind,
-            "stream-busy": self._behind,
-            "gpu-full": self._gpu_full,
-            "peer-wait": self._peer_wait,
-            "unknown": self._unknown,
-        }[cause]
-        return write(one, gap, cause)
+    def next_behind(self, one: Explained, gap: int, waits_for: int, held: Held, ns: int) -> str:
+        """What would have bound a gap's op without its cause, and how much sooner it could have been free to run.
 
-    def next_behind(self, one: Explained, gap: int, cause: str) -> str:
-        """What would have bound the gap's op without its cause, and how much sooner it could have been free to run."""
-        if cause in ("peer-wait", "unknown"):
-            return ""
+        Parameters
+        ----------
+        waits_for : what the op no longer waits for without the cause: NOT_LAUNCHED to NO_ROOM.
+        held, ns : what all causes, and this one, hold of the gap.
+        """
         start, end = int(one.gaps.start_ns[gap]), int(one.gaps.end_ns[gap])
         releases = one.releases
         bound = min(max(int(releases.released_ns[:, gap].max()), start), end)
-        if cause == "gpu-full":
+        if waits_for == NO_ROOM:
             next_release, until_ns, next_ns = int(releases.released_ns[:, gap].argmax()), end, bound
         else:
-            held_by = self._held_by(one, gap, cause)
+            held_by = LAUNCH
+            if waits_for != NOT_LAUNCHED:
+                held_by = STREAM + int(releases.released_ns[STREAM:, gap].argmax())
             until_ns = min(int(releases.released_ns[held_by, gap]), end)
             next_release, next_ns = releases.next_behind(gap, held_by)
-        between = cause in ("same-stream", "event-dependency") and releases.holder[gap] != releases.last[gap]
+        between = waits_for == BEHIND_OTHER and releases.holder[gap] != releases.last[gap]
         if between:  # what comes between stays, and keeps its length
             until_ns = int(releases.held_until_ns[gap])
-            next_ns = max(until_ns - int(one.alone_ns[CAUSES.index(cause), gap]), start)
+            next_ns = max(until_ns - ns, start)
         binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
-        if not binds and cause != "gpu-full" and until_ns == bound:
-            still_held = [
-                name for name in ("gpu-full", "unknown") if one.alone_ns[CAUSES.index(name), gap] > DISPATCH_NS
-            ]
+        if not binds and waits_for != NO_ROOM and until_ns == bound:
+            still_held = [name for name in ("gpu-full", "unknown") if held[name] > DISPATCH_NS]
             if "gpu-full" in still_held or (still_held and next_ns <= start):
                 binds = still_held[0]  # what held it once released would hold it still
         if not binds and next_ns > start:
@@ -85,12 +79,6 @@ class EvidenceWriter:
         """An op's function without its namespaces, shortened."""
         name = function(self._op_names[self._op_code[op]]).rsplit("::", 1)[-1]
         return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
-
-    def _held_by(self, one: Explained, gap: int, cause: str) -> int:
-        """The release (LAUNCH, STREAM or EVENT) that a cause stands for."""
-        if cause in ("host-sync", "late-launch"):
-            return LAUNCH
-        return STREAM + int(one.releases.released_ns[STREAM:, gap].argmax())
 
     def _binding(self, one: Explained, gap: int, which: int) -> str:
         """The cause that a release other than the one that bound stands for."""
@@ -128,7 +116,8 @@ class EvidenceWriter:
     def _syncs(self) -> HostSyncs:
         return self.trace.once(host_syncs)
 
-    def _host_sync(self, one: Explained, gap: int, cause: str) -> str:
+    def host_sync(self, one: Explained, gap: int, ns: int) -> str:
+        """The call that blocked the launching thread longest, and where it came from."""
         blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start_ns[gap]), self._submitted(one, gap))
         starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
         of_thread = np.isin(blocking.call, self._calls(one, gap))
@@ -153,7 +142,8 @@ class EvidenceWriter:
             return ""
         return f", as {point.pattern.split(':')[0]} does ({point.copy}, {point.bytes:,} B),"
 
-    def _late_launch(self, one: Explained, gap: int, cause: str) -> str:
+    def late_launch(self, one: Explained, gap: int, ns: int) -> str:
+        """What the launching thread did meanwhile."""
         op, start, launched = int(one.gaps.op[gap]), int(one.gaps.start_ns[gap]), self._submitted(one, gap)
         calls = self._calls(one, gap)
         calls = calls[~np.isin(calls, self.explainer.blocking.call)]
@@ -190,23 +180,35 @@ class EvidenceWriter:
         )
         return of_thread[inside]
 
-    def _behind(self, one: Explained, gap: int, cause: str) -> str:
+    def same_stream(self, one: Explained, gap: int, ns: int) -> str:
+        """Which op of the other side was queued before it."""
+        blocker = int(one.releases.holder[gap])
+        other = f"{self.op_name(blocker)} of '{self._other(one, gap)}'"
+        return f"{self._who(one, gap)} was queued behind {other} on the same stream, {duration(ns)}"
+
+    def event_dependency(self, one: Explained, gap: int, ns: int) -> str:
+        """Which op of the other side it waited for, and by which path."""
+        blocker = int(one.releases.holder[gap])
+        other = f"{self.op_name(blocker)} of '{self._other(one, gap)}'"
+        where = self._path(one, gap, blocker)
+        return f"{self._who(one, gap)} waited {duration(ns)} for {other} {where}{self._reachable(one, gap)}"
+
+    def stream_busy(self, one: Explained, gap: int, ns: int) -> str:
+        """Whose work it waited for, what most of it was, and by which path."""
+        blocker = int(one.releases.last[gap])
+        most = f"most of it {self._most(one, gap)} {self._path(one, gap, blocker)}"
+        return f"{self._who(one, gap)} waited {duration(ns)} for {self._whose(one, gap, blocker)}, {most}"
+
+    def _who(self, one: Explained, gap: int) -> str:
         op = int(one.gaps.op[gap])
-        op_words = f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
-        held = duration(int(one.alone_ns[CAUSES.index(cause), gap]))
-        blocker = int((one.releases.last if cause == "stream-busy" else one.releases.holder)[gap])
-        name, stream = self.op_name(blocker), self._of_op("stream", blocker)
-        if cause == "same-stream":
-            return f"{op_words} was queued behind {name} of '{self._other(one, gap)}' on the same stream, {held}"
-        path = self.ordering.path(blocker, op)
+        return f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
+
+    def _path(self, one: Explained, gap: int, blocker: int) -> str:
+        path = self.ordering.path(blocker, int(one.gaps.op[gap]))
         through = " → ".join(f"{step.kind} on stream {step.stream}" for step in path[1:-1] if step.stream >= 0)
         through = f", through {through}" if through else ""
-        inferred = "" if all(step.exact for step in path) else " (links inferred)"
-        where = f"on stream {stream}{through}{inferred}"
-        if cause == "stream-busy":
-            behind = self._whose(one, gap, blocker)
-            return f"{op_words} waited {held} for {behind}, most of it {self._most(one, gap)} {where}"
-        return f"{op_words} waited {held} for {name} of '{self._other(one, gap)}' {where}{self._reachable(one, gap)}"
+        sure = "" if all(step.exact for step in path) else " (links inferred)"
+        return f"on stream {self._of_op('stream', blocker)}{through}{sure}"
 
     def _whose(self, one: Explained, gap: int, blocker: int) -> str:
         side_ops = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
@@ -251,7 +253,8 @@ class EvidenceWriter:
             f"even a faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
         )
 
-    def _gpu_full(self, one: Explained, gap: int, cause: str) -> str:
+    def gpu_full(self, one: Explained, gap: int, ns: int) -> str:
+        """What took the GPU's room."""
         op, end = int(one.gaps.op[gap]), one.gaps.end_ns[[gap]]
         bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
@@ -276,14 +279,16 @@ class EvidenceWriter:
         ]
         return f"{op_words}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"
 
-    def _peer_wait(self, one: Explained, gap: int, cause: str) -> str:
+    def peer_wait(self, one: Explained, gap: int, ns: int) -> str:
+        """Which collective waited, and for which rank."""
         waiting = self.explainer.waiting_for(one.gaps, gap)
         late_rank = self.device_labels.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
         collective = self.op_name(waiting[0]) if waiting else "a collective"
         longest = duration(int(one.gaps.peer_ns[gap]))
         return f"{collective} only waited for {late_rank}, up to {longest} at a time: a kernel that spins hides nothing"
 
-    def _unknown(self, one: Explained, gap: int, cause: str) -> str:
+    def unknown(self, one: Explained, gap: int, ns: int) -> str:
+        """What the capture does not show."""
         op, end = int(one.gaps.op[gap]), int(one.gaps.end_ns[gap])
         if one.releases.released_ns[:, gap].max() == NEVER:
             return f"the capture does not show what launched {self.op_name(op)} or what it waited for"

@@ -9,12 +9,15 @@ import numpy as np
 
 from analyzers.arrays.shares import shares
 from analyzers.arrays.types import Ints
-from analyzers.causes.causes import CAUSES, Explained, Explainer
+from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.evidence import EvidenceWriter
+from analyzers.causes.table import CAUSES, TABLE, alone_by_cause
 from analyzers.overlap.measure import Missed, MissedGaps, RankOverlap
 
 LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
+
+Shared = tuple[Explained, Ints]  # gaps, and how long each cause held in each
 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
@@ -27,11 +30,11 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     missed = {instance.index: instance.missed_ns for instance in rank.instances if instance.missed_ns > 0}
     if not missed:
         return rank
-    explained = explainer.explain(rank.rank, rank.device)
+    explained = [(one, alone_by_cause(one)) for one in explainer.explain(rank.rank, rank.device)]
     numbers = np.array(sorted(missed), np.int64)
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
-    for one in explained:
-        _weigh(one, numbers, weights)
+    for one, alone_ns in explained:
+        _weigh(one, alone_ns, numbers, weights)
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
@@ -46,52 +49,55 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     return replace(rank, missed=by_cause, gaps=_gaps(explained, numbers))
 
 
-def _gaps(explained: Sequence[Explained], numbers: Ints) -> MissedGaps | None:
+def _gaps(explained: Sequence[Shared], numbers: Ints) -> MissedGaps | None:
     """The gaps of some instances in which a side ran alone, by time; None where no gap was found."""
     if not explained:
         return None
     parts = []
-    for one in explained:
-        alone = one.alone_ns.sum(axis=0)
+    for one, alone_ns in explained:
+        alone = alone_ns.sum(axis=0)
         alone_gaps = np.flatnonzero(np.isin(one.gaps.instance, numbers) & (alone > 0))
-        columns = (one.gaps.side, one.gaps.start_ns, one.gaps.end_ns, one.gaps.op, one.alone_ns.argmax(axis=0), alone)
+        columns = (one.gaps.side, one.gaps.start_ns, one.gaps.end_ns, one.gaps.op, alone_ns.argmax(axis=0), alone)
         parts.append([column[alone_gaps] for column in columns])
     side, start, end, op, cause, alone = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((side, start))
     return MissedGaps(*(column[order] for column in (side, start, end, op, cause, alone)))
 
 
-def _weigh(one: Explained, numbers: Ints, weights: Ints) -> None:
+def _weigh(one: Explained, alone_ns: Ints, numbers: Ints, weights: Ints) -> None:
     """Add the alone time of each gap to its instance's row, by cause."""
     row = np.searchsorted(numbers, one.gaps.instance)
     row = np.minimum(row, numbers.size - 1)
     is_counted = numbers[row] == one.gaps.instance
     for cause in range(len(CAUSES)):
-        alone = np.where(is_counted, one.alone_ns[cause], 0)
+        alone = np.where(is_counted, alone_ns[cause], 0)
         after_sync = one.after_sync & (cause == LATE)
         np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
         np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
 
 
 def _missed_by(
-    writer: EvidenceWriter, explained: Sequence[Explained], numbers: Ints, cause: int, ns: int, after_sync_ns: int
+    writer: EvidenceWriter, explained: Sequence[Shared], numbers: Ints, cause: int, ns: int, after_sync_ns: int
 ) -> Missed:
     """Tell one cause by the longest gap it held."""
-    longest, gap = None, -1
-    for one in explained:
-        alone = np.where(np.isin(one.gaps.instance, numbers), one.alone_ns[cause], 0)
+    best, gap, most = None, -1, 0
+    for one, alone_ns in explained:
+        alone = np.where(np.isin(one.gaps.instance, numbers), alone_ns[cause], 0)
         at = int(alone.argmax())
-        if alone[at] and (longest is None or alone[at] > longest.alone_ns[cause, gap]):
-            longest, gap = one, at
-    if longest is None:
+        if alone[at] > most:
+            best, gap, most = (one, alone_ns), at, int(alone[at])
+    if best is None:
         return Missed(CAUSES[cause], ns, 0, "nothing in the capture shows why", "", "", 0, 0, -1)
-    gaps = longest.gaps
+    longest, alone_ns = best
+    gaps, rule = longest.gaps, TABLE[cause]
+    held = dict(zip(CAUSES, alone_ns[:, gap].tolist(), strict=True))
+    behind = "" if rule.waits_for is None else writer.next_behind(longest, gap, rule.waits_for, held, most)
     return Missed(
-        CAUSES[cause],
+        rule.name,
         ns,
         after_sync_ns,
-        writer.evidence(longest, gap, CAUSES[cause]),
-        writer.next_behind(longest, gap, CAUSES[cause]),
+        rule.evidence(writer, longest, gap, most),
+        behind,
         writer.pairing.label[gaps.instance[gap]],
         int(gaps.start_ns[gap]),
         int(gaps.end_ns[gap]),

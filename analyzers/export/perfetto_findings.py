@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.causes import CAUSES
+from analyzers.causes.table import CAUSES
 from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.export.perfetto_tables import findings_process

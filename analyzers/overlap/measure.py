@@ -85,7 +85,7 @@ class MissedGaps:
     """Where overlap was missed: one row per gap in which one side ran alone while the other had work to start.
 
     side : the idle side, 0 for A, 1 for B; start_ns, end_ns : the gap; op : row of the op that ended it.
-    cause : position in `analyzers.causes.causes.CAUSES` of what held most of it.
+    cause : position in `analyzers.causes.table.CAUSES` of what held most of it.
     alone_ns : how long the other side ran alone.
     """
 

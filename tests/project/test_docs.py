@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import traceviz as tv
-from analyzers.causes.causes import CAUSES
+from analyzers.causes.table import CAUSES
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.causes.causes import CAUSES, Explainer
+from analyzers.causes.causes import Explainer
+from analyzers.causes.table import CAUSES, alone_by_cause
 from analyzers.overlap.pairing import Pairing, pair
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -26,11 +27,12 @@ def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: in
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     found: dict[int, Counter[str]] = {}
     for one in explainer.explain(rank, device):
-        assert one.alone_ns.dtype == np.int64, "whole nanoseconds"
+        alone_ns = alone_by_cause(one)
+        assert alone_ns.dtype == np.int64, "whole nanoseconds"
         for gap, instance in enumerate(one.gaps.instance.tolist()):
             of = found.setdefault(instance, Counter())
             for cause, name in enumerate(CAUSES):
-                of[name] += int(one.alone_ns[cause, gap])
+                of[name] += int(alone_ns[cause, gap])
     return {instance: Counter({k: v for k, v in of.items() if v}) for instance, of in found.items() if of.total()}
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints
-from analyzers.causes.causes import CAUSES
+from analyzers.causes.table import CAUSES
 from analyzers.overlap.measure import MissedGaps, RankOverlap
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.points import SyncPoint

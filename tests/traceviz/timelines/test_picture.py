@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.causes.causes import CAUSES
+from analyzers.causes.table import CAUSES
 from analyzers.load import load
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder

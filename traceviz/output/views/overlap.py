@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from analyzers.causes.causes import CAUSES
+from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TraceWarning
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.verdict.gain import Gain

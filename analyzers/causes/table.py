@@ -1,0 +1,73 @@
+"""The causes, in the order in which they are printed: which parts of a gap each holds, and what it rests on in words.
+
+A part goes to the first cause that claims it, and the last claims what is left: so each nanosecond has one cause, and
+all of them sum exactly. A new cause is a line here, with its words in `evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.causes import (
+    BEHIND_NEITHER,
+    BEHIND_OTHER,
+    FREE,
+    HOST_BLOCKED,
+    NO_ROOM,
+    NOT_LAUNCHED,
+    PEER_WAITS,
+    Explained,
+    Parts,
+)
+from analyzers.causes.evidence import EvidenceWriter
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause; `waits_for` is what the op waits for no longer where it is removed, None where that tells nothing."""
+
+    name: str
+    claims: Callable[[Parts], Mask]
+    evidence: Callable[[EvidenceWriter, Explained, int, int], str]
+    waits_for: int | None
+
+
+def _in(state: int) -> Callable[[Parts], Mask]:
+    return lambda parts: parts.state == state
+
+
+def _host_sync(parts: Parts) -> Mask:
+    return (parts.state == HOST_BLOCKED) | ((parts.state == FREE) & parts.copies_itself)
+
+
+def _same_stream(parts: Parts) -> Mask:
+    return (parts.state == BEHIND_OTHER) & parts.same_stream
+
+
+def _what_is_left(parts: Parts) -> Mask:
+    return np.ones(parts.gap.size, dtype=bool)
+
+
+TABLE = (
+    Cause("host-sync", _host_sync, EvidenceWriter.host_sync, NOT_LAUNCHED),
+    Cause("late-launch", _in(NOT_LAUNCHED), EvidenceWriter.late_launch, NOT_LAUNCHED),
+    Cause("same-stream", _same_stream, EvidenceWriter.same_stream, BEHIND_OTHER),
+    Cause("event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, BEHIND_OTHER),
+    Cause("stream-busy", _in(BEHIND_NEITHER), EvidenceWriter.stream_busy, BEHIND_NEITHER),
+    Cause("gpu-full", _in(NO_ROOM), EvidenceWriter.gpu_full, NO_ROOM),
+    Cause("peer-wait", _in(PEER_WAITS), EvidenceWriter.peer_wait, None),
+    Cause("unknown", _what_is_left, EvidenceWriter.unknown, None),
+)
+CAUSES = tuple(cause.name for cause in TABLE)
+
+
+def alone_by_cause(one: Explained) -> Ints:
+    """How long each cause held in each gap, ns: a row a cause, a column a gap."""
+    alone = np.zeros((len(TABLE), one.gaps.size), np.int64)
+    cause = np.select([cause.claims(one.parts) for cause in TABLE], list(range(len(TABLE))))
+    np.add.at(alone, (cause, one.parts.gap), one.parts.ns)
+    return alone
