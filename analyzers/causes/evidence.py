@@ -1,4 +1,4 @@
-"""Evidence for each cause, in words: the call, the thread's work, the path, what filled the GPU, the late rank."""
+"""The evidence for a cause in words: the call, what the thread did, the path, what filled the GPU, who was late."""
 
 from __future__ import annotations
 
