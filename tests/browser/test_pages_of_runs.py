@@ -19,7 +19,7 @@ from traceviz.timelines.compared import compared
 from traceviz.timelines.files import write
 from traceviz.timelines.trend import write_plot
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.browser
 
 HARMLESS = "document.querySelectorAll('a[href]:not([href^=\"#\"]), img, iframe, script[src]').length"
 

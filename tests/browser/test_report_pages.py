@@ -16,7 +16,7 @@ from traceviz.reports import files as reports
 from traceviz.reports.gantt import gantt
 from traceviz.reports.report import make
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.browser
 
 
 def test_every_section_of_a_report_is_seen_without_requests_or_complaints(browser: Chromium, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from traceviz.timelines.marks import ROLE
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.browser
 
 EVERYTHING = (0, 800 * US)
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")

@@ -124,7 +124,7 @@ def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, n
     assert running(str(folder)) == []
 
 
-@pytest.mark.once
+@pytest.mark.nightly
 def test_a_timeout_keeps_the_report(folder: Path, nsys: Path, tmp_path: Path) -> None:
     words = (*TRACE, "--timeout", "8", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
     ran = under_nsys(*words, cwd=folder)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 ONE_RANK = "tests/data/torch/dpmp_overlap.rank0.json.gz"

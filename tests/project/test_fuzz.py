@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.contract import broken
 from tests.fuzz.run import fuzz
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(("loader", "cases"), [("kineto", 25), ("nsys", 20), ("nsys-stats", 40)])

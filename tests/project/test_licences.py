@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 tomllib = pytest.importorskip("tomllib")  # Python 3.11 or newer
 

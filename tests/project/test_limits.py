@@ -21,7 +21,7 @@ from analyzers.readers.kineto import stream
 from analyzers.readers.nsys import nccl, stats
 from analyzers.readers.nsys.file import connect
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
 MB = 1 << 20

@@ -10,7 +10,7 @@ from analyzers.matching.sequences import JITTER_NS
 from tests.metamorphic import EXPLAINED, RELATIONS, Relation, differences, double, runs
 from tests.support.command_lines import run_json
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 FEW = ("torch full_gpu", "nsys dpmp_overlap.2gpu", "nsys rowpar_s1 a report a rank")
 RUNS = runs()

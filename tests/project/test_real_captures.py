@@ -17,7 +17,7 @@ from analyzers.verdict.check import check_overlap
 from tests.support import raw_captures
 from tests.support.raw_captures import Ambiguous, Device, Figures, Raw
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 TORCH, NSYS = (Path(__file__).parents[1] / "data" / kind for kind in ("torch", "nsys"))
 SCENARIOS = sorted(path.name.split(".")[0] for path in TORCH.glob("*.rank1.json.gz"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 FILES = [str(path) for path in sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
 SIDES = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]

@@ -27,7 +27,7 @@ def ask_here(command: str, folder: str, *words: str) -> dict[str, Any]:
     return contract.overlap(tv.check_overlap(trace, options["-a"], options["-b"]))
 
 
-@pytest.mark.once
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CAPTURES)
 def test_real_captures_show_what_their_workload_must(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "ask", ask_here)

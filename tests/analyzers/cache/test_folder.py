@@ -190,7 +190,7 @@ keys.WORTH_BYTES_PACKED = 0
 """
 
 
-@pytest.mark.once
+@pytest.mark.nightly
 def test_killed_at_any_step_it_leaves_nothing_half_written_that_is_believed(folder: Path) -> None:
     expected = plain(TORCH)
     work = f'cache.clear(), read_one(Input(pathlib.Path({str(TORCH)!r}), "kineto"), Reading())'

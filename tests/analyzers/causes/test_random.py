@@ -91,7 +91,7 @@ def test_the_order_of_rows_changes_no_cause(program: list[Action], random: Rando
     assert shares(shuffled(trace, random)) == shares(trace)
 
 
-@pytest.mark.once
+@pytest.mark.nightly
 @given(programs)
 def test_a_part_of_steps_is_explained_as_in_the_whole(program: list[Action]) -> None:
     """What an op waited for may lie outside the part."""

@@ -21,7 +21,7 @@ from tests.support import oracle_causes
 from tests.support.causes_of import alone_by_instance, instances, paired
 from tests.support.oracle_causes import Device, Op
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 DATA = Path(__file__).parents[2] / "data"
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"

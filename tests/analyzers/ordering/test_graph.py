@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
+
+SEEDS = st.integers(0, 2**32)
 
 
 @dataclass
@@ -114,8 +117,7 @@ class Program:
         return set(earlier[-1:])
 
 
-@pytest.mark.parametrize("seed", range(60))
-@pytest.mark.parametrize("blocking", [(), (2, 3)])
+@given(seed=SEEDS, blocking=st.sampled_from([(), (2, 3)]))
 def test_order_is_reachability_in_the_program(seed: int, blocking: tuple[int, ...]) -> None:
     program = Program(seed, streams=2 + seed % 4, threads=1 + seed % 3)
     ordering = Ordering(program.run(blocking))
@@ -126,7 +128,8 @@ def test_order_is_reachability_in_the_program(seed: int, blocking: tuple[int, ..
     np.testing.assert_array_equal(ordering.before(first, second, exact=True).reshape(count, count), truth)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@settings(max_examples=20)
+@given(seed=SEEDS)
 def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:
     program = Program(seed)
     ordering = Ordering(program.run())
@@ -139,7 +142,8 @@ def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:
             assert all(early.instant_ns <= late.instant_ns + 5 for early, late in pairwise(path))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@settings(max_examples=30)
+@given(seed=SEEDS)
 def test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it(seed: int) -> None:
     program = Program(seed, streams=2 + seed % 4, threads=1 + seed % 3)
     trace = program.run((2, 3) if seed % 2 else ())
@@ -152,7 +156,8 @@ def test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it(s
         assert row == -1 if known == never else trace.api["end_ns"].iloc[row] == known
 
 
-@pytest.mark.parametrize("seed", range(40))
+@settings(max_examples=40)
+@given(seed=SEEDS)
 def test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_ended_last(seed: int) -> None:
     program = Program(seed, streams=2 + seed % 4)
     trace = program.run()

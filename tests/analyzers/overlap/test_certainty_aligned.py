@@ -14,7 +14,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.collective_runs import MS, Run, run
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 DRIFT = 1e-4  # what clocks that run 20 ppm apart change of a length, and more
 

@@ -31,7 +31,7 @@ from tests.support.command_lines import run_text
 from traceviz.cli import app
 from traceviz.output import contract
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 DATA = Path(__file__).parents[2] / "data"
 TORCH = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]

@@ -24,7 +24,7 @@ from analyzers.readers.nsys.export import find_nsys
 from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.trace.ranks import assign_ranks
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.nightly
 
 DATA = Path(__file__).parents[2] / "data"
 EXPORTS = sorted(DATA.glob("nsys/*.sqlite"))

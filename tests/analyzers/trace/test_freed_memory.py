@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from analyzers.common import allocator
+from analyzers.trace import freed_memory
 from analyzers.trace.freed_memory import MANY, freed_memory_kept
 
 TOUCHES = """
@@ -48,7 +48,7 @@ class Recorder:
 
 
 def test_the_system_clears_pages_once_inside_and_each_time_outside() -> None:
-    if allocator._glibc() is None:
+    if freed_memory._glibc() is None:
         pytest.skip("another C library than glibc")
     ran = subprocess.run([sys.executable, "-c", TOUCHES], capture_output=True, text=True, check=True)
     free, kept, after = map(int, ran.stdout.split())
@@ -58,7 +58,7 @@ def test_the_system_clears_pages_once_inside_and_each_time_outside() -> None:
 
 def test_where_columns_are_short_nothing_is_asked_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recorder()
-    monkeypatch.setattr(allocator, "_glibc", lambda: library)
+    monkeypatch.setattr(freed_memory, "_glibc", lambda: library)
     with freed_memory_kept(MANY - 1):
         pass
     assert library.asked == []
@@ -66,7 +66,7 @@ def test_where_columns_are_short_nothing_is_asked_of_the_allocator(monkeypatch: 
 
 def test_behind_an_error_too_the_thresholds_are_glibcs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recorder()
-    monkeypatch.setattr(allocator, "_glibc", lambda: library)
+    monkeypatch.setattr(freed_memory, "_glibc", lambda: library)
     with pytest.raises(ValueError, match="inside"), freed_memory_kept(MANY):
         assert library.asked == [(-4, 0), (-1, -1)]  # no block of its own (M_MMAP_MAX), nothing back (M_TRIM_THRESHOLD)
         raise ValueError("inside")
@@ -74,6 +74,6 @@ def test_behind_an_error_too_the_thresholds_are_glibcs_own(monkeypatch: pytest.M
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocator, "_glibc", lambda: None)
+    monkeypatch.setattr(freed_memory, "_glibc", lambda: None)
     with freed_memory_kept(MANY):
         assert np.ones(3).sum() == 3
