@@ -181,7 +181,7 @@ def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
 COMMAND = """
 import sys
 import analyzers.readers.captures
-from analyzers import parts
+from analyzers.scale import parts
 from tests.analyzers.workers.test_local import sleepy
 from traceviz.__main__ import main
 

@@ -46,7 +46,7 @@ def test_without_kaleido_a_picture_is_an_error_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     no_kaleido(monkeypatch)
-    with pytest.raises(TracevizError, match=r"pip install 'traceviz\[png\]', or write \.html"):
+    with pytest.raises(TracevizError, match=r"pip install 'traceviz-gpu\[png\]', or write \.html"):
         files.write(tmp_path / "x.png", drawn(two_instances(), "nvtx:A", "nvtx:B")[1])
     assert list(tmp_path.iterdir()) == []
 
