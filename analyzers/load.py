@@ -9,8 +9,9 @@ from pathlib import Path
 from analyzers.clocks.align import align as align_clocks
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
-from analyzers.readers.captures import READING, Reading, read_many
+from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
+from analyzers.readers.reading import READING, Reading
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks

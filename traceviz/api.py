@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from analyzers.common.progress import Progress
     from analyzers.compare.results import Comparison
     from analyzers.info import TraceInfo
-    from analyzers.readers.captures import Reading
+    from analyzers.readers.reading import Reading
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace import tables as tables
@@ -111,7 +111,7 @@ def load(
     [7, 17, 25]
     """
     from analyzers import load as loading
-    from analyzers.readers.captures import Reading
+    from analyzers.readers.reading import Reading
     from traceviz.trace import Trace
 
     reading = Reading(nsys, cache, workers, skip_bad)
@@ -466,7 +466,7 @@ def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
-    from analyzers.readers.captures import Reading
+    from analyzers.readers.reading import Reading
     from traceviz.options.arguments import read_bytes
 
     given = {name: value for name, value in how.items() if name != "align"}

@@ -1,19 +1,17 @@
-"""How captures are read: cache, worker processes, and what happens to those that can't be read."""
+"""Read one capture, through the cache; and many, side by side in worker processes."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from analyzers.cache import folder as cache
-from analyzers.cache.folder import is_off
 from analyzers.cache.keys import home, tables_name
 from analyzers.cache.tables import Unusable, flush, read_trace, write_trace
 from analyzers.common.errors import TracevizError, TraceWarning
@@ -21,54 +19,12 @@ from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers.claims import claimed
 from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
+from analyzers.readers.reading import Reading
 from analyzers.readers.remote import brought
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import local_crew
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How captures are read.
-
-    nsys : the `nsys` that exports reports; found by itself where not given.
-    cache : whether what was read is kept, and found, in the cache; $TRACEVIZ_CACHE=off says no, too.
-    workers : processes; None for as many as there are processors.
-    skip_bad : leave out captures that can't be read, with a warning, instead of failing.
-    memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
-    dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
-    """
-
-    nsys: str | None = None
-    cache: bool = True
-    workers: int | None = None
-    skip_bad: bool = False
-    memory: int | None = None
-    dask: Any = None
-
-    @property
-    def by_parts(self) -> bool:
-        """Whether captures are looked at by themselves."""
-        return self.memory is not None or self.dask is not None
-
-    @property
-    def processes(self) -> int:
-        """How many processes may work at once."""
-        if self.workers is not None:
-            return self.workers
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the cache is used."""
-        return self.cache and not is_off()
-
-
-READING = Reading()
-
-
-# Read one capture, through the cache; and many, side by side in worker processes.
 
 # Starting a worker takes about as long as reading this much.
 WORTH_WORKERS = 64 << 20

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from analyzers.common.errors import TracevizError
-from analyzers.readers.captures import Reading
 from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import Input, find_inputs
+from analyzers.readers.reading import Reading
 from analyzers.workers.dask import dask_crew
 from analyzers.workers.local import Crew, local_crew
 

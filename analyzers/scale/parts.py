@@ -20,9 +20,10 @@ from analyzers.cache.tables import Unusable, read_trace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.load import joined, load
-from analyzers.readers.captures import Reading, cited, read_one, stored, without_bad
+from analyzers.readers.captures import cited, read_one, stored, without_bad
 from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
+from analyzers.readers.reading import Reading
 from analyzers.scale.crew import crew_for
 from analyzers.scale.outline import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.trace.narrow import Narrowing, check_ranks

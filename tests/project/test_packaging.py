@@ -27,7 +27,9 @@ def test_lower_bounds_are_the_lowest_versions_tested() -> None:
     tested = dict(
         re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests/constraints-lowest.txt").read_text("utf-8"), re.MULTILINE)
     )
-    for needed in re.findall(r"(?:pytest|hypothesis|kaleido)>=[\d.]+", " ".join(project["optional-dependencies"]["dev"])):
+    for needed in re.findall(
+        r"(?:pytest|hypothesis|kaleido)>=[\d.]+", " ".join(project["optional-dependencies"]["dev"])
+    ):
         name, bound = needed.split(">=")
         bounds[name] = bound
     assert all(_padded(tested[name]) == _padded(bound) for name, bound in bounds.items())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.readers.captures import Reading
+from analyzers.readers.reading import Reading
 from traceviz.options.arguments import read_bytes, read_numbers, read_steps, read_window
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from analyzers.cache import keys
 from analyzers.cache.tables import Unusable, read_trace, write_trace
 from analyzers.common.errors import TracevizError
 from analyzers.readers import captures
-from analyzers.readers.captures import Reading, read_one, through_cache
+from analyzers.readers.captures import read_one, through_cache
 from analyzers.readers.inputs import Input, kind_of
+from analyzers.readers.reading import Reading
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.caching import folder as folder
@@ -185,7 +186,7 @@ from analyzers.cache import folder as cache
 from analyzers.cache import keys
 from analyzers.readers.captures import read_one
 from analyzers.readers.inputs import Input
-from analyzers.readers.captures import Reading
+from analyzers.readers.reading import Reading
 keys.WORTH_BYTES_PACKED = 0
 """
 

@@ -114,7 +114,7 @@ import json, os, signal, sys
 from distributed import Client
 from analyzers.workers.dask import dask_crew
 from analyzers import check, parts
-from analyzers.readers.captures import Reading
+from analyzers.readers.reading import Reading
 from traceviz.output import contract
 
 address, killed, paths = sys.argv[1], sys.argv[2], sys.argv[3:]

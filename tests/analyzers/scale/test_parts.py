@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from analyzers import info, load, streams
 from analyzers.collectives import report as collectives
 from analyzers.common.errors import TracevizError
-from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import Input
+from analyzers.readers.reading import Reading
 from analyzers.scale import answers, parts
 from analyzers.scale.parts import open_run
 from analyzers.syncs import report as order_report

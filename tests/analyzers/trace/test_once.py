@@ -16,6 +16,7 @@ from analyzers.load import load
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import clip, only_ranks, only_steps
 from analyzers.trace.schemas import OF_COLLECTIVES, OPS
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -50,7 +51,7 @@ def test_a_check_its_order_and_its_timeline_share_one_ordering(orderings: list[i
     assert orderings == [len(trace.ops)]
 
 
-@pytest.mark.parametrize("part", [lambda trace: trace.ranks(0), lambda trace: trace.steps(0, 100)])
+@pytest.mark.parametrize("part", [lambda trace: only_ranks(trace, (0,)), lambda trace: only_steps(trace, 0, 100)])
 def test_parts_that_cut_no_op_share_that_of_the_whole(part: Callable[[Trace], Trace], orderings: list[int]) -> None:
     trace = load([DATA / "torch" / "ddp.rank*.json.gz"])
     for one in (trace, part(trace)):
@@ -62,7 +63,7 @@ def test_parts_that_cut_no_op_share_that_of_the_whole(part: Callable[[Trace], Tr
 def test_a_window_has_an_ordering_of_its_own(orderings: list[int]) -> None:
     trace = sample()
     middle = int(np.median(ints(trace.ops, "start_ns")))
-    part = trace.window(middle, int(ints(trace.ops, "end_ns").max()))
+    part = clip(trace, middle, int(ints(trace.ops, "end_ns").max()))
     check_overlap(part, *PAIR)
     order_report(part)
     assert len(orderings) <= 2, "with ops cut, and as they are"
@@ -79,7 +80,7 @@ def test_waits_and_last_arrivals_are_worked_out_once_for_all_ranks(monkeypatch: 
     monkeypatch.setattr(align, "with_collectives", counted)
     trace = sample()
     check_overlap(trace, *PAIR)
-    check_overlap(trace.ranks(1), *PAIR)
+    check_overlap(only_ranks(trace, (1,)), *PAIR)
     assert made == [len(trace.ops)]
 
 
@@ -111,7 +112,7 @@ def test_columns_of_collectives_are_there_before_any_is_known() -> None:
 def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
     trace = sample()
     assert (ints(trace.ops, "last_rank") >= 0).any()
-    again = load([trace.to_parquet(tmp_path / "out")])
+    again = load([parquet.to_parquet(trace, tmp_path / "out")])
     for column in OF_COLLECTIVES:
         assert again.ops[column].tolist() == trace.ops[column].tolist()
         assert column not in parquet.pq.read_table(tmp_path / "out" / "ops.parquet").column_names
@@ -119,7 +120,7 @@ def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
 
 def test_keys_are_int64_within_and_int32_in_files(tmp_path: Path) -> None:
     trace = sample()
-    stored = parquet.pq.read_table(trace.to_parquet(tmp_path / "out") / "ops.parquet").schema
+    stored = parquet.pq.read_table(parquet.to_parquet(trace, tmp_path / "out") / "ops.parquet").schema
     for column in ("process", "rank", "device", "context"):
         assert trace.ops[column].dtype == np.int64
         assert str(stored.field(column).type) == "int32"

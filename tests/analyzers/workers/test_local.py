@@ -18,8 +18,8 @@ from analyzers import load
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers import captures
-from analyzers.readers.captures import Reading
 from analyzers.readers.inputs import Input
+from analyzers.readers.reading import Reading
 from analyzers.workers.local import local_crew
 from tests.support.command_lines import run_json, run_text
 from tests.support.waiting import is_alive, soon
@@ -162,7 +162,7 @@ def test_one_bar_counts_bytes_and_files_and_never_goes_back() -> None:
 SCRIPT = """
 import analyzers.readers.captures, traceviz
 from analyzers import load
-from analyzers.readers.captures import Reading
+from analyzers.readers.reading import Reading
 analyzers.readers.captures.WORTH_WORKERS = 0
 print(len(load.load({paths!r}, reading=Reading(workers=2, cache=False)).rank_ids))
 """
