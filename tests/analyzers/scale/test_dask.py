@@ -112,24 +112,25 @@ def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
 KILLING = """
 import json, os, signal, sys
 from distributed import Client
-from analyzers.workers.dask import dask_crew
-from analyzers import check, parts
 from analyzers.readers.reading import Reading
+from analyzers.scale import parts
+from analyzers.verdict import check
+from analyzers.workers.dask import dask_crew
 from traceviz.output import contract
 
 address, killed, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
 
 def one_dies(killed):
     "On a worker: whichever is first to begin a task is killed amid it."
-    from analyzers import crew_dask
-    attempt = crew_dask.attempt
+    from analyzers.workers import local
+    attempt = local.attempt
     def fatal(function, task):
         try:
             os.close(os.open(killed, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return attempt(function, task)
         os.kill(os.getpid(), signal.SIGKILL)
-    crew_dask.attempt = fatal
+    local.attempt = fatal
 
 with Client(address) as client, dask_crew(client) as crew:
     client.run(one_dies, killed)
