@@ -26,8 +26,10 @@ from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import local_crew
 
-# Starting a worker takes about as long as reading this much.
-WORTH_WORKERS = 64 << 20
+# Worker processes cost a second to start, and some 15 ms for each capture whose tables they hand back. They pay from
+# this on, in all and a capture; one process reads JSON in two threads by itself.
+WORTH_WORKERS = 512 << 20
+WORTH_HANDING_BACK = 1 << 20
 
 
 def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace:
@@ -77,8 +79,8 @@ def read_many(
     found: list[Trace | TracevizError | None] = [_from_cache(one, reading) for one in inputs]
     lacking = [place for place, trace in enumerate(found) if trace is None]
     overall = Overall(progress, "reading captures", [inputs[place].bytes for place in lacking])
-    several = len(lacking) > 1 and reading.processes > 1 and overall.total > WORTH_WORKERS
-    read = _side_by_side if several else _one_by_one
+    worth = overall.total > max(WORTH_WORKERS, WORTH_HANDING_BACK * len(lacking))
+    read = _side_by_side if len(lacking) > 1 and reading.processes > 1 and worth else _one_by_one
     for place, trace in zip(lacking, read([inputs[place] for place in lacking], reading, overall), strict=True):
         found[place] = trace
     return without_bad(inputs, found, reading.skip_bad)

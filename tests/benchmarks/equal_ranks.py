@@ -1,4 +1,4 @@
-"""Equal ranks: the processor time of check-overlap as their number doubles.
+"""Equal ranks: the time of check-overlap as their number doubles.
 
     python -m tests.benchmarks.equal_ranks [--ranks 64 128 256 512] [--repeats 3] [--against FOLDER]
                                            [--workers N]
@@ -7,8 +7,7 @@ Each rank is the same small real capture under another rank, so that all that gr
 whole command once for each number, without a cache; the least of the rounds counts, and what one rank takes (start-up)
 is subtracted. With --against, the code of another working tree runs in the same rounds. Bar: 2.2 for each doubling.
 
-One process reads by default: left to itself (--workers 0) the command reads in several once the files are large enough
-in all, here between 256 and 512 ranks, and what those cost would be taken for growth.
+How many processes read the command decides, unless --workers says so; processor seconds are those of all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from tests.benchmarks.timing import run
+from tests.benchmarks.timing import Run, run
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "tests" / "data" / "torch" / "dpmp_overlap.rank0.json.gz"
@@ -37,19 +36,19 @@ def make(folder: Path, ranks: int) -> None:
         (folder / f"rank{rank}.json").write_text(text.replace('"rank": 0,', f'"rank": {rank},'))
 
 
-def busy_seconds(tree: Path, folder: Path, ranks: int, workers: int) -> float:
-    """Processor seconds of one command, those of its processes included."""
+def measured(tree: Path, folder: Path, ranks: int, workers: int) -> Run:
+    """One command."""
     paths = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
     command = [sys.executable, "-m", "traceviz", "check-overlap", *paths, *PAIR, "--min-overlap", "0%", "-f", "json"]
     command += ["--workers", str(workers)] if workers else []
-    return run(command, {"TRACEVIZ_CACHE": "off", "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}).busy_seconds
+    return run(command, {"TRACEVIZ_CACHE": "off", "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"})
 
 
-def table(ranks: list[int], least: dict[int, float]) -> Iterator[str]:
+def table(name: str, ranks: list[int], least: dict[int, float]) -> Iterator[str]:
     """Rows of Markdown, the last column how many times the row before it takes."""
     beyond = {number: least[number] - least[1] for number in ranks}
     growth = ["", *(f"{beyond[many] / beyond[few]:.2f}" for few, many in pairwise(ranks))]
-    yield "| ranks | CPU | beyond start-up | times the row above |"
+    yield f"| ranks | {name} | beyond start-up | times the row above |"
     yield "|---:|---:|---:|---:|"
     for number, times in zip(ranks, growth, strict=True):
         yield f"| {number} | {least[number]:.2f} s | {beyond[number]:.2f} s | {times} |"
@@ -59,20 +58,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=1, help="processes that read; 0 as the command itself decides")
+    parser.add_argument("--workers", type=int, default=0, help="processes that read; 0 as the command itself decides")
     parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     options = parser.parse_args()
     trees = [ROOT, *options.against]
-    found: dict[tuple[Path, int], list[float]] = {(tree, n): [] for n in [1, *options.ranks] for tree in trees}
+    found: dict[tuple[Path, int], list[Run]] = {(tree, n): [] for n in [1, *options.ranks] for tree in trees}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder, max(options.ranks))
         for _ in range(options.repeats):
-            for (tree, number), seconds in found.items():
-                seconds.append(busy_seconds(tree, folder, number, options.workers))
+            for (tree, number), runs in found.items():
+                runs.append(measured(tree, folder, number, options.workers))
     for tree in trees:
-        least = {number: min(found[tree, number]) for number in [1, *options.ranks]}
-        print(f"{tree}: start-up {least[1]:.2f} s; bar {BAR}", *table(options.ranks, least), sep="\n", flush=True)
+        for name, what in (("CPU", "busy_seconds"), ("wall", "seconds")):
+            least = {number: min(getattr(run, what) for run in found[tree, number]) for number in [1, *options.ranks]}
+            rows = table(name, options.ranks, least)
+            print(f"{tree}: start-up {least[1]:.2f} s of {name}; bar {BAR}", *rows, sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ NSYS = sorted(str(path) for path in (DATA.parent / "nsys").glob("rowpar_s1.rank*
 @pytest.fixture(autouse=True)
 def for_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captures, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(captures, "WORTH_HANDING_BACK", 0)
 
 
 @pytest.mark.parametrize("command", ["check-overlap", "collectives", "syncs", "streams", "info"])
@@ -163,7 +164,7 @@ SCRIPT = """
 import analyzers.readers.captures, traceviz
 from analyzers import load
 from analyzers.readers.reading import Reading
-analyzers.readers.captures.WORTH_WORKERS = 0
+analyzers.readers.captures.WORTH_WORKERS = analyzers.readers.captures.WORTH_HANDING_BACK = 0
 print(len(load.load({paths!r}, reading=Reading(workers=2, cache=False)).rank_ids))
 """
 
@@ -185,7 +186,7 @@ from analyzers.scale import parts
 from tests.analyzers.workers.test_local import sleepy
 from traceviz.__main__ import main
 
-analyzers.readers.captures.WORTH_WORKERS = 0
+analyzers.readers.captures.WORTH_WORKERS = analyzers.readers.captures.WORTH_HANDING_BACK = 0
 analyzers.readers.captures._read_apart = parts.outline_one = sleepy
 main()
 """
