@@ -312,7 +312,7 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
+    with progress() as on_progress, _opened(trace, reading, on_progress, lists=True) as run:
         return answers.syncs(run)
 
 
@@ -441,7 +441,9 @@ def capture(
     return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
 
 
-def _opened(run: Run, how: ReadingOptions, on_progress: Progress) -> AbstractContextManager[PartitionedRun]:
+def _opened(
+    run: Run, how: ReadingOptions, on_progress: Progress, *, lists: bool = False
+) -> AbstractContextManager[PartitionedRun]:
     """A run to ask something of, for the time of a block."""
     from analyzers.scale.parts import opened
     from analyzers.trace import tables as tables
@@ -450,7 +452,7 @@ def _opened(run: Run, how: ReadingOptions, on_progress: Progress) -> AbstractCon
     if isinstance(run, tables.Trace):
         _refuse(how)
         return nullcontext(OnePart(run))
-    return opened(_paths((run,)), _reading(how), align=how.get("align", True), progress=on_progress)
+    return opened(_paths((run,)), _reading(how), align=how.get("align", True), lists=lists, progress=on_progress)
 
 
 def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:

@@ -97,9 +97,18 @@ def _rows_kept(trace: Trace) -> Ints | None:
 
 @contextlib.contextmanager
 def opened(
-    paths: Sequence[str | Path], reading: Reading, *, align: bool = True, progress: Progress = silent
+    paths: Sequence[str | Path],
+    reading: Reading,
+    *,
+    align: bool = True,
+    lists: bool = False,
+    progress: Progress = silent,
 ) -> Iterator[PartitionedRun]:
     """Captures as a run, for the time of the block: one part, or each by itself where memory or Dask ask for it.
+
+    Parameters
+    ----------
+    lists : whether what is asked for lists every sync point, which the memory has to have room for.
 
     Raises
     ------
@@ -109,7 +118,7 @@ def opened(
         yield OnePart(load(paths, align=align, reading=reading, progress=progress))
         return
     texts = [str(path) for path in paths]
-    with crew_for(texts, reading) as crew:
+    with crew_for(texts, reading, lists=lists) as crew:
         yield open_run(texts, reading, crew, align=align, progress=progress)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,16 @@ from analyzers.trace.tables import Trace
 
 Texts = npt.NDArray[np.object_]
 _ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
+
+
+def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
+    """A table with a column for each field of a dataclass.
+
+    Its texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
+    """
+    return pd.DataFrame(
+        {field.name: pd.Series(columns[field.name], dtype=columns[field.name].dtype) for field in fields(row)}
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from analyzers.arrays.types import Ints
 from analyzers.ordering.lanes import MAX_NS, run_heads
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import around
+from analyzers.syncs.context import around, table_of
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.tables import Trace
 
@@ -99,7 +99,7 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     }
     rows = np.flatnonzero(late)
     rows = rows[np.argsort(launched[rows], kind="stable")]
-    return UnwaitedCopies(pd.DataFrame({field.name: columns[field.name][rows] for field in fields(UnwaitedCopy)}))
+    return UnwaitedCopies(table_of(UnwaitedCopy, {name: values[rows] for name, values in columns.items()}))
 
 
 def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, launched: Ints) -> tuple[Ints, Ints]:

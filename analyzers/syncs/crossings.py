@@ -24,7 +24,7 @@ What a trace can't see is the data: an unordered pair is a race only where both 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,7 +36,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import around, range_classes
+from analyzers.syncs.context import around, range_classes, table_of
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
@@ -242,7 +242,7 @@ def _table(
     }
     for rows, name, range_column in ((op, "name", "range"), (last, "behind_name", "behind_range")):
         columns[name], columns[range_column] = _described(trace, rows)
-    return pd.DataFrame({field.name: columns[field.name] for field in fields(Crossing)})
+    return table_of(Crossing, columns)
 
 
 def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ computing work ran on one stream. The *worker* is that stream, *main* the stream
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from analyzers.ordering.calls import Launches
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, group_numbers, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import enclosing, range_classes
+from analyzers.syncs.context import enclosing, range_classes, table_of
 from analyzers.syncs.crossings import Visitor
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
@@ -127,8 +127,7 @@ def stream_plan(trace: Trace) -> StreamPlan:
         "exact": waits[1] & joined[1] & communication_joined[1],
     }
     order = np.lexsort((columns["start_ns"], columns["thread"], columns["rank"]))
-    table = pd.DataFrame({field.name: columns[field.name] for field in fields(Chunk)})
-    return StreamPlan(table.iloc[order].reset_index(drop=True))
+    return StreamPlan(table_of(Chunk, {name: values[order] for name, values in columns.items()}))
 
 
 class _Checks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from analyzers.ordering.calls import communication_around
 from analyzers.ordering.lanes import MIN_NS, Lanes, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Texts, around
+from analyzers.syncs.context import Texts, around, table_of
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
 
@@ -136,11 +136,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "call": call,
     }
     order = np.lexsort((start, start - end, -idle))
-    return HostSyncs(
-        pd.DataFrame({field.name: columns[field.name] for field in fields(SyncPoint)})
-        .iloc[order]
-        .reset_index(drop=True)
-    )
+    return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))
 
 
 def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints, Ints]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
-from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
-from analyzers.syncs.crossings import Crossings, crossings
-from analyzers.syncs.loops import StreamPlan, stream_plan
-from analyzers.syncs.points import HostSyncs, host_syncs
+from analyzers.syncs.context import table_of
+from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
+from analyzers.syncs.crossings import Crossing, Crossings, crossings
+from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
+from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.tables import Trace
@@ -100,18 +103,22 @@ def launch_span(trace: Trace) -> Span:
 def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -> OrderReport:
     """Reports of captures of one run as that of the run; rows of a capture's tables stay those of its own."""
 
-    def stacked(tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
+    def stacked(row: type[Any], tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
         every = [*tables]
-        all_rows = pd.concat([table for table in every if len(table)] or every[:1], ignore_index=True)
-        keys = [all_rows[name.lstrip("-")].to_numpy() for name in reversed(by)]
-        downwards = [-key if name.startswith("-") else key for key, name in zip(keys, reversed(by), strict=True)]
-        return all_rows.iloc[np.lexsort(downwards)].reset_index(drop=True)
+
+        def column(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([table[name].to_numpy() for table in every])
+
+        keys = [-column(name[1:]) if name.startswith("-") else column(name) for name in reversed(by)]
+        order = np.lexsort(keys)
+        # Column by column: all of them together, and then sorted, would be in memory twice.
+        return table_of(row, {field.name: column(field.name)[order] for field in fields(row)})
 
     return OrderReport(
-        HostSyncs(stacked((one.syncs.table for one in reports), "-gpu_idle_ns", "-duration_ns", "start_ns")),
-        UnwaitedCopies(stacked((one.copies.table for one in reports), "launched_ns")),
-        Crossings(stacked((one.crossings.table for one in reports), "at_ns", "what")),
-        StreamPlan(stacked((one.plan.table for one in reports), "rank", "thread", "start_ns")),
+        HostSyncs(stacked(SyncPoint, (one.syncs.table for one in reports), "-gpu_idle_ns", "-duration_ns", "start_ns")),
+        UnwaitedCopies(stacked(UnwaitedCopy, (one.copies.table for one in reports), "launched_ns")),
+        Crossings(stacked(Crossing, (one.crossings.table for one in reports), "at_ns", "what")),
+        StreamPlan(stacked(Chunk, (one.plan.table for one in reports), "rank", "thread", "start_ns")),
         warnings,
     )
 

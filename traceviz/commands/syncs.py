@@ -63,6 +63,6 @@ def syncs(
     from traceviz.output import contract
     from traceviz.output.views import syncs as view
 
-    with progress() as on_progress, options.opened(on_progress) as run:
+    with progress() as on_progress, options.opened(on_progress, lists=True) as run:
         result = answers.syncs(run, options.narrowing)
     emit(result, output, view.blocks, contract.syncs)

@@ -68,11 +68,11 @@ class RunOptions:
 
         return Narrowing(self.ranks, self.steps, self.window)
 
-    def opened(self, on_progress: Progress) -> AbstractContextManager[PartitionedRun]:
+    def opened(self, on_progress: Progress, *, lists: bool = False) -> AbstractContextManager[PartitionedRun]:
         """All of the run, for the time of a block: for analyses that can go rank by rank."""
         from analyzers.scale.parts import opened
 
-        return opened(self.paths, self.reading, align=self.align, progress=on_progress)
+        return opened(self.paths, self.reading, align=self.align, lists=lists, progress=on_progress)
 
     def loaded(self, on_progress: Progress) -> Trace:
         """The part that is looked at, as one trace: for what needs all ops at once."""

@@ -162,9 +162,8 @@ def syncs(result: OrderReport) -> Json:
 
 
 def _records(table: pd.DataFrame, *without: str) -> list[Json]:
-    return [
-        {str(key): value for key, value in row.items()} for row in table.drop(columns=list(without)).to_dict("records")
-    ]
+    names = [str(name) for name in table.columns if name not in without]
+    return [dict(zip(names, row, strict=True)) for row in zip(*(table[name].tolist() for name in names), strict=True)]
 
 
 def streams(result: StreamsResult) -> Json:

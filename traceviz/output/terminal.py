@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
 LEAST_WIDTH = 20
+PIECE = 1 << 20  # characters
 SLOW = 1.0  # seconds before progress is worth showing
 _IN_PLAIN_LETTERS = "traceviz.plain"
 _PLAIN_LETTERS = {"µ": "u", "–": "-", "…": "...", "•": "-", "×": "x", "\u200b": ""}
@@ -43,7 +44,8 @@ def put(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_IN_PLAIN_LETTERS)
     try:
-        sys.stdout.write(text)
+        for at in range(0, len(text), PIECE):  # encoded all at once, it would be in memory twice
+            sys.stdout.write(text[at : at + PIECE])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has gone; the exit code still answers
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,7 +53,9 @@ def put(text: str) -> None:
 
 def as_json(contract: dict[str, Any]) -> str:
     """A result for programs."""
-    return json.dumps(contract, indent=1, allow_nan=False) + "\n"
+    text = io.StringIO()  # into which it is written piece by piece; `dumps` would hold all pieces first
+    json.dump(contract, text, indent=1, allow_nan=False)
+    return text.getvalue() + "\n"
 
 
 def as_text(kind: Format, blocks: Sequence[Block]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers, parts
+from analyzers.scale.crew import kept, needed, room_for
 from analyzers.scale.parts import open_run
 from analyzers.syncs import report as order_report
 from analyzers.trace.merge import merge
@@ -196,6 +198,20 @@ def test_a_budget_too_small_for_one_capture_is_refused() -> None:
     result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--memory", "1MB"])
     assert isinstance(result.exception, TracevizError)
     assert "the budget is 1 MB" in result.exception.message
+
+
+def test_a_budget_has_room_for_what_is_kept_of_all_captures_beside_those_that_are_read(tmp_path: Path) -> None:
+    inputs = [Input(tmp_path / f"rank{rank}.sqlite", "nsys-sqlite") for rank in range(10)]
+    for one in inputs:
+        one.path.touch()
+        os.truncate(one.path, 100_000_000)
+    assert needed(inputs) == 700_000_000
+    assert (kept(inputs), kept(inputs, lists=True)) == (350_000_000, 1_000_000_000)
+    with pytest.raises(TracevizError, match=r"700 MB .* 350 MB; the budget is 1,049 MB\. Give --memory 1050MB"):
+        room_for(inputs, 1_049_000_000)
+    assert room_for(inputs, 1_050_000_000) == 1
+    assert room_for(inputs, 200_000_000 + 350_000_000 + 3 * 700_000_000) == 3
+    assert room_for(inputs, 200_000_000 + 1_000_000_000 + 2 * 700_000_000, lists=True) == 2
 
 
 def test_a_budget_for_a_cluster_is_refused_and_explained() -> None:
