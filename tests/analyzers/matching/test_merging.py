@@ -19,7 +19,7 @@ def merged(
     """For each member the collectives, and confidences, of its calls; all are given together, sorted by end."""
     member = np.concatenate([np.full(len(each), one) for one, each in ranks.items()])
     symbol, start, end = (
-        np.concatenate([getattr(each, name) for each in ranks.values()]) for name in ("symbol", "start", "end")
+        np.concatenate([getattr(each, name) for each in ranks.values()]) for name in ("symbol", "start_ns", "end_ns")
     )
     order = np.argsort(end, kind="stable")
     how = {"strict": True} if strict else {}
