@@ -19,9 +19,12 @@ from analyzers.readers.remote import brought, expand
 from tests.support.command_lines import run_text
 from tests.support.waiting import soon
 
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("distributed", "fsspec"))), reason="needs Dask (the extra `cluster`)"
-)
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("distributed", "fsspec"))), reason="needs Dask (the extra `cluster`)"
+    ),
+]
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
