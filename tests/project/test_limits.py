@@ -201,4 +201,4 @@ def test_a_side_file_that_nests_deeply_is_one_line(tmp_path: Path, path: str) ->
 
 
 def test_a_payload_that_nests_deeply_says_nothing() -> None:
-    assert nccl._said("[" * 200_000) == {}
+    assert nccl._payload_fields("[" * 200_000) == {}
