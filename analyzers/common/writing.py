@@ -34,9 +34,14 @@ def replacing(path: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             made = Path(folder, "new")
             yield made
+            old = Path(folder, "old")
             if path.is_dir() and made.is_dir():  # a file is replaced in one step, a folder that holds something is not
-                path.rename(Path(folder, "old"))
-            made.replace(path)
+                path.rename(old)
+            try:
+                made.replace(path)
+            finally:
+                if old.exists() and not path.exists():
+                    old.rename(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise TracevizError(f"Could not be written: {reason}.", path=path, hint="Name another place.") from error
