@@ -12,11 +12,7 @@ from analyzers.readers.reading import Reading
 from analyzers.workers.dask import dask_crew
 from analyzers.workers.local import Crew, local_crew
 
-EXPORTS = ("nsys-sqlite", "nsys-sqlite-gz", "nsys-report")
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
-# What this process keeps of each capture for a byte of it, outline and answer: of JSON with few syncs 0.03 were
-# measured, of exports 0.3, and 0.9 in answers that list sync points, of which every third kernel had one
-KEPT_PER_BYTE, KEPT_PER_BYTE_OF_EXPORTS, LISTED_PER_BYTE_OF_EXPORTS = 0.04, 0.35, 1.0
 
 
 @contextlib.contextmanager
@@ -68,10 +64,10 @@ def room_for(inputs: Sequence[Input], memory: int, *, lists: bool = False) -> in
 
 def needed(inputs: Sequence[Input]) -> int:
     """Bytes of memory that a process takes at most to read and analyse any one of these captures."""
-    return BASE_BYTES + max(int(one.bytes * format_of(one.kind).memory_per_byte) for one in inputs)
+    return BASE_BYTES + max(int(one.bytes * format_of(one.kind).memory.read) for one in inputs)
 
 
 def kept(inputs: Sequence[Input], *, lists: bool = False) -> int:
     """Bytes of memory that outlines and answers of all captures take at most in the process that puts them together."""
-    of_exports = LISTED_PER_BYTE_OF_EXPORTS if lists else KEPT_PER_BYTE_OF_EXPORTS
-    return sum(int(one.bytes * (of_exports if one.kind in EXPORTS else KEPT_PER_BYTE)) for one in inputs)
+    each = [(one.bytes, format_of(one.kind).memory) for one in inputs]
+    return sum(int(size * (memory.listed if lists else memory.kept)) for size, memory in each)
