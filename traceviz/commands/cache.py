@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from traceviz.options.arguments import Format, OutputFormat, read_bytes
+from traceviz.options import arguments as option
 from traceviz.output.terminal import emit
 
 EPILOG = """\b
@@ -25,14 +25,14 @@ def cache(
         str | None,
         typer.Option(metavar="SIZE", help="Keep it at this size from now on.", show_default="20GiB at first"),
     ] = None,
-    output: OutputFormat = Format.text,
+    output: option.OutputFormat = option.Format.text,
 ) -> None:
     """What is kept of captures that were read?
 
     Captures as tables and nsys exports, so that the next look at a capture need not read it again; the least recently
     used go first where the limit is met.
     """
-    size = None if limit is None else read_bytes(limit)
+    size = None if limit is None else option.read_bytes(limit)
     from analyzers.cache import folder as kept
     from traceviz.output import contract
     from traceviz.output.views import cache as view

@@ -9,25 +9,7 @@ from typing import Annotated
 
 import typer
 
-from traceviz.options.arguments import (
-    A,
-    B,
-    Dask,
-    Format,
-    Memory,
-    MinOverlap,
-    NoAlign,
-    NoCache,
-    Nsys,
-    OutputFormat,
-    Ranks,
-    SkipBad,
-    StepRange,
-    Traces,
-    Window,
-    Workers,
-    read_ratio,
-)
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
 
@@ -50,15 +32,16 @@ Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."
 
 
 def check_overlap(
-    traces: Traces,
-    a: A = "comm",
-    b: B = "compute",
-    min_overlap: MinOverlap = "60%",
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
+    context: typer.Context,
+    traces: option.Traces,
+    a: option.A = "comm",
+    b: option.B = "compute",
+    min_overlap: option.MinOverlap = "60%",
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,31 +56,19 @@ def check_overlap(
         str | None,
         typer.Option(metavar="ID", help="The commit to save the run under.", show_default="from CI, else git"),
     ] = None,
-    workers: Workers = None,
-    skip_bad: SkipBad = False,
-    no_cache: NoCache = False,
-    memory: Memory = None,
-    dask: Dask = None,
-    output: OutputFormat = Format.text,
+    workers: option.Workers = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
+    memory: option.Memory = None,
+    dask: option.Dask = None,
+    output: option.OutputFormat = option.Format.text,
 ) -> None:
     """Did A and B really overlap? Verdict and exit code.
 
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
-    options = RunOptions.of(
-        traces,
-        ranks=ranks,
-        steps=steps,
-        window=window,
-        no_align=no_align,
-        nsys=nsys,
-        workers=workers,
-        skip_bad=skip_bad,
-        no_cache=no_cache,
-        memory=memory,
-        dask=dask,
-    )
-    bar = read_ratio(min_overlap)
+    options = RunOptions.of(context.params)
+    bar = option.read_ratio(min_overlap)
     from analyzers import load
     from analyzers.verdict import check
     from traceviz.output import contract

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from traceviz.options.arguments import (
-    Dask,
-    Format,
-    Memory,
-    NoAlign,
-    NoCache,
-    Nsys,
-    OutputFormat,
-    Ranks,
-    SkipBad,
-    StepRange,
-    Traces,
-    Window,
-    Workers,
-)
+import typer
+
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
 
@@ -28,36 +16,25 @@ Examples:
 
 
 def collectives(
-    traces: Traces,
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
-    workers: Workers = None,
-    skip_bad: SkipBad = False,
-    no_cache: NoCache = False,
-    memory: Memory = None,
-    dask: Dask = None,
-    output: OutputFormat = Format.text,
+    context: typer.Context,
+    traces: option.Traces,
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
+    workers: option.Workers = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
+    memory: option.Memory = None,
+    dask: option.Dask = None,
+    output: option.OutputFormat = option.Format.text,
 ) -> None:
     """What did each collective really cost?
 
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
     """
-    options = RunOptions.of(
-        traces,
-        ranks=ranks,
-        steps=steps,
-        window=window,
-        no_align=no_align,
-        nsys=nsys,
-        workers=workers,
-        skip_bad=skip_bad,
-        no_cache=no_cache,
-        memory=memory,
-        dask=dask,
-    )
+    options = RunOptions.of(context.params)
     from analyzers.scale import answers
     from traceviz.output import contract
     from traceviz.output.views import collectives as view

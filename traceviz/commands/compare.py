@@ -11,18 +11,7 @@ from typing import Annotated
 import typer
 
 from analyzers.common.errors import TracevizError
-from traceviz.options.arguments import (
-    Format,
-    NoAlign,
-    NoCache,
-    Nsys,
-    OutputFormat,
-    Ranks,
-    SkipBad,
-    StepRange,
-    Window,
-    WorkersForAll,
-)
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
 
@@ -44,6 +33,7 @@ _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
 def compare(
+    context: typer.Context,
     traces: Annotated[
         list[Path],
         typer.Argument(
@@ -74,31 +64,21 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
-    workers: WorkersForAll = None,
-    skip_bad: SkipBad = False,
-    no_cache: NoCache = False,
-    output: OutputFormat = Format.text,
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
+    workers: option.WorkersForAll = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
+    output: option.OutputFormat = option.Format.text,
 ) -> None:
     """What changed from one run to another, and can a claimed speedup be?
 
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
     """
-    options = RunOptions.of(
-        traces,
-        ranks=ranks,
-        steps=steps,
-        window=window,
-        no_align=no_align,
-        nsys=nsys,
-        workers=workers,
-        skip_bad=skip_bad,
-        no_cache=no_cache,
-    )
+    options = RunOptions.of(context.params)
     speedup = None if claimed is None else read_speedup(claimed)
     if timeline is not None:
         from traceviz.timelines import files

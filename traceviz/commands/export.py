@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from analyzers.common.errors import TracevizError
-from traceviz.options.arguments import NoAlign, Nsys, Ranks, StepRange, Traces, Window
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
 
@@ -37,7 +37,8 @@ _ENDINGS = {".json": Kind.perfetto, ".json.gz": Kind.perfetto, ".sqlite": Kind.s
 
 
 def export(
-    traces: Traces,
+    context: typer.Context,
+    traces: option.Traces,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="PATH", help="The file, or for parquet the folder, to write.")
     ],
@@ -47,18 +48,18 @@ def export(
     a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side of the pair whose overlap is shown.")] = "comm",
     b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote there.")] = False,
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
 ) -> None:
     """Write a trace for other tools: Perfetto, SQL or data frames.
 
     All times are whole nanoseconds on one clock. A part (--ranks, --steps, --window) is written without the rest.
     """
     kind = to or kind_of(output)
-    options = RunOptions.of(traces, ranks=ranks, steps=steps, window=window, no_align=no_align, nsys=nsys)
+    options = RunOptions.of(context.params)
     from analyzers.common.writing import refuse_existing
     from analyzers.export import parquet as export_parquet
     from analyzers.export import perfetto_write

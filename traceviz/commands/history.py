@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from traceviz.options.arguments import Format, OutputFormat
+from traceviz.options import arguments as option
 from traceviz.output.terminal import emit
 
 EPILOG = """\b
@@ -28,7 +28,7 @@ def history(
     plot: Annotated[
         Path | None, typer.Option("-o", metavar="HTML", help="Draw the trend into this page.", show_default=False)
     ] = None,
-    output: OutputFormat = Format.text,
+    output: option.OutputFormat = option.Format.text,
 ) -> None:
     """How did a pair's overlap and step time go from run to run?
 

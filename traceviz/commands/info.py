@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from traceviz.options.arguments import Dask, Format, Memory, NoCache, Nsys, OutputFormat, SkipBad, Traces, Workers
+import typer
+
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
 
@@ -13,22 +15,21 @@ Examples:
 
 
 def info(
-    traces: Traces,
-    nsys: Nsys = None,
-    workers: Workers = None,
-    skip_bad: SkipBad = False,
-    no_cache: NoCache = False,
-    memory: Memory = None,
-    dask: Dask = None,
-    output: OutputFormat = Format.text,
+    context: typer.Context,
+    traces: option.Traces,
+    nsys: option.Nsys = None,
+    workers: option.Workers = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
+    memory: option.Memory = None,
+    dask: option.Dask = None,
+    output: option.OutputFormat = option.Format.text,
 ) -> None:
     """What is in these captures?
 
     Ranks, ranges to select by, steps, and what the captures can't answer.
     """
-    options = RunOptions.of(
-        traces, nsys=nsys, workers=workers, skip_bad=skip_bad, no_cache=no_cache, memory=memory, dask=dask
-    )
+    options = RunOptions.of(context.params)
     from analyzers.scale import answers
     from traceviz.output import contract
     from traceviz.output.views import info as view

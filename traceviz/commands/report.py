@@ -7,21 +7,7 @@ from typing import Annotated
 
 import typer
 
-from traceviz.options.arguments import (
-    A,
-    B,
-    MinOverlap,
-    NoAlign,
-    NoCache,
-    Nsys,
-    Ranks,
-    SkipBad,
-    StepRange,
-    Traces,
-    Window,
-    WorkersForAll,
-    read_ratio,
-)
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
 
@@ -36,39 +22,30 @@ Exit code, once all is written: 0 the bar is met, 1 it is not, 3 inconclusive; 2
 
 
 def report(
-    traces: Traces,
-    a: A = "comm",
-    b: B = "compute",
-    min_overlap: MinOverlap = "60%",
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
+    context: typer.Context,
+    traces: option.Traces,
+    a: option.A = "comm",
+    b: option.B = "compute",
+    min_overlap: option.MinOverlap = "60%",
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into; made where needed.")
     ] = Path("traceviz-report"),
-    workers: WorkersForAll = None,
-    skip_bad: SkipBad = False,
-    no_cache: NoCache = False,
+    workers: option.WorkersForAll = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
 ) -> None:
     """Write what a pull request needs: the verdict with its proof.
 
     summary.md to paste, timeline.png to attach, report.html with every section and the zoomable timeline, and
     results.json.
     """
-    options = RunOptions.of(
-        traces,
-        ranks=ranks,
-        steps=steps,
-        window=window,
-        no_align=no_align,
-        nsys=nsys,
-        workers=workers,
-        skip_bad=skip_bad,
-        no_cache=no_cache,
-    )
-    bar = read_ratio(min_overlap)
+    options = RunOptions.of(context.params)
+    bar = option.read_ratio(min_overlap)
     from traceviz.reports import files
     from traceviz.reports.report import command_of, make
 

@@ -7,21 +7,7 @@ from typing import Annotated
 
 import typer
 
-from traceviz.options.arguments import (
-    A,
-    B,
-    MinOverlap,
-    NoAlign,
-    NoCache,
-    Nsys,
-    Ranks,
-    SkipBad,
-    StepRange,
-    Traces,
-    Window,
-    WorkersForAll,
-    read_ratio,
-)
+from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
 
@@ -38,22 +24,23 @@ An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show 
 
 
 def timeline(
-    traces: Traces,
-    a: A = "comm",
-    b: B = "compute",
-    min_overlap: MinOverlap = "60%",
-    ranks: Ranks = None,
-    steps: StepRange = None,
-    window: Window = None,
-    no_align: NoAlign = False,
-    nsys: Nsys = None,
+    context: typer.Context,
+    traces: option.Traces,
+    a: option.A = "comm",
+    b: option.B = "compute",
+    min_overlap: option.MinOverlap = "60%",
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write: .html, .png or .svg.")
     ] = Path("timeline.html"),
     dark: Annotated[bool, typer.Option("--dark", help="Draw .png and .svg on dark ground; .html has both.")] = False,
-    workers: WorkersForAll = None,
-    skip_bad: SkipBad = False,
-    no_cache: NoCache = False,
+    workers: option.WorkersForAll = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
 ) -> None:
     """Draw an aligned timeline of all ranks.
 
@@ -63,18 +50,8 @@ def timeline(
     from traceviz.timelines import files
 
     files.kind_of(output)
-    options = RunOptions.of(
-        traces,
-        ranks=ranks,
-        steps=steps,
-        window=window,
-        no_align=no_align,
-        nsys=nsys,
-        workers=workers,
-        skip_bad=skip_bad,
-        no_cache=no_cache,
-    )
-    bar = read_ratio(min_overlap)
+    options = RunOptions.of(context.params)
+    bar = option.read_ratio(min_overlap)
     from analyzers.syncs.report import order_report
     from analyzers.verdict.check import check_overlap
     from traceviz.timelines.picture import picture

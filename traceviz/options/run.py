@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from analyzers.readers.reading import Reading
 from traceviz.options.arguments import read_bytes, read_numbers, read_steps, read_window
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from analyzers.trace.narrow import Narrowing
     from analyzers.trace.run import PartitionedRun
     from analyzers.trace.tables import Trace
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -30,35 +31,37 @@ class RunOptions:
     window: tuple[int, int] | None = None
 
     @classmethod
-    def of(
-        cls,
-        traces: Sequence[str | Path],
-        *,
-        ranks: str | None = None,
-        steps: str | None = None,
-        window: str | None = None,
-        no_align: bool = False,
-        nsys: str | None = None,
-        workers: int | None = None,
-        skip_bad: bool = False,
-        no_cache: bool = False,
-        memory: str | None = None,
-        dask: str | None = None,
-    ) -> RunOptions:
-        """Read the texts of options, each named as in `traceviz.options.arguments`.
+    def of(cls, given: Mapping[str, Any]) -> RunOptions:
+        """Read the texts of a command's options; one that it does not offer is as if it were not given.
+
+        Parameters
+        ----------
+        given : `Context.params` of a command that takes `traces` and some of `traceviz.options.arguments`.
 
         Raises
         ------
         TracevizError : a text can't be read.
         """
-        budget = None if memory is None else read_bytes(memory)
+
+        def read(name: str, how: Callable[[str], Value]) -> Value | None:
+            text = given.get(name)
+            return None if text is None else how(text)
+
+        reading = Reading(
+            nsys=given.get("nsys"),
+            cache=not given.get("no_cache"),
+            workers=given.get("workers"),
+            skip_bad=given.get("skip_bad", False),
+            memory=read("memory", read_bytes),
+            dask=given.get("dask"),
+        )
         return cls(
-            paths=tuple(str(path) for path in traces),
-            reading=Reading(nsys, not no_cache, workers, skip_bad, budget, dask),
-            align=not no_align,
-            ranks=None if ranks is None else read_numbers(ranks),
-            steps=None if steps is None else read_steps(steps),
-            window=None if window is None else read_window(window),
+            paths=tuple(str(path) for path in given["traces"]),
+            reading=reading,
+            align=not given.get("no_align"),
+            ranks=read("ranks", read_numbers),
+            steps=read("steps", read_steps),
+            window=read("window", read_window),
         )
 
     @property
