@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from collectors.workloads.catalog import WORKLOADS, find, read_sizes
-from collectors.workloads.place import Place, region
+from collectors.workloads.rank import Rank, region
 
 
 def main() -> None:
@@ -34,69 +34,69 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="write the times here, as JSON")
     parser.add_argument("--turn", type=Path, help="wait for a lock on this file: runs that share GPUs take turns")
     arguments = parser.parse_args()
-    place = start(arguments.device)
+    rank = start(arguments.device)
     workload, variant = find(arguments.name, arguments.variant)
-    sizes = read_sizes(workload, arguments.size, small=not place.on_gpu)
+    sizes = read_sizes(workload, arguments.size, small=not rank.on_gpu)
     module = importlib.import_module(f"collectors.workloads.{workload.module}")
-    torch.manual_seed(place.rank)
-    with turn(arguments.turn, place):
-        run = module.Run(place, sizes, arguments.name if workload.module == "transformer" else variant)
-        result = measure(run, place, arguments.warmup, arguments.steps)
-    if place.rank == 0:
-        show({"workload": arguments.name, "variant": variant, "world_size": place.world, "sizes": sizes, **result}, run)
+    torch.manual_seed(rank.number)
+    with turn(arguments.turn, rank):
+        run = module.Run(rank, sizes, arguments.name if workload.module == "transformer" else variant)
+        result = measure(run, rank, arguments.warmup, arguments.steps)
+    if rank.number == 0:
+        show({"workload": arguments.name, "variant": variant, "world_size": rank.world, "sizes": sizes, **result}, run)
         if arguments.results:
             arguments.results.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()
 
 
-def start(kind: str) -> Place:
+def start(kind: str) -> Rank:
     """Join the other ranks."""
     if kind == "cpu":
         dist.init_process_group("gloo")
-        return Place(torch.device("cpu"), dist.get_rank(), dist.get_world_size())
+        return Rank(torch.device("cpu"), dist.get_rank(), dist.get_world_size())
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
-    return Place(device, dist.get_rank(), dist.get_world_size())
+    return Rank(device, dist.get_rank(), dist.get_world_size())
 
 
 @contextlib.contextmanager
-def turn(file: Path | None, place: Place) -> Iterator[None]:
+def turn(file: Path | None, rank: Rank) -> Iterator[None]:
     """Hold a lock on a file; ranks wait for each other on the host, where waiting costs no other run anything."""
     if file is None:
         yield
         return
     waiting = dist.new_group(backend="gloo")
     with file.open("w") as lock:
-        if place.rank == 0:
+        if rank.number == 0:
             fcntl.flock(lock, fcntl.LOCK_EX)
         dist.barrier(waiting)
         yield
-        place.finish()
+        rank.finish()
         dist.barrier(waiting)
 
 
-def measure(run: Any, place: Place, warmup: int, steps: int) -> dict[str, Any]:
+def measure(run: Any, rank: Rank, warmup: int, steps: int) -> dict[str, Any]:
     """Run the steps; returns median and P90 of the slowest rank's step, ms, and the most memory that was in use."""
     for index in range(warmup):
         with region(f"step {index}"):
             run.step()
-    place.finish()
+    rank.finish()
     dist.barrier()
-    place.finish()
-    if place.on_gpu:
+    rank.finish()
+    if rank.on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    clock = Clock(place)
+    clock = Clock(rank)
     clock.tick()
     for index in range(warmup, warmup + steps):
         with region(f"step {index}"):
             run.step()
         clock.tick()
-    place.finish()
-    times = torch.tensor(clock.steps_ms(), dtype=torch.float64, device=place.device)
+    rank.finish()
+    times = torch.tensor(clock.steps_ms(), dtype=torch.float64, device=rank.device)
     dist.all_reduce(times, dist.ReduceOp.MAX)
-    memory = torch.tensor([torch.cuda.max_memory_allocated() if place.on_gpu else 0], device=place.device)
+    memory = torch.tensor([torch.cuda.max_memory_allocated() if rank.on_gpu else 0], device=rank.device)
     dist.all_reduce(memory, dist.ReduceOp.MAX)
     sorted_ms = sorted(times.tolist())
     return {
@@ -111,12 +111,12 @@ def measure(run: Any, place: Place, warmup: int, steps: int) -> dict[str, Any]:
 class Clock:
     """Instants between steps: on the GPU by CUDA events in its main stream, on a CPU by the clock."""
 
-    def __init__(self, place: Place) -> None:
-        self.place, self.events, self.instants = place, [], []  # type: ignore[var-annotated]
+    def __init__(self, rank: Rank) -> None:
+        self.rank, self.events, self.instants = rank, [], []  # type: ignore[var-annotated]
 
     def tick(self) -> None:
         """One instant."""
-        if self.place.on_gpu:
+        if self.rank.on_gpu:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             self.events.append(event)
@@ -125,7 +125,7 @@ class Clock:
 
     def steps_ms(self) -> list[float]:
         """Milliseconds between the instants."""
-        if self.place.on_gpu:
+        if self.rank.on_gpu:
             return [one.elapsed_time(other) for one, other in zip(self.events, self.events[1:], strict=False)]
         return [other - one for one, other in zip(self.instants, self.instants[1:], strict=False)]
 

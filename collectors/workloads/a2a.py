@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from collectors.workloads.place import Place, products, region
+from collectors.workloads.rank import Rank, products, region
 
 
 class Run:
@@ -13,26 +13,26 @@ class Run:
     event behind the copy, once the compute has been submitted.
     """
 
-    def __init__(self, place: Place, sizes: dict[str, int], variant: str) -> None:
-        self.place, self.variant, self.products = place, variant, sizes["products"]
-        kind = torch.bfloat16 if place.on_gpu else torch.float32
-        self.x = torch.randn(sizes["width"], sizes["width"], device=place.device, dtype=kind)
-        self.elements = sizes["elements"] // place.world * place.world
-        self.received = torch.empty(self.elements, device=place.device)
-        self.flag = place.pinned(1, dtype=torch.bool)
-        self.side = place.stream()
+    def __init__(self, rank: Rank, sizes: dict[str, int], variant: str) -> None:
+        self.rank, self.variant, self.products = rank, variant, sizes["products"]
+        kind = torch.bfloat16 if rank.on_gpu else torch.float32
+        self.x = torch.randn(sizes["width"], sizes["width"], device=rank.device, dtype=kind)
+        self.elements = sizes["elements"] // rank.world * rank.world
+        self.received = torch.empty(self.elements, device=rank.device)
+        self.flag = rank.pinned(1, dtype=torch.bool)
+        self.side = rank.stream()
         self.read, self.wrong = 0, 0
 
     def step(self) -> None:
         """Send, check, and compute."""
         with region("inputs"):
-            payload = torch.rand(self.elements, device=self.place.device)
+            payload = torch.rand(self.elements, device=self.rank.device)
         with region("pre compute"):
             products(self.x, 2)
         with region("comms"):
             work = dist.all_to_all_single(self.received, payload, async_op=True)
         self.flag.zero_()
-        with self.side.here():
+        with self.rank.on(self.side):
             with region("comms validation"):
                 work.wait()
                 valid = (self.received.sum() > 0).reshape(1)
@@ -41,7 +41,7 @@ class Run:
                     self.count(bool(valid.item()))
             else:
                 self.flag.copy_(valid, non_blocking=True)
-                copied = self.place.event()
+                copied = self.rank.event()
         if self.variant == "garbage":
             with region("assert"):
                 self.count(bool(self.flag[0]))
@@ -51,7 +51,7 @@ class Run:
             with region("assert"):
                 copied.synchronize()
                 self.count(bool(self.flag[0]))
-        self.place.main().wait_stream(self.side)
+        self.rank.main().wait_stream(self.side)
 
     def count(self, valid: bool) -> None:
         """Note what the host read: the data are always valid, so anything else is garbage."""

@@ -8,7 +8,7 @@ import threading
 import torch
 import torch.distributed as dist
 
-from collectors.workloads.place import Event, Place, products, region
+from collectors.workloads.rank import Event, Rank, products, region
 
 
 class Run:
@@ -16,14 +16,14 @@ class Run:
     pinned memory on a side stream, taken over by a thread of the host.
     """
 
-    def __init__(self, place: Place, sizes: dict[str, int], variant: str) -> None:
-        self.place, self.variant, self.sizes = place, variant, sizes
-        kind = torch.bfloat16 if place.on_gpu else torch.float32
-        self.weights = torch.randn(sizes["rows"], sizes["dim"], device=place.device)
-        self.buffer = torch.empty(sizes["touched"], sizes["dim"], device=place.device)
-        self.host = place.pinned(sizes["touched"], sizes["dim"])
-        self.x = torch.randn(sizes["width"], sizes["width"], device=place.device, dtype=kind)
-        self.side = place.stream()
+    def __init__(self, rank: Rank, sizes: dict[str, int], variant: str) -> None:
+        self.rank, self.variant, self.sizes = rank, variant, sizes
+        kind = torch.bfloat16 if rank.on_gpu else torch.float32
+        self.weights = torch.randn(sizes["rows"], sizes["dim"], device=rank.device)
+        self.buffer = torch.empty(sizes["touched"], sizes["dim"], device=rank.device)
+        self.host = rank.pinned(sizes["touched"], sizes["dim"])
+        self.x = torch.randn(sizes["width"], sizes["width"], device=rank.device, dtype=kind)
+        self.side = rank.stream()
         self.copied: queue.Queue[Event] = queue.Queue()
         self.taken = threading.Semaphore(1)  # the host buffer is free
         threading.Thread(target=self.take, daemon=True).start()
@@ -31,7 +31,7 @@ class Run:
     def step(self) -> None:
         """Track what is touched, and train."""
         with region("inputs"):
-            touched = torch.randint(0, self.sizes["rows"], (self.sizes["touched"],), device=self.place.device)
+            touched = torch.randint(0, self.sizes["rows"], (self.sizes["touched"],), device=self.rank.device)
         with region("track delta"):
             if self.variant == "sync":
                 self.weights.index_select(0, touched).cpu()
@@ -44,14 +44,14 @@ class Run:
 
     def stream_out(self, touched: torch.Tensor) -> None:
         """Copy on the device; to the host beside what follows."""
-        main = self.place.main()
+        main = self.rank.main()
         main.wait_stream(self.side)  # the last copy has left the buffer
         torch.index_select(self.weights, 0, touched, out=self.buffer)
         self.side.wait_stream(main)
         self.taken.acquire()
-        with self.side.here(), region("stream out"):
+        with self.rank.on(self.side), region("stream out"):
             self.host.copy_(self.buffer, non_blocking=True)
-            self.copied.put(self.place.event())
+            self.copied.put(self.rank.event())
 
     def take(self) -> None:
         """Take over what has been copied, in a thread of its own."""

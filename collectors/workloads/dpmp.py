@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from collectors.workloads.place import Place, Tables, region
+from collectors.workloads.rank import Rank, Tables, region
 
 
 class Run:
@@ -13,15 +13,15 @@ class Run:
     read back inside MP's forward. race: as overlapped, without the side stream's wait for the inputs.
     """
 
-    def __init__(self, place: Place, sizes: dict[str, int], variant: str) -> None:
-        self.place, self.variant = place, variant
-        self.mp, self.dp = Tables(place, sizes["mp_tables"], sizes), Tables(place, sizes["dp_tables"], sizes)
-        self.side = place.stream()
+    def __init__(self, rank: Rank, sizes: dict[str, int], variant: str) -> None:
+        self.rank, self.variant = rank, variant
+        self.mp, self.dp = Tables(rank, sizes["mp_tables"], sizes), Tables(rank, sizes["dp_tables"], sizes)
+        self.side = rank.stream()
 
     @torch.no_grad()
     def step(self) -> None:
         """One forward pass."""
-        main = self.place.main()
+        main = self.rank.main()
         with region("inputs"):
             mp_rows, dp_rows = self.mp.fresh(), self.dp.fresh()
         with region("MP Embedding"):
@@ -37,7 +37,7 @@ class Run:
             work.wait()
             dense = self.dp_forward(dp_rows)
         else:
-            with self.side.here():
+            with self.rank.on(self.side):
                 dense = self.dp_forward(dp_rows)
             work.wait()
             main.wait_stream(self.side)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from collectors.workloads.place import Place, Tables, region
+from collectors.workloads.rank import Rank, Tables, region
 
 
 class Run:
@@ -13,32 +13,32 @@ class Run:
     pass. both: half the tables beside the forward pass, half beside the optimizer.
     """
 
-    def __init__(self, place: Place, sizes: dict[str, int], variant: str) -> None:
-        self.place, self.variant = place, variant
+    def __init__(self, rank: Rank, sizes: dict[str, int], variant: str) -> None:
+        self.rank, self.variant = rank, variant
         tables = sizes["tables"]
         early = {"prefetch": tables, "both": tables // 2}.get(variant, 0)
-        self.early, self.late = Tables(place, early, sizes), Tables(place, tables - early, sizes)
+        self.early, self.late = Tables(rank, early, sizes), Tables(rank, tables - early, sizes)
         width = tables * sizes["dim"]
         layers = [torch.nn.Linear(width, width) for _ in range(sizes["layers"])]
-        self.dense = torch.nn.Sequential(*layers).to(place.device)
-        rest = torch.randn(sizes["parameters"] // 6, device=place.device)
+        self.dense = torch.nn.Sequential(*layers).to(rank.device)
+        rest = torch.randn(sizes["parameters"] // 6, device=rank.device)
         self.rest = [
             rest.clone().requires_grad_() for _ in range(6)
         ]  # parameters without a forward pass worth its time
         for parameter in self.rest:
             parameter.grad = torch.randn_like(parameter)
         self.optimizer = torch.optim.Adam([*self.dense.parameters(), *self.rest], foreach=True)
-        self.side = place.stream()
+        self.side = rank.stream()
         self.looked_up = self.lookup(self.early) + self.lookup(self.late)
 
     def step(self) -> None:
         """One training step, and the lookup for the next."""
-        main = self.place.main()
+        main = self.rank.main()
         inputs = torch.cat(self.looked_up, 1)
         early: list[torch.Tensor] = []
         if len(self.early.bags):
             self.side.wait_stream(main)
-            with self.side.here():
+            with self.rank.on(self.side):
                 early = self.lookup(self.early)
         with region("dense forward"):
             loss = self.dense(inputs).square().mean()
@@ -51,7 +51,7 @@ class Run:
         late: list[torch.Tensor] = []
         if beside:
             self.side.wait_stream(main)
-            with self.side.here():
+            with self.rank.on(self.side):
                 late = self.lookup(self.late)
         with region("optimizer"):
             self.optimizer.step()

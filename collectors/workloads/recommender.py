@@ -11,7 +11,7 @@ from torchrec.distributed import DistributedModelParallel
 from torchrec.distributed.train_pipeline import TrainPipelineBase, TrainPipelineSparseDist
 from torchrec.streamable import Pipelineable
 
-from collectors.workloads.place import Place
+from collectors.workloads.rank import Rank
 
 
 @dataclass
@@ -66,12 +66,12 @@ class Run:
     batch is copied and sent round beside this one's work (TrainPipelineSparseDist).
     """
 
-    def __init__(self, place: Place, sizes: dict[str, int], variant: str) -> None:
-        self.place, self.sizes = place, sizes
-        model = DistributedModelParallel(Model(sizes, place.device), device=place.device)
+    def __init__(self, rank: Rank, sizes: dict[str, int], variant: str) -> None:
+        self.rank, self.sizes = rank, sizes
+        model = DistributedModelParallel(Model(sizes, rank.device), device=rank.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         pipeline = TrainPipelineBase if variant == "base" else TrainPipelineSparseDist
-        self.pipeline = pipeline(model, optimizer, place.device)
+        self.pipeline = pipeline(model, optimizer, rank.device)
         self.batches = self.fresh()
 
     def step(self) -> None:
@@ -86,4 +86,4 @@ class Run:
         while True:
             rows = torch.randint(0, sizes["rows"], (sizes["tables"] * sizes["batch"] * sizes["bag"],))
             batch = Batch(torch.randn(sizes["batch"], sizes["dim"]), KeyedJaggedTensor(keys, rows, lengths=lengths))
-            yield batch.pin_memory() if self.place.on_gpu else batch
+            yield batch.pin_memory() if self.rank.on_gpu else batch

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import torch
 
-from collectors.workloads.place import Place, region
+from collectors.workloads.rank import Rank, region
 
 
 class Run:
     """`variant` is the kind of parallelism, ddp or fsdp."""
 
-    def __init__(self, place: Place, sizes: dict[str, int], variant: str) -> None:
-        self.place, self.shape = place, (sizes["batch"], sizes["tokens"], sizes["width"])
-        self.kind = torch.bfloat16 if place.on_gpu else torch.float32
+    def __init__(self, rank: Rank, sizes: dict[str, int], variant: str) -> None:
+        self.rank, self.shape = rank, (sizes["batch"], sizes["tokens"], sizes["width"])
+        self.kind = torch.bfloat16 if rank.on_gpu else torch.float32
         width = sizes["width"]
         layer = torch.nn.TransformerEncoderLayer(width, sizes["heads"], 4 * width, batch_first=True, dropout=0.0)
         model = torch.nn.TransformerEncoder(layer, sizes["layers"], enable_nested_tensor=False)
-        model = model.to(place.device, self.kind)
-        self.model = _sharded(model) if variant == "fsdp" else _replicated(model, place)
+        model = model.to(rank.device, self.kind)
+        self.model = _sharded(model) if variant == "fsdp" else _replicated(model, rank)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), foreach=True)
 
     def step(self) -> None:
         """Forward, backward, optimizer."""
         with region("inputs"):
-            inputs = torch.randn(self.shape, device=self.place.device, dtype=self.kind)
+            inputs = torch.randn(self.shape, device=self.rank.device, dtype=self.kind)
         with region("forward"):
             loss = self.model(inputs).float().square().mean()
         with region("backward"):
@@ -33,8 +33,8 @@ class Run:
             self.optimizer.zero_grad(set_to_none=True)
 
 
-def _replicated(model: torch.nn.Module, place: Place) -> torch.nn.Module:
-    devices = [place.device] if place.on_gpu else None
+def _replicated(model: torch.nn.Module, rank: Rank) -> torch.nn.Module:
+    devices = [rank.device] if rank.on_gpu else None
     return torch.nn.parallel.DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=50)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 from torch.profiler import record_function
@@ -25,11 +26,11 @@ def region(name: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     """A rank of `world`, on `device`."""
 
     device: torch.device
-    rank: int
+    number: int
     world: int
 
     @property
@@ -37,13 +38,22 @@ class Place:
         """Whether there are streams."""
         return self.device.type == "cuda"
 
-    def stream(self) -> Stream:
-        """A stream of its own."""
-        return Stream(torch.cuda.Stream(self.device) if self.on_gpu else None)
+    @property
+    def backend(self) -> ModuleType:
+        """Streams as torch has them for the device; those of a CPU do nothing, and all runs in order."""
+        return torch.cuda if self.on_gpu else torch.cpu
 
-    def main(self) -> Stream:
+    def stream(self) -> torch.Stream:
+        """A stream of its own."""
+        return self.backend.Stream()
+
+    def main(self) -> torch.Stream:
         """The stream that is current."""
-        return Stream(torch.cuda.current_stream(self.device) if self.on_gpu else None)
+        return self.backend.current_stream()
+
+    def on(self, stream: torch.Stream) -> contextlib.AbstractContextManager[object]:
+        """Queue what follows in this stream."""
+        return self.backend.stream(stream)
 
     def pinned(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Host memory that the GPU copies to by itself."""
@@ -58,8 +68,7 @@ class Place:
 
     def finish(self) -> None:
         """Wait for all work."""
-        if self.on_gpu:
-            torch.cuda.synchronize(self.device)
+        self.backend.synchronize()
 
 
 @dataclass(frozen=True)
@@ -74,41 +83,20 @@ class Event:
             self.cuda.synchronize()
 
 
-@dataclass(frozen=True)
-class Stream:
-    """A CUDA stream, or nothing on a CPU, where all runs in order."""
-
-    cuda: torch.cuda.Stream | None
-
-    def wait_stream(self, other: Stream) -> None:
-        """Let what follows here wait for what is queued there."""
-        if self.cuda is not None and other.cuda is not None:
-            self.cuda.wait_stream(other.cuda)
-
-    def wait_event(self, event: Event) -> None:
-        """Let what follows here wait for an event."""
-        if self.cuda is not None and event.cuda is not None:
-            self.cuda.wait_event(event.cuda)
-
-    def here(self) -> contextlib.AbstractContextManager[object]:
-        """Queue what follows in this stream."""
-        return torch.cuda.stream(self.cuda) if self.cuda is not None else contextlib.nullcontext()
-
-
 class Tables(torch.nn.Module):
     """Embedding bags and fresh random lookups for them: `bag` rows each, summed."""
 
-    def __init__(self, place: Place, tables: int, sizes: dict[str, int]) -> None:
+    def __init__(self, rank: Rank, tables: int, sizes: dict[str, int]) -> None:
         super().__init__()
-        self.place, self.rows, self.count = place, sizes["rows"], sizes["batch"] * sizes["bag"]
+        self.rank, self.rows, self.count = rank, sizes["rows"], sizes["batch"] * sizes["bag"]
         self.bags = torch.nn.ModuleList(
-            torch.nn.EmbeddingBag(sizes["rows"], sizes["dim"], mode="sum", device=place.device) for _ in range(tables)
+            torch.nn.EmbeddingBag(sizes["rows"], sizes["dim"], mode="sum", device=rank.device) for _ in range(tables)
         )
-        self.offsets = torch.arange(0, self.count, sizes["bag"], device=place.device)
+        self.offsets = torch.arange(0, self.count, sizes["bag"], device=rank.device)
 
     def fresh(self) -> torch.Tensor:
         """Row numbers to look up, one line a table."""
-        return torch.randint(0, self.rows, (len(self.bags), self.count), device=self.place.device)
+        return torch.randint(0, self.rows, (len(self.bags), self.count), device=self.rank.device)
 
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
         """The pooled rows of all tables side by side."""
