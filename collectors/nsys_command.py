@@ -48,16 +48,16 @@ def options_of(path: Path) -> dict[str, str]:
     return parse_options(ran.stdout.decode(errors="replace")) if ran.returncode == 0 else {}
 
 
-def parse_options(said: str) -> dict[str, str]:
+def parse_options(text: str) -> dict[str, str]:
     r"""Options in the help of `nsys profile`.
 
     >>> parse_options("\t-t, --trace=\n\n\t   Possible values are 'cuda'\n\n\t--kill=\n\t   x\n")["--trace"]
     "Possible values are 'cuda'"
     """
-    heads = list(_OPTION.finditer(said))
-    ends = [head.start() for head in heads[1:]] + [len(said)]
+    heads = list(_OPTION.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
     options = zip(heads, ends, strict=False)
-    return {head[1]: " ".join(said[head.end() : end].lstrip("=").split()) for head, end in options}
+    return {head[1]: " ".join(text[head.end() : end].lstrip("=").split()) for head, end in options}
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,6 @@ def _lacking(nsys: Nsys, option: str, value: str) -> str:
     """The option, or its value, that a version does not know; "" where it knows both."""
     if option not in nsys.options:
         return option
-    said = nsys.options[option]
-    known = "Possible values" not in said or all(part in said for part in value.split(","))
+    text = nsys.options[option]
+    known = "Possible values" not in text or all(part in text for part in value.split(","))
     return "" if known else f"{option}={value}"

@@ -121,16 +121,16 @@ def end_all(command: int, grace: float) -> int:
         return [pid for pid in left() if not is_nsys(pid)]
 
     asked = but_nsys()
-    _tell(asked, signal.SIGTERM)
+    _send(asked, signal.SIGTERM)
     _wait_until_none(but_nsys, TERM_SECONDS, command)
-    _tell(but_nsys(), signal.SIGKILL)
+    _send(but_nsys(), signal.SIGKILL)
     _wait_until_none(left, grace, command)
-    _tell(left(), signal.SIGKILL)
+    _send(left(), signal.SIGKILL)
     _wait_until_none(left, TERM_SECONDS, command)
     return len(asked)
 
 
-def _tell(pids: Iterable[int], number: int) -> None:
+def _send(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

@@ -178,8 +178,8 @@ def _notes(
             )
     temporary = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
     notes += [f"The disk of {full} is full." for full in session.full_disks([folder, temporary])]
-    told = {one["rank"] for one in ranks}
+    reported = {one["rank"] for one in ranks}
     have = {one.rank for one in captures}
     if plan.mode == "per-rank" and captures:
-        notes += [f"Rank {rank} left no report." for rank in sorted(told - have)]
+        notes += [f"Rank {rank} left no report." for rank in sorted(reported - have)]
     return notes

@@ -18,14 +18,14 @@ class Window:
     def __init__(self, settings, about):
         self.settings, self.about = settings, about
         self.first, self.last = settings["first"], settings["last"]
-        self.running, self.told, self.sigterm = False, False, None
+        self.running, self.reported, self.sigterm = False, False, None
         self.stop_counting, self.undo = lambda: None, []
 
     def reached(self, count):
         """So many steps are over."""
-        if not self.told:
-            self.told = True
-            self.about.tell(state="waiting")
+        if not self.reported:
+            self.reported = True
+            self.about.report(state="waiting")
         try:
             self.at(count)
         except Exception as error:  # the program goes on
@@ -34,9 +34,9 @@ class Window:
     def cut_off(self, count, why):
         """It ends before the window is over."""
         if self.first is None:
-            self.about.tell(state="captured", steps_seen=count)
-        elif self.told or self.is_rank():
-            self.about.tell(state="early", note=f"{why} after {count} steps", steps_seen=count)
+            self.about.report(state="captured", steps_seen=count)
+        elif self.reported or self.is_rank():
+            self.about.report(state="early", note=f"{why} after {count} steps", steps_seen=count)
 
     def is_rank(self):
         """Whether a launcher started this process as a rank."""
@@ -45,7 +45,7 @@ class Window:
     def give_up(self, why):
         """Capture no more of this program, and say why."""
         self.running = False
-        self.about.tell(state="failed", note=why)
+        self.about.report(state="failed", note=why)
         print(f"traceviz: rank {self.about.rank} is not captured: {why}.", file=sys.stderr)
         self.stop_counting()
 
@@ -89,7 +89,7 @@ class TorchWindow(Window):
         if torch.autograd._profiler_enabled():
             return self.give_up("the program's own profiler is running; use its traces")
         if not self.claim():
-            self.about.tell(state="other", note="another process of this rank captures")
+            self.about.report(state="other", note="another process of this rank captures")
             return self.stop_counting()
         self.ours = True
         try:
@@ -100,7 +100,7 @@ class TorchWindow(Window):
             self.ours = False
         self.running = True
         self.sigterm = BeforeSigterm(lambda: self.save_now("SIGTERM ended it", waiting=False), abort_collectives)
-        self.about.tell(state="capturing", steps=[self.first, self.last])
+        self.about.report(state="capturing", steps=[self.first, self.last])
         return None
 
     def new_profile(self):
@@ -138,11 +138,11 @@ class TorchWindow(Window):
         try:
             profile.export_chrome_trace(partial)
             os.replace(partial, path)
-            self.about.tell(state="captured", steps=[self.first, min(over, self.last)])
+            self.about.report(state="captured", steps=[self.first, min(over, self.last)])
         except Exception as error:  # a full disk above all
             with contextlib.suppress(OSError):
                 os.unlink(partial)
-            self.about.tell(state="failed", note=f"the trace can't be written: {error}")
+            self.about.report(state="failed", note=f"the trace can't be written: {error}")
             print(f"traceviz: rank {self.about.rank}'s trace can't be written: {error}", file=sys.stderr)
         self.running = False
         self.sigterm.restore()
@@ -158,10 +158,10 @@ class TorchWindow(Window):
                 self.profile.profiler.use_device = None  # no synchronize, which would never return
             with self.sigterm.hold():
                 self.profile.stop()
-                self.about.tell(note=f"{why} in step {over}; the window was to end before step {self.last}")
+                self.about.report(note=f"{why} in step {over}; the window was to end before step {self.last}")
         else:
             self.running = False
-            self.about.tell(state="early", note=f"{why} in step {over}, before the window began")
+            self.about.report(state="early", note=f"{why} in step {over}, before the window began")
 
     def cut_off(self, count, why):
         """The program ends inside the window, or before it."""
@@ -187,7 +187,7 @@ class TorchWindow(Window):
     def step_aside(self):
         """The program starts a profiler of its own."""
         self.save_now("the program began its own profiler")
-        if self.about.said.get("state") != "captured":
+        if self.about.facts.get("state") != "captured":
             self.give_up("the program profiles itself; use its traces")
 
 
@@ -210,7 +210,7 @@ class NsysWindow(Window):
         if count == self.begin:
             torch.cuda.profiler.start()
             self.running = True
-            self.about.tell(state="capturing", steps=[self.first, self.last])
+            self.about.report(state="capturing", steps=[self.first, self.last])
         if count >= self.last and self.running:
             return self.stop()
         return self.begin_mark(count) if self.running else None
@@ -219,7 +219,7 @@ class NsysWindow(Window):
         """End the capture; in a report over several ranks only when the last of them is through."""
         torch.cuda.synchronize()
         self.running = False
-        self.about.tell(state="captured", steps=[self.first, self.last])
+        self.about.report(state="captured", steps=[self.first, self.last])
         if not self.settings["shared"] or self.is_last():
             torch.cuda.profiler.stop()
         self.sigterm.restore()

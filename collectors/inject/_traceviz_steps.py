@@ -148,7 +148,7 @@ class About:
     """What this process tells the collector of itself, in a file beside the captures."""
 
     def __init__(self, settings):
-        self.settings, self.said = settings, {"world_size": 1}
+        self.settings, self.facts = settings, {"world_size": 1}
 
     @property
     def rank(self):
@@ -159,15 +159,15 @@ class About:
         names = self.settings["rank_variables"] or ("RANK",)
         return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
 
-    def tell(self, **what):
+    def report(self, **what):
         """Write what is known now; the collector reads it when the program is over."""
-        self.said.update(what)
-        self.said.update(self.itself())
+        self.facts.update(what)
+        self.facts.update(self.itself())
         name = f".about-{socket.gethostname()}-{os.getpid()}.json"
         path = os.path.join(self.settings["folder"], name)
         try:
             with open(path + ".partial", "w", encoding="utf-8") as file:
-                json.dump(self.said, file)
+                json.dump(self.facts, file)
             os.replace(path + ".partial", path)
         except OSError as error:
             print(f"traceviz: {path} can't be written ({error.strerror}).", file=sys.stderr)
@@ -183,12 +183,12 @@ class About:
         """Rank, versions and GPU of this process."""
         distributed, cuda = torch.distributed, torch.cuda
         started = distributed.is_available() and distributed.is_initialized()
-        said = {"pid": os.getpid(), "host": socket.gethostname(), "python": sys.version.split()[0]}
-        said.update(torch=str(torch.__version__), cuda=torch.version.cuda, rank=self.rank)
-        said["world_size"] = max(distributed.get_world_size() if started else self.stated(), self.said["world_size"])
-        said["backend"] = str(distributed.get_backend()) if started else None
+        facts = {"pid": os.getpid(), "host": socket.gethostname(), "python": sys.version.split()[0]}
+        facts.update(torch=str(torch.__version__), cuda=torch.version.cuda, rank=self.rank)
+        facts["world_size"] = max(distributed.get_world_size() if started else self.stated(), self.facts["world_size"])
+        facts["backend"] = str(distributed.get_backend()) if started else None
         if cuda.is_available() and cuda.is_initialized():
-            said["gpu"] = cuda.get_device_name()
+            facts["gpu"] = cuda.get_device_name()
             version = cuda.nccl.version()
-            said["nccl"] = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
-        return said
+            facts["nccl"] = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+        return facts

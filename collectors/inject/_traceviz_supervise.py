@@ -49,7 +49,7 @@ def _run(nsys: list[str], program: list[str], session: str) -> int:
             for number in held:
                 if number in STOPPING:
                     stop(nsys[0], session)
-                tell(pid, number)
+                send(pid, number)
             held.clear()
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
@@ -98,7 +98,7 @@ def descendants(root: int) -> list[int]:
     return found[1:]
 
 
-def tell(pid: int, number: int) -> None:
+def send(pid: int, number: int) -> None:
     """Send a signal to a process, if it still runs; to its children, too, where it ends them, as a terminal does."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if number in ENDING and os.getpgid(pid) == pid:

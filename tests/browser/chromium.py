@@ -144,8 +144,8 @@ class Chromium:
         answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
-            said = details.get("exception", {}).get("description", details.get("text", ""))
-            raise TracevizError(f"The page failed: {said.splitlines()[0] if said else 'no reason given'}")
+            reason = details.get("exception", {}).get("description", details.get("text", ""))
+            raise TracevizError(f"The page failed: {reason.splitlines()[0] if reason else 'no reason given'}")
         return answer["result"].get("value")
 
     def close(self) -> None:

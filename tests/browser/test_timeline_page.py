@@ -58,7 +58,7 @@ def open_picture(browser: Chromium, folder: Path, picture: Picture) -> Page:
 
 def middle_of_bar(opened: Page, role: str, bar: int) -> tuple[float, float]:
     """Where on the screen a role's bar that lies in view is."""
-    place = opened.js(
+    box = opened.js(
         f"""(() => {{ const div = document.getElementById('timeline'), {{xaxis, yaxis}} = div._fullLayout;
         const box = div.getBoundingClientRect();
         const one = div.data.find((trace) => trace.meta.role === {ROLE[role]} && !trace.meta.many);
@@ -67,7 +67,7 @@ def middle_of_bar(opened: Page, role: str, bar: int) -> tuple[float, float]:
         const [x, y] = seen[{bar}];
         return [box.left + xaxis._offset + xaxis.l2p(x), box.top + yaxis._offset + yaxis.l2p(y)]; }})()"""
     )
-    return float(place[0]), float(place[1])
+    return float(box[0]), float(box[1])
 
 
 def test_it_opens_without_requests_or_complaints(opened: Page) -> None:
@@ -189,12 +189,12 @@ def test_keys_go_to_everything_and_back_to_the_instance(opened: Page, capture: t
 def test_the_legend_hides_and_shows_a_side(opened: Page) -> None:
     shown = "document.getElementById('timeline')._fullData.filter((one) => one.meta.role === 0)[0].visible"
     entry = "[...document.querySelectorAll('.legend .traces')].find((one) => one.textContent.includes('A: nvtx:DP'))"
-    place = opened.js(
+    box = opened.js(
         f"(() => {{ const box = {entry}.getBoundingClientRect(); return [box.left + 60, box.top + 8]; }})()"
     )
     for wanted in ("'legendonly'", "true"):
-        opened.mouse("mousePressed", *place, button="left", clickCount=1)
-        opened.mouse("mouseReleased", *place, button="left", clickCount=1)
+        opened.mouse("mousePressed", *box, button="left", clickCount=1)
+        opened.mouse("mouseReleased", *box, button="left", clickCount=1)
         opened.wait(f"{shown} === {wanted}")
         opened.js(
             "new Promise((done) => setTimeout(done, 400))"
@@ -244,14 +244,14 @@ def test_zooming_shows_more_and_never_drops_an_op(browser: Chromium, tmp_path: P
 
 def test_names_from_a_trace_stay_text(browser: Chromium, tmp_path: Path) -> None:
     opened = open_picture(browser, tmp_path, drawn(hostile(), *HOSTILE_PAIR, EVERYTHING)[1])
-    said = []
+    shown = []
     for bar in range(opened.js(VISIBLE % ROLE["a"])):
         x, y = middle_of_bar(opened, "a", bar)
         opened.mouse("mouseMoved", x - 1, y)
         opened.mouse("mouseMoved", x, y)
         opened.settle()
-        said.append(opened.js("document.querySelector('.hoverlayer').textContent"))
-    assert any("<script>window.hacked=1</script>" in text for text in said)
+        shown.append(opened.js("document.querySelector('.hoverlayer').textContent"))
+    assert any("<script>window.hacked=1</script>" in text for text in shown)
     assert opened.js("window.hacked ?? null") is None
     assert opened.js("document.querySelectorAll('#timeline a[href], #timeline img, #timeline script').length") == 0
     assert opened.requests == []

@@ -72,7 +72,7 @@ def under_nsys(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProce
         limit = () if own_limit else ("--timeout", "60")
         ran = traceviz("collect", "nsys", *limit, *words, cwd=cwd, timeout=200, **more)
         hung = ran.returncode == 124 and not own_limit
-        if not hung and (ran.returncode == 0 or not any(said in ran.stderr for said in NSYS_BROKE_DOWN)):
+        if not hung and (ran.returncode == 0 or not any(line in ran.stderr for line in NSYS_BROKE_DOWN)):
             break
         shutil.rmtree(cwd / "out", ignore_errors=True)
     return ran

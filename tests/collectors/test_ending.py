@@ -45,28 +45,28 @@ def run(body: str) -> tuple[list[str], int]:
 
 
 def test_before_sigterm_ends_it_the_function_runs_and_nothing_is_aborted() -> None:
-    said, code = run(f"before_sigterm(lambda: say('SAVED'))\n{TOLD}time.sleep(10)")
-    assert (said, code) == (["SAVED"], -signal.SIGTERM)
+    output, code = run(f"before_sigterm(lambda: say('SAVED'))\n{TOLD}time.sleep(10)")
+    assert (output, code) == (["SAVED"], -signal.SIGTERM)
 
 
 def test_a_host_blocked_in_a_call_is_freed_and_saves() -> None:
     """A second lock of a mutex blocks as a CUDA call does: no signal interrupts it."""
     blocked = "libc.pthread_mutex_lock(mutex)\nlibc.pthread_mutex_lock(mutex)\nsay('FREE')\ntime.sleep(10)"
-    said, code = run(f"before_sigterm(lambda: say('SAVED'))\n{TOLD}{blocked}")
-    assert [one for one in said if one != "FREE"] == ["ABORTED", "SAVED"]
+    output, code = run(f"before_sigterm(lambda: say('SAVED'))\n{TOLD}{blocked}")
+    assert [one for one in output if one != "FREE"] == ["ABORTED", "SAVED"]
     assert code == -signal.SIGTERM
 
 
 def test_what_is_being_written_is_finished_first() -> None:
     body = "one = before_sigterm(lambda: say('SAVED'))\n" + TOLD
-    said, code = run(body + "with one.hold():\n    time.sleep(1)\n    say('WRITTEN')\ntime.sleep(10)")
-    assert (said, code) == (["WRITTEN", "SAVED"], -signal.SIGTERM)
+    output, code = run(body + "with one.hold():\n    time.sleep(1)\n    say('WRITTEN')\ntime.sleep(10)")
+    assert (output, code) == (["WRITTEN", "SAVED"], -signal.SIGTERM)
 
 
 def test_a_signal_the_program_handles_is_left_to_it() -> None:
-    body = "told = threading.Event()\nsignal.signal(signal.SIGTERM, lambda *_: (say('MINE'), told.set()))\n"
+    body = "handled = threading.Event()\nsignal.signal(signal.SIGTERM, lambda *_: (say('MINE'), handled.set()))\n"
     body += "before_sigterm(lambda: say('SAVED'))\n"
-    assert run(body + TOLD + "told.wait(30)\ntime.sleep(0.5)") == (["MINE"], 0)
+    assert run(body + TOLD + "handled.wait(30)\ntime.sleep(0.5)") == (["MINE"], 0)
 
 
 def test_a_wakeup_file_of_the_program_stays_and_saving_works_without_ours() -> None:
@@ -96,5 +96,5 @@ def test_a_host_that_stays_blocked_may_be_ended_from_the_thread() -> None:
     """As under nsys: what it has recorded is handed over, and the process needs no Python to end."""
     ends = "def ends():\n    say('HANDED OVER')\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     blocked = "libc.pthread_mutex_lock(mutex)\nlibc.pthread_mutex_lock(mutex)\n"
-    said, code = run(f"{ends}before_sigterm(lambda: say('SAVED'), ends)\n{TOLD}{blocked}")
-    assert (said, code) == (["HANDED OVER"], -signal.SIGKILL)
+    output, code = run(f"{ends}before_sigterm(lambda: say('SAVED'), ends)\n{TOLD}{blocked}")
+    assert (output, code) == (["HANDED OVER"], -signal.SIGKILL)

@@ -50,17 +50,17 @@ def child_of(program: list[str], folder: Path, path: str) -> str:
     ran = traceviz("collect", "torch", "--steps", "2:4", "-o", "out", "--", *program, cwd=folder, PYTHONPATH=path)
     assert ran.returncode == 0, ran.stderr
     assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0]
-    said = [line for line in ran.stdout.splitlines() if line.startswith("CHILD ")]
-    assert len(said) == 1
-    return said[0]
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("CHILD ")]
+    assert len(lines) == 1
+    return lines[0]
 
 
 def test_a_ranks_children_find_the_users_environment(folder: Path) -> None:
     """An empty entry, which stands for the current folder, included."""
     (folder / "train.py").write_text(TRAIN.replace("sys.exit", STARTS_A_CHILD + "sys.exit"))
     path = f"{folder / 'site'}{os.pathsep}{os.pathsep}{HOME}"
-    said = child_of(torchrun(folder / "train.py", ranks=1), folder, path)
-    assert said.startswith(f"CHILD {path} user ")
+    line = child_of(torchrun(folder / "train.py", ranks=1), folder, path)
+    assert line.startswith(f"CHILD {path} user ")
 
 
 def test_a_plain_programs_children_keep_the_hook_in_front_of_the_users_entries(folder: Path) -> None:

@@ -48,8 +48,8 @@ def test_only_variables_on_the_list_are_recorded() -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_hidden_in_the_command(words: list[str]) -> None:
-    said = " ".join(safe_command(["torchrun", *words, "--lr", "0.1"]))
-    assert not [secret for secret in ("SECRET", "123456") if secret in said]
+    output = " ".join(safe_command(["torchrun", *words, "--lr", "0.1"]))
+    assert not [secret for secret in ("SECRET", "123456") if secret in output]
     assert safe_command(["torchrun", *words, "--lr", "0.1"])[-2:] == ["--lr", "0.1"]
 
 

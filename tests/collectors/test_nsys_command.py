@@ -27,7 +27,7 @@ OPTIONS = {
 
 def nsys(*without: str) -> Nsys:
     return Nsys(
-        Path("/opt/x/nsys"), (2024, 6, 1), {name: said for name, said in OPTIONS.items() if name not in without}
+        Path("/opt/x/nsys"), (2024, 6, 1), {name: text for name, text in OPTIONS.items() if name not in without}
     )
 
 
@@ -96,8 +96,8 @@ def test_a_percent_sign_in_a_path_is_no_placeholder_of_nsys() -> None:
 
 
 def test_options_are_read_from_the_help_with_short_and_marked_forms() -> None:
-    said = "\t-b, --backtrace=\n\n\t   Select.\n\n\t(Experimental) --ib-switch=<x>\n\n\t   A list.\n\n\t--no-value\n"
-    assert list(parse_options(said)) == ["--backtrace", "--ib-switch", "--no-value"]
+    text = "\t-b, --backtrace=\n\n\t   Select.\n\n\t(Experimental) --ib-switch=<x>\n\n\t   A list.\n\n\t--no-value\n"
+    assert list(parse_options(text)) == ["--backtrace", "--ib-switch", "--no-value"]
 
 
 def fake_nsys(folder: Path, version: str) -> Path:

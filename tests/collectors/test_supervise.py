@@ -27,9 +27,9 @@ if sys.argv[1] == "stop":
     with open(sys.argv[0] + "-stopped", "a") as file:
         print(*sys.argv[2:], file=file)
     sys.exit()
-told = []
+heard = []
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-    signal.signal(number, lambda number, frame: told.append(number))
+    signal.signal(number, lambda number, frame: heard.append(number))
 print("starting", flush=True)
 go, session, named, variable, *program = sys.argv[1:]
 assert named.removeprefix("--session-new=") == variable.removeprefix("--env-var=TRACEVIZ_SESSION=")
@@ -41,7 +41,7 @@ program = subprocess.Popen(program, start_new_session=session == "apart", env=ma
 print("program ended", program.wait(), flush=True)
 print("writing", flush=True)
 time.sleep(1)
-print("nsys was told", told, flush=True)
+print("nsys heard", heard, flush=True)
 sys.exit(7)
 """
 PROGRAM = """
@@ -81,11 +81,11 @@ class Supervised:
         """Wait until it has said so."""
         assert self.process.stdout is not None
         while times:
-            said = self.process.stdout.readline().strip()
-            assert said
-            times -= said == line
+            printed = self.process.stdout.readline().strip()
+            assert printed
+            times -= printed == line
 
-    def tell(self, number: int) -> None:
+    def send(self, number: int) -> None:
         """Send a signal to its process group, as a launcher, a batch system or a terminal may, and see it taken."""
         os.killpg(self.process.pid, number)
         status = Path(f"/proc/{self.process.pid}/status")
@@ -101,19 +101,19 @@ class Supervised:
 def test_what_comes_as_nsys_starts_ends_the_program_once_it_runs(tmp_path: Path, number: int) -> None:
     under = Supervised(tmp_path, "sleep", "60")
     under.until("starting")
-    under.tell(number)
-    under.tell(number)
+    under.send(number)
+    under.send(number)
     under.go.touch()
-    assert under.rest() == [f"program ended {-number}", "writing", "nsys was told []"]
+    assert under.rest() == [f"program ended {-number}", "writing", "nsys heard []"]
 
 
 def test_what_comes_while_nsys_writes_is_told_nobody_and_its_exit_code_stays(tmp_path: Path) -> None:
     under = Supervised(tmp_path, "true")
     under.go.touch()
     under.until("writing")
-    under.tell(signal.SIGTERM)
-    under.tell(signal.SIGTERM)
-    assert under.rest() == ["nsys was told []"]
+    under.send(signal.SIGTERM)
+    under.send(signal.SIGTERM)
+    assert under.rest() == ["nsys heard []"]
     assert under.process.returncode == 7
 
 
@@ -123,10 +123,10 @@ def test_every_signal_reaches_the_program_and_not_nsys(tmp_path: Path, session: 
     under = Supervised(tmp_path, *RUNS, session=session)
     under.go.touch()
     under.until("ready")
-    under.tell(signal.SIGUSR1)
+    under.send(signal.SIGUSR1)
     under.until(f"heard {signal.SIGUSR1.value}")
-    under.tell(last)
-    assert under.rest() == [f"program ended {-last}", "writing", "nsys was told []"]
+    under.send(last)
+    assert under.rest() == [f"program ended {-last}", "writing", "nsys heard []"]
     assert under.stopped.exists() == (last == signal.SIGTERM)
     assert list(tmp_path.glob("traceviz-*")) == []
 
@@ -136,9 +136,9 @@ def test_what_ends_a_program_reaches_its_children_and_may_be_said_again(tmp_path
     under = Supervised(tmp_path, *RUNS, PROGRAM)
     under.go.touch()
     under.until("ready", times=2)
-    under.tell(signal.SIGINT)
+    under.send(signal.SIGINT)
     under.until(f"heard {signal.SIGINT.value} after stop", times=2)
-    under.tell(signal.SIGINT)
+    under.send(signal.SIGINT)
     assert under.rest()[0] == f"program ended {-signal.SIGINT}"
 
 

@@ -102,9 +102,9 @@ def test_interrupted_the_report_is_kept_and_nothing_runs_on(
 ) -> None:
     process = started(folder, SLEEPY)
     os.killpg(process.pid, number)  # as a batch system does: everybody in the group at once
-    _, said = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode != 0
-    assert f"stopped by {number.name}" in said
+    assert f"stopped by {number.name}" in errors
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
     assert running(str(folder)) == []
 
@@ -117,9 +117,9 @@ def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, n
     assert process.stdout is not None
     assert process.stdout.readline() == f"heard {signal.SIGUSR1.value}\n"
     process.send_signal(signal.SIGHUP)
-    _, said = process.communicate(timeout=300)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGHUP
-    assert "stopped by SIGHUP" in said
+    assert "stopped by SIGHUP" in errors
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
     assert running(str(folder)) == []
 

@@ -200,9 +200,9 @@ def test_interrupted_it_keeps_what_was_captured_and_leaves_nothing_running(
     while "STEP 9" not in process.stdout.readline():
         pass
     process.send_signal(number)
-    _, said = process.communicate(timeout=90)
+    _, errors = process.communicate(timeout=90)
     assert process.returncode != 0
-    assert f"stopped by {number.name}" in said
+    assert f"stopped by {number.name}" in errors
     assert len(list((folder / "out").glob("rank*.json.gz"))) == 2
     time.sleep(0.1)
     assert running(str(folder)) == []

@@ -145,8 +145,8 @@ def test_causes_sum_to_what_was_missed(trace: Trace) -> None:
 
 def test_collectives_frame_has_what_the_objects_have(trace: Trace) -> None:
     found = tv.collectives(trace)
-    told = {(one.index, call.rank): call.wait_ns for one in found for call in one.ranks}
-    assert found.to_frame()["wait_ns"].to_dict() == told
+    waits = {(one.index, call.rank): call.wait_ns for one in found for call in one.ranks}
+    assert found.to_frame()["wait_ns"].to_dict() == waits
 
 
 def test_narrowing_chains_and_each_part_is_a_trace(trace: Trace) -> None:

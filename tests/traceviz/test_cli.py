@@ -259,8 +259,8 @@ def test_a_reader_that_goes_away_leaves_the_exit_code(tmp_path: Path, kind: str)
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        said = process.stderr.read()
-        assert (process.wait(), said) == (0, b"")
+        output = process.stderr.read()
+        assert (process.wait(), output) == (0, b"")
 
 
 @pytest.mark.parametrize("kind", ["text", "md"])

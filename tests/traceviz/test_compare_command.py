@@ -42,7 +42,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("claim", "code", "said"),
+    ("claim", "code", "message"),
     [
         ("14.7x", 1, "can gain at most 2.00x; 14.7x measures something else."),
         ("1.3x", 0, "1.3x is possible."),
@@ -50,12 +50,12 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     ],
 )
 def test_a_claim_that_can_not_be_ends_with_1(
-    run: Run, pair: tuple[Path, Path], claim: str, code: int, said: str
+    run: Run, pair: tuple[Path, Path], claim: str, code: int, message: str
 ) -> None:
     words = ("--claimed", claim) if claim else ()
     ended, out, err = run(*pair, *SIDES, *words)
     assert (ended, err) == (code, "")
-    assert said in " ".join(out.split())
+    assert message in " ".join(out.split())
 
 
 def test_gain_and_bound_stand_in_the_contract(run: Run, pair: tuple[Path, Path]) -> None:

@@ -141,7 +141,7 @@ def newer(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (foreign, "a database of something else"),
         (damaged, "This is damaged"),
@@ -155,7 +155,7 @@ def newer(path: Path) -> None:
     ],
 )
 def test_a_file_that_is_no_history_is_one_clear_error_and_stays_as_it_was(
-    run: Run, tmp_path: Path, spoil: Callable[[Path], object], said: str
+    run: Run, tmp_path: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
     path = tmp_path / "r.db"
     spoil(path)
@@ -163,11 +163,11 @@ def test_a_file_that_is_no_history_is_one_clear_error_and_stays_as_it_was(
     code, out, err = run("history", path)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"traceviz: {path}: ")
-    assert said in err
+    assert message in err
     code, out, err = run("check-overlap", TORCH / "full_gpu.rank0.json.gz", "--save", path)
     assert (code, err.count("\n")) == (2, 1)
     assert out, "the verdict is shown all the same"
-    assert said in err
+    assert message in err
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 

@@ -62,8 +62,8 @@ def test_a_signal_ends_a_command_quietly_and_leaves_no_half_of_a_result(
     assert process.stdout is not None
     assert process.stdout.readline() == "writing\n"
     process.send_signal(number)
-    said = process.communicate(timeout=300)
-    assert (process.returncode, said) == (code, ("", ""))
+    output = process.communicate(timeout=300)
+    assert (process.returncode, output) == (code, ("", ""))
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"] * there
     assert not there or page.read_text() == "old"
 

@@ -28,10 +28,10 @@ def refusal(ran: subprocess.CompletedProcess[str]) -> str:
 def test_a_package_of_the_same_name_in_the_way_is_named_and_never_run(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text(FOREIGN)
-    said = refusal(import_in(tmp_path))
-    assert said.startswith(f"ImportError: traceviz needs its own package '{name}' ({HOME / name}), but Python finds")
-    assert str(tmp_path / name) in said
-    assert "Run from another folder" in said
+    message = refusal(import_in(tmp_path))
+    assert message.startswith(f"ImportError: traceviz needs its own package '{name}' ({HOME / name}), but Python finds")
+    assert str(tmp_path / name) in message
+    assert "Run from another folder" in message
     assert not (tmp_path / "ran").exists()
 
 
@@ -78,9 +78,9 @@ def test_another_distributions_package_installed_over_ours_is_named_and_never_ru
     tmp_path: Path, installed: Path, name: str
 ) -> None:
     (installed / name / "__init__.py").write_text(FOREIGN)
-    said = refusal(import_installed(installed))
-    assert said.startswith(f"ImportError: traceviz is not installed whole: {installed / name / '__init__.py'} is")
-    assert "another distribution's" in said
+    message = refusal(import_installed(installed))
+    assert message.startswith(f"ImportError: traceviz is not installed whole: {installed / name / '__init__.py'} is")
+    assert "another distribution's" in message
     assert not (tmp_path / "ran").exists()
 
 

@@ -17,10 +17,10 @@ class Terminal(io.StringIO):
 def progress_on(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, slow: float) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(terminal, "SLOW", slow)
-    with terminal.progress() as tell:
-        tell("reading [bold]a[/bold]\x1b[2J.json", 0, 100)
-        tell("reading [bold]a[/bold]\x1b[2J.json", 100, 100)
-        tell("of unknown length", 5, 0)
+    with terminal.progress() as on_progress:
+        on_progress("reading [bold]a[/bold]\x1b[2J.json", 0, 100)
+        on_progress("reading [bold]a[/bold]\x1b[2J.json", 100, 100)
+        on_progress("of unknown length", 5, 0)
     return stream.getvalue()
 
 

@@ -180,7 +180,7 @@ def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--per-rank",), "--per-rank and --rank0 are ways to run nsys. Give --collect nsys too."),
         (("--rank0", "--collect", "torch"), "--per-rank and --rank0 are ways to run nsys. Give --collect nsys too."),
@@ -192,10 +192,10 @@ def test_a_run_is_captured_and_without_a_gpu_the_check_says_why_it_fails(tmp_pat
     ],
 )
 def test_what_does_not_fit_together_is_refused_before_anything_is_printed(
-    tmp_path: Path, words: tuple[str, ...], said: str
+    tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     ran = traceviz("workload", "dpmp", *words, cwd=tmp_path)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"traceviz: {said}\n")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"traceviz: {message}\n")
 
 
 def test_the_command_lists_and_refuses_in_one_line(tmp_path: Path) -> None:

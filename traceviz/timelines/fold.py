@@ -12,10 +12,10 @@ from traceviz.timelines.shown import deciding_rank
 MOST_BANDS = 8  # that are shown without folding
 FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an outlier (Tukey)
 
-Place = tuple[int, int]
+DeviceKey = tuple[int, int]
 
 
-def representative_ranks(result: OverlapResult) -> dict[Place, str]:
+def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
     """(rank, device) -> why it is shown, where there are too many to show all; {} where there are not.
 
     The critical rank, then by time (from the first to the last of each instance, added up) the fastest, the median and
@@ -32,7 +32,7 @@ def representative_ranks(result: OverlapResult) -> dict[Place, str]:
     first += [(int(order[0]), "fastest"), (int(order[(order.size - 1) // 2]), "median"), (int(order[-1]), "slowest")]
     far = np.maximum(_beyond(times), _beyond(ratios))
     first += [(int(row), "outlier") for row in np.argsort(-far, kind="stable") if far[row] > FENCE]
-    why: dict[Place, str] = {}
+    why: dict[DeviceKey, str] = {}
     for row, word in first:
         if devices[row] in why and word != "outlier":
             why[devices[row]] += f" and {word}"

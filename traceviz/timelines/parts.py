@@ -24,7 +24,7 @@ from traceviz.timelines.rows import Band
 from traceviz.timelines.texts import Texts
 
 # What tells one missing wait from another in words.
-SAID = ("what", "stream", "other", "exact", "name", "range", "behind_name", "behind_range")
+NAMED_IN_MESSAGE = ("what", "stream", "other", "exact", "name", "range", "behind_name", "behind_range")
 
 
 def ops(trace: Trace, band: Band, side: Ints, texts: Texts) -> list[Marks]:
@@ -136,7 +136,9 @@ def _messages(found: pd.DataFrame, texts: Texts) -> Ints:
     """The number of each crossing's text; the same pair of ops is put into words once."""
     if not len(found):
         return np.empty(0, np.int64)
-    kind = found.groupby([name for name in found.columns if name in SAID], sort=False, observed=True).ngroup()
+    kind = found.groupby(
+        [name for name in found.columns if name in NAMED_IN_MESSAGE], sort=False, observed=True
+    ).ngroup()
     heads = np.unique(kind.to_numpy(np.int64), return_index=True)[1]
     numbers = [
         texts.number(f"Missing wait: {Crossing(*row).message}.") for row in found.iloc[heads].itertuples(index=False)

@@ -79,7 +79,7 @@ def picture(
     ranges = user_ranges(trace, side)
     depths = {key: int(of_thread.depth.max()) + 1 for key, of_thread in ranges.items()}
     found = _told_apart(bands(trace, _blocked_threads(order), titles, missed, depths), representative_ranks(result))
-    by_place = {(one.rank, one.device): one for one in result.ranks}
+    by_device = {(one.rank, one.device): one for one in result.ranks}
     points: dict[int, list[SyncPoint]] = {}
     for point in order.syncs:
         points.setdefault(point.process, []).append(point)
@@ -90,9 +90,9 @@ def picture(
         found_marks += parts.ranges(trace, band, ranges, texts)
         found_marks += [parts.calls(trace, band, side, texts), parts.syncs(points.get(band.process, []), band, texts)]
         found_marks.append(parts.races(trace, missing_waits, band, texts))
-        gaps = getattr(by_place.get((band.rank, band.device)), "gaps", None)
+        gaps = getattr(by_device.get((band.rank, band.device)), "gaps", None)
         if gaps is not None:
-            found_marks.append(parts.missed(trace, band, gaps, texts, by_place[band.rank, band.device]))
+            found_marks.append(parts.missed(trace, band, gaps, texts, by_device[band.rank, band.device]))
     marks = join(found_marks)
     first, last = int(marks.start.min()), int(marks.end.max())
     shown = typical(result, (int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())))

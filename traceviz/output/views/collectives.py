@@ -126,8 +126,8 @@ def _collective(one: Collective, labels: DeviceLabels) -> tuple[str, ...]:
 
 def _by_rank(result: Collectives) -> Table:
     columns = ["duration_ns", "wait_ns", "transfer_ns"]
-    by_place = result.calls.groupby(["rank", "device"])
-    calls, counts = by_place[columns].sum(), by_place.size()
+    by_device = result.calls.groupby(["rank", "device"])
+    calls, counts = by_device[columns].sum(), by_device.size()
     arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
     labels, device_keys = _device_labels(result), list(calls.index)
     rows = []

@@ -27,8 +27,8 @@ def blocks(found: Sequence[PairTrend]) -> list[Block]:
 def _headline(one: PairTrend) -> Headline:
     newest = one.runs[-1]
     sentences = [
-        f"real overlap {_said(one.overlap, percent)}" if one.overlap else "no real overlap",
-        f"step time {_said(one.step, lambda ns: duration(round(ns)))}" if one.step else "no step time",
+        f"real overlap {_judged(one.overlap, percent)}" if one.overlap else "no real overlap",
+        f"step time {_judged(one.step, lambda ns: duration(round(ns)))}" if one.step else "no step time",
     ]
     word = "TOO FEW RUNS" if one.call == "too-few" else one.call.upper()
     return Headline(
@@ -36,7 +36,7 @@ def _headline(one: PairTrend) -> Headline:
     )
 
 
-def _said(one: Trend, shown: Callable[[float], str]) -> str:
+def _judged(one: Trend, shown: Callable[[float], str]) -> str:
     if one.low is None or one.high is None:
         return f"{shown(one.newest)}; {one.before} runs before are too few to tell noise ({LEAST_RUNS} do)"
     span = f"{shown(one.low)} … {shown(one.high)} expected of the {one.before} runs before"
