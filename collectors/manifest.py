@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -169,11 +168,6 @@ def git(folder: Path) -> dict[str, Any] | None:
     if not commit:
         return None
     return {"commit": commit, "dirty": bool(_output_of(["git", "-C", str(folder), "status", "--porcelain"]).strip())}
-
-
-def quoted(command: Sequence[str]) -> str:
-    """A command as a shell takes it."""
-    return shlex.join(command)
 
 
 def _output_of(command: list[str]) -> str:

@@ -60,19 +60,22 @@ def parse_options(text: str) -> dict[str, str]:
     return {head[1]: " ".join(text[head.end() : end].lstrip("=").split()) for head, end in options}
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to capture: `trace` APIs, CUDA `graphs` as one row each (graph) or kernel by kernel (node)."""
+def build(
+    nsys: Nsys,
+    *,
+    trace: Sequence[str] = ("cuda", "nvtx"),
+    graphs: str = "graph",
+    memory: bool = False,
+    between_calls: bool = False,
+) -> tuple[list[str], list[str]]:
+    """The words in front of `--output` and the user's command, and notes on what this nsys lacks.
 
-    output: str
-    trace: Sequence[str] = ("cuda", "nvtx")
-    graphs: str = "graph"
-    memory: bool = False  # each allocation and release on the GPU
-    between_calls: bool = False  # only between cudaProfilerStart and cudaProfilerStop
-
-
-def build(nsys: Nsys, request: Request) -> tuple[list[str], list[str]]:
-    """The words in front of the user's command, and notes on what this nsys lacks.
+    Parameters
+    ----------
+    trace : APIs.
+    graphs : "graph" for a row a CUDA graph, "node" for one a kernel.
+    memory : each allocation and release on the GPU.
+    between_calls : only between cudaProfilerStart and cudaProfilerStop.
 
     Raises
     ------
@@ -83,18 +86,16 @@ def build(nsys: Nsys, request: Request) -> tuple[list[str], list[str]]:
             f"nsys {nsys.release} lacks {' and '.join(absent)}, which collecting needs.",
             hint="Give a newer one with --nsys.",
         )
-    if _lacking(nsys, "--trace", ",".join(request.trace)):
-        raise CollectError(
-            f"nsys {nsys.release} can't trace {','.join(request.trace)!r}.", hint="See nsys profile --help."
-        )
-    wanted = [("--trace", ",".join(request.trace)), *WANTED]
-    if "cuda" in request.trace:
-        wanted.append(("--cuda-graph-trace", request.graphs))
-    if request.memory:
-        if "cuda" not in request.trace:
+    if _lacking(nsys, "--trace", ",".join(trace)):
+        raise CollectError(f"nsys {nsys.release} can't trace {','.join(trace)!r}.", hint="See nsys profile --help.")
+    wanted = [("--trace", ",".join(trace)), *WANTED]
+    if "cuda" in trace:
+        wanted.append(("--cuda-graph-trace", graphs))
+    if memory:
+        if "cuda" not in trace:
             raise CollectError("memory is recorded with CUDA only.", hint="Trace cuda too, or leave --memory out.")
         wanted.append(("--cuda-memory-usage", "true"))
-    if request.between_calls:
+    if between_calls:
         if "--capture-range" not in nsys.options:
             raise CollectError(f"nsys {nsys.release} can't capture single steps.", hint="Leave --steps out.")
         wanted += [("--capture-range", "cudaProfilerApi"), ("--capture-range-end", "stop")]
@@ -105,7 +106,7 @@ def build(nsys: Nsys, request: Request) -> tuple[list[str], list[str]]:
             notes.append(f"nsys {nsys.release} lacks {lacking}: {LOST.get(option, 'left out')}.")
         else:
             words.append(f"{option}={value}")
-    return [*words, "--output=" + request.output.replace("%", "%%")], notes
+    return words, notes
 
 
 def _lacking(nsys: Nsys, option: str, value: str) -> str:

@@ -6,16 +6,17 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from collectors import manifest as manifests
 from collectors.errors import CollectError, need_linux
+from collectors.launchers import Launcher
 from collectors.processes import Outcome
 
 INJECT = Path(__file__).parent / "inject"
-HOOK, WRAPPED = "TRACEVIZ_HOOK", "TRACEVIZ_WRAPPED"
+HOOK = "TRACEVIZ_HOOK"
 CAPTURES = (".json.gz", ".nsys-rep", ".qdrep")
 NOTHING_USABLE = 3
 LITTLE_SPACE = 1 << 20  # bytes free below which a disk counts as full
@@ -47,7 +48,7 @@ class Collected:
     outcome: Outcome
     folder: Path
     captures: tuple[manifests.Capture, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -81,6 +82,21 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
     return folder.resolve()
 
 
+def hook_settings(tool: str, folder: Path, launcher: Launcher | None, steps: Steps | None) -> dict[str, Any]:
+    """What the hook has to know of a run; all steps are captured where none are given."""
+    return {
+        "tool": tool,
+        "folder": str(folder),
+        "wrap": None,
+        "ranks": None,
+        "rank_variables": launcher.variables if launcher else ("RANK",),
+        "first": steps.first if steps else None,
+        "last": steps.last if steps else None,
+        "step_range": steps.step_range if steps else None,
+        "shared": False,
+    }
+
+
 def hooked(environment: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, str]:
     """An environment in which every Python of the command loads the hook first."""
     path = os.pathsep.join([str(INJECT), *filter(None, [environment.get("PYTHONPATH")])])
@@ -99,6 +115,11 @@ def reports_of_ranks(folder: Path) -> list[dict[str, Any]]:
     return [found[rank] for rank in sorted(found)]
 
 
+def steps_of(ranks: Sequence[Mapping[str, Any]], rank: int | None) -> list[int] | None:
+    """The steps that a rank says it captured; the first's where it is None."""
+    return next((one.get("steps") for one in ranks if rank in (None, one["rank"])), None)
+
+
 def keep(folder: Path, manifest: manifests.Manifest) -> None:
     """Write the manifest of what was captured; where that can't be, the captures stand without."""
     if not manifest.captures:
@@ -109,10 +130,23 @@ def keep(folder: Path, manifest: manifests.Manifest) -> None:
         manifest.notes.append(f"{manifests.NAME} can't be written: {error.strerror}.")
 
 
-def clean(folder: Path) -> None:
-    """Remove what the ranks left for us."""
-    for path in _leftovers(folder):
-        path.unlink(missing_ok=True)
+def finish(
+    folder: Path,
+    manifest: manifests.Manifest,
+    outcome: Outcome,
+    ranks: Sequence[Mapping[str, Any]],
+    steps: Steps | None,
+    **versions: str,
+) -> Collected:
+    """Write down what came of a run, and remove what its ranks left for us."""
+    manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
+    manifest.exit_code = outcome.exit_code
+    describe(manifest, ranks, os.environ, **versions)
+    keep(folder, manifest)
+    if manifest.mode != "own-rank":  # else others of the run may still be at it
+        for path in _leftovers(folder):
+            path.unlink(missing_ok=True)
+    return Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
 
 
 def _leftovers(folder: Path) -> list[Path]:

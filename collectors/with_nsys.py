@@ -17,10 +17,9 @@ from collectors import session
 from collectors.errors import CollectError
 from collectors.launchers import Launcher, launcher_of, own_rank, starts_elsewhere
 from collectors.manifest import Capture, Manifest
-from collectors.nsys_command import Nsys, Request, build
+from collectors.nsys_command import Nsys, build
 from collectors.processes import run
 
-MODES = ("one-report", "per-rank", "rank0")
 SUPERVISE = (sys.executable, "-I", str(session.INJECT / "_traceviz_supervise.py"))
 WHOLE = b"NVIDIA Tegra Profiler Report"
 _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
@@ -65,22 +64,20 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     launcher = launcher_of(command)
     rank = own_rank() if launcher is None else None
     folder = session.prepare(options.folder, overwrite=options.overwrite, shared=rank is not None)
-    request = Request("", options.trace, options.graphs, options.memory, options.steps is not None)
-    words, notes = build(nsys, request)
-    plan = plan_run(command, options, words[:-1], folder, launcher, rank)
+    words, notes = build(
+        nsys,
+        trace=options.trace,
+        graphs=options.graphs,
+        memory=options.memory,
+        between_calls=options.steps is not None,
+    )
+    plan = plan_run(command, options, words, folder, launcher, rank)
     manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())
     outcome = run(plan.command, plan.environment, timeout=options.timeout)
     ranks = [one for one in session.reports_of_ranks(folder) if rank is None or one["rank"] == rank]
     manifest.captures, damaged = _captures(folder, plan, ranks)
     manifest.notes = [*plan.notes, *notes, *_notes(folder, plan, manifest.captures, damaged, ranks, options)]
-    steps = options.steps
-    manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
-    manifest.exit_code = outcome.exit_code
-    session.describe(manifest, ranks, os.environ, nsys=nsys.release)
-    session.keep(folder, manifest)
-    if rank is None:
-        session.clean(folder)
-    return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
+    return session.finish(folder, manifest, outcome, ranks, options.steps, nsys=nsys.release)
 
 
 def plan_run(
@@ -105,31 +102,20 @@ def plan_run(
         notes.append("The command has no launcher that nsys could run behind; the report holds all of it.")
     else:
         name = "all-ranks" if mode == "one-report" else ""
-    settings = _settings(options, folder, launcher, mode)
+    settings = {
+        **session.hook_settings("nsys", folder, launcher, options.steps),
+        "nsys": str(options.nsys.path.absolute()),
+        "ranks": [0] if mode == "rank0" else None,
+        "shared": mode == "one-report",
+    }
     environment = dict(os.environ)
     if name:
         words = [*nsys, "--output=" + str(folder / name).replace("%", "%%")]
-        settings["wrap"] = None
         if mode == "own-rank" and options.mode == "rank0" and rank != 0:
             return Plan(list(command), environment, mode, rank, notes)
         return Plan([*SUPERVISE, *words, "--", *command], session.hooked(environment, settings), mode, rank, notes)
     settings["wrap"] = list(nsys)
     return Plan(list(command), session.hooked(environment, settings), mode, rank, notes)
-
-
-def _settings(options: NsysOptions, folder: Path, launcher: Launcher | None, mode: str) -> dict[str, Any]:
-    steps = options.steps
-    return {
-        "tool": "nsys",
-        "nsys": str(options.nsys.path.absolute()),
-        "folder": str(folder),
-        "ranks": [0] if mode == "rank0" else None,
-        "rank_variables": launcher.variables if launcher else ("RANK",),
-        "first": steps.first if steps else None,
-        "last": steps.last if steps else None,
-        "step_range": steps.step_range if steps else None,
-        "shared": mode == "one-report",
-    }
 
 
 def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tuple[list[Capture], list[str]]:
@@ -143,14 +129,10 @@ def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tupl
         with path.open("rb") as file:
             whole = file.read(len(WHOLE)) == WHOLE
         if whole:
-            usable.append(Capture(path.name, rank, _steps(ranks, rank)))
+            usable.append(Capture(path.name, rank, session.steps_of(ranks, rank)))
         else:
             damaged.append(path.name)
     return sorted(usable, key=lambda one: (one.rank is None, one.rank)), damaged
-
-
-def _steps(ranks: Sequence[dict[str, Any]], rank: int | None) -> list[int] | None:
-    return next((one.get("steps") for one in ranks if rank in (None, one["rank"])), None)
 
 
 def _notes(

@@ -37,47 +37,27 @@ def collect(command: Sequence[str], options: TorchOptions) -> session.Collected:
     ------
     CollectError : the folder or the command can't be used.
     """
-    alone = own_rank() if launcher_of(command) is None else None
-    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
     launcher = launcher_of(command)
-    steps = options.steps
+    alone = own_rank() if launcher is None else None
+    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
     settings = {
-        "tool": "torch",
-        "folder": str(folder),
-        "wrap": None,
-        "ranks": None,
-        "rank_variables": launcher.variables if launcher else ("RANK",),
-        "first": steps.first,
-        "last": steps.last,
-        "warmup": steps.warmup,
-        "step_range": steps.step_range,
+        **session.hook_settings("torch", folder, launcher, options.steps),
+        "warmup": options.steps.warmup,
         "shapes": options.shapes,
         "stacks": options.stacks,
         "memory": options.memory,
-        "shared": False,
     }
     manifest = Manifest("torch", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
     manifest.start_utc = manifests.now()
     outcome = run(command, session.hooked(os.environ, settings), timeout=options.timeout)
     ranks = [one for one in session.reports_of_ranks(folder) if alone is None or one["rank"] == alone]
     manifest.captures = [
-        Capture(path.name, int(path.name[4:-8]), _steps_of(ranks, int(path.name[4:-8])))
+        Capture(path.name, int(path.name[4:-8]), session.steps_of(ranks, int(path.name[4:-8])))
         for path in sorted(folder.glob("rank*.json.gz"), key=lambda path: int(path.name[4:-8]))
         if alone is None or path.name == f"rank{alone}.json.gz"
     ]
-    manifest.notes = _notes(manifest.captures, ranks, folder, steps)
-    manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range}
-    manifest.exit_code = outcome.exit_code
-    session.describe(manifest, ranks, os.environ)
-    session.keep(folder, manifest)
-    if alone is None:
-        session.clean(folder)
-    return session.Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
-
-
-def _steps_of(ranks: Sequence[dict[str, object]], rank: int) -> list[int] | None:
-    steps = next((one.get("steps") for one in ranks if one["rank"] == rank), None)
-    return steps if isinstance(steps, list) else None
+    manifest.notes = _notes(manifest.captures, ranks, folder, options.steps)
+    return session.finish(folder, manifest, outcome, ranks, options.steps)
 
 
 def _notes(

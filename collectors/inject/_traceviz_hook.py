@@ -14,7 +14,6 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WRAPPED = "TRACEVIZ_WRAPPED"
-SETTINGS = "TRACEVIZ_HOOK"
 
 
 def start(text):

@@ -15,7 +15,7 @@ import traceviz as tv
 from analyzers.trace.memory import memory_peaks
 from collectors.errors import CollectError
 from collectors.manifest import gpus
-from collectors.nsys_command import Nsys, Request, build
+from collectors.nsys_command import Nsys, build
 from tests.collectors.collecting import environment, manifest, running, torchrun, traceviz
 from traceviz.commands.collect import find_nsys
 
@@ -117,7 +117,7 @@ def nsys() -> Nsys:
 
 @pytest.fixture
 def nsys_words(folder: Path, nsys: Nsys) -> list[str]:
-    return build(nsys, Request(str(folder / "block"), between_calls=True))[0]
+    return [*build(nsys, between_calls=True)[0], f"--output={folder / 'block'}".replace("%", "%%")]
 
 
 def python(folder: Path, body: str, *before: str, ranks: int = 1) -> None:

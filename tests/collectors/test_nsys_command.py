@@ -7,7 +7,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys import export
 from collectors.errors import CollectError
-from collectors.nsys_command import Nsys, Request, build, options_of, parse_options
+from collectors.nsys_command import Nsys, build, options_of, parse_options
 from traceviz.commands.collect import find_nsys
 
 OPTIONS = {
@@ -32,7 +32,7 @@ def nsys(*without: str) -> Nsys:
 
 
 def test_all_that_is_known_is_asked_for() -> None:
-    words, notes = build(nsys(), Request("/out/all", between_calls=True))
+    words, notes = build(nsys(), between_calls=True)
     assert words == [
         "/opt/x/nsys",
         "profile",
@@ -44,13 +44,12 @@ def test_all_that_is_known_is_asked_for() -> None:
         "--cuda-graph-trace=graph",
         "--capture-range=cudaProfilerApi",
         "--capture-range-end=stop",
-        "--output=/out/all",
     ]
     assert notes == []
 
 
 def test_what_a_version_lacks_is_left_out_with_a_note() -> None:
-    words, notes = build(nsys("--cuda-event-trace", "--cuda-graph-trace"), Request("/out/all"))
+    words, notes = build(nsys("--cuda-event-trace", "--cuda-graph-trace"))
     assert not [word for word in words if word.startswith(("--cuda-event-trace", "--cuda-graph-trace"))]
     assert [note.split(":")[0] for note in notes] == [
         "nsys 2024.6.1 lacks --cuda-event-trace",
@@ -59,40 +58,36 @@ def test_what_a_version_lacks_is_left_out_with_a_note() -> None:
 
 
 def test_memory_is_recorded_on_request_where_the_version_can() -> None:
-    words, notes = build(nsys(), Request("/out/all", memory=True))
+    words, notes = build(nsys(), memory=True)
     assert ("--cuda-memory-usage=true" in words, notes) == (True, [])
-    words, notes = build(nsys("--cuda-memory-usage"), Request("/out/all", memory=True))
+    words, notes = build(nsys("--cuda-memory-usage"), memory=True)
     assert not [word for word in words if "memory" in word]
     assert notes == ["nsys 2024.6.1 lacks --cuda-memory-usage: memory won't be recorded."]
     with pytest.raises(CollectError, match="with CUDA only"):
-        build(nsys(), Request("/out/all", ("nvtx",), memory=True))
+        build(nsys(), trace=("nvtx",), memory=True)
 
 
 def test_a_value_that_a_version_lacks_is_left_out_with_a_note() -> None:
     old = nsys()
     old.options["--capture-range-end"] = "Possible values are 'none' or 'repeat'."
-    words, notes = build(old, Request("/out/all", between_calls=True))
+    words, notes = build(old, between_calls=True)
     assert "--capture-range-end=stop" not in words
     assert "lacks --capture-range-end=stop" in notes[0]
 
 
 def test_without_capture_ranges_single_steps_are_refused() -> None:
     with pytest.raises(CollectError, match="can't capture single steps"):
-        build(nsys("--capture-range"), Request("/out/all", between_calls=True))
+        build(nsys("--capture-range"), between_calls=True)
 
 
 def test_an_nsys_that_could_not_be_told_to_stop_is_refused() -> None:
     with pytest.raises(CollectError, match="lacks --session-new, which collecting needs"):
-        build(nsys("--session-new"), Request("/out/all"))
+        build(nsys("--session-new"))
 
 
 def test_an_api_that_this_nsys_cannot_trace_is_refused() -> None:
     with pytest.raises(CollectError, match="can't trace 'cuda,nvxt'"):
-        build(nsys(), Request("/out/all", ("cuda", "nvxt")))
-
-
-def test_a_percent_sign_in_a_path_is_no_placeholder_of_nsys() -> None:
-    assert build(nsys(), Request("/out/50%p"))[0][-1] == "--output=/out/50%%p"
+        build(nsys(), trace=("cuda", "nvxt"))
 
 
 def test_options_are_read_from_the_help_with_short_and_marked_forms() -> None:

@@ -34,7 +34,9 @@ def test_nsys_runs_around_the_command_or_around_its_ranks(
     assert settings["ranks"] == ranks
 
 
-def test_behind_a_launcher_each_rank_writes_its_own_report() -> None:
-    plan = plan_run(["./program"], NsysOptions(Path("/out"), NSYS), ["/opt/nsys", "profile"], Path("/out"), None, 3)
-    assert plan.command == [*SUPERVISE, "/opt/nsys", "profile", "--output=/out/rank3", "--", "./program"]
+@pytest.mark.parametrize(("folder", "output"), [("/out", "/out/rank3"), ("/50%p", "/50%%p/rank3")])
+def test_behind_a_launcher_each_rank_writes_its_own_report(folder: str, output: str) -> None:
+    """A percent sign in a path is no placeholder of nsys."""
+    plan = plan_run(["./program"], NsysOptions(Path(folder), NSYS), ["/opt/nsys", "profile"], Path(folder), None, 3)
+    assert plan.command == [*SUPERVISE, "/opt/nsys", "profile", f"--output={output}", "--", "./program"]
     assert plan.mode == "own-rank"
