@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from analyzers.common.errors import TracevizError
+from analyzers.common.errors import TracevizError as TracevizError
 from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:
@@ -39,21 +39,6 @@ if TYPE_CHECKING:
 
     Paths = str | Path | Sequence[str | Path]
     Run = tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
-
-__all__ = [
-    "TracevizError",
-    "capture",
-    "check_overlap",
-    "collectives",
-    "compare",
-    "info",
-    "load",
-    "report",
-    "streams",
-    "sync_points",
-    "timeline",
-    "trend",
-]
 
 
 class ReadingOfAll(TypedDict, total=False):

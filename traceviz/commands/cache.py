@@ -25,7 +25,7 @@ def cache(
         str | None,
         typer.Option(metavar="SIZE", help="Keep it at this size from now on.", show_default="20GiB at first"),
     ] = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """What is kept of captures that were read?
 

@@ -61,7 +61,7 @@ def check_overlap(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """Did A and B really overlap? Verdict and exit code.
 

@@ -28,7 +28,7 @@ def collectives(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """What did each collective really cost?
 

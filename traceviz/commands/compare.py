@@ -72,7 +72,7 @@ def compare(
     workers: option.WorkersForAll = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """What changed from one run to another, and can a claimed speedup be?
 

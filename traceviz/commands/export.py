@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,15 +24,8 @@ perfetto (.json, .json.gz): a Chrome trace with aligned clocks and the findings 
   a table. traceviz reads this one back."""
 
 
-class Kind(str, Enum):
-    """What a trace can be written as."""
-
-    perfetto = "perfetto"
-    parquet = "parquet"
-    sqlite = "sqlite"
-
-
-_ENDINGS = {".json": Kind.perfetto, ".json.gz": Kind.perfetto, ".sqlite": Kind.sqlite, ".db": Kind.sqlite}
+Kind = Literal["perfetto", "parquet", "sqlite"]
+_ENDINGS: dict[str, Kind] = {".json": "perfetto", ".json.gz": "perfetto", ".sqlite": "sqlite", ".db": "sqlite"}
 
 
 def export(
@@ -68,19 +60,19 @@ def export(
     refuse_existing(output, overwrite=force)
     with progress() as on_progress:
         trace = options.loaded(on_progress)
-        if kind is Kind.parquet:
+        if kind == "parquet":
             export_parquet.to_parquet(trace, output, overwrite=force)
-        elif kind is Kind.sqlite:
+        elif kind == "sqlite":
             export_sqlite.to_sqlite(trace, output, a, b, overwrite=force)
         else:
             perfetto_write.to_perfetto(trace, output, a, b, overwrite=force)
-    typer.echo(f"{output}: {len(trace.ops):,} GPU ops of {len(trace.rank_ids)} rank(s), as {kind.value}.")
+    typer.echo(f"{output}: {len(trace.ops):,} GPU ops of {len(trace.rank_ids)} rank(s), as {kind}.")
 
 
 def kind_of(path: Path) -> Kind:
     """What the ending of a name asks for.
 
-    >>> kind_of(Path("x.json.gz")).value, kind_of(Path("x.db")).value
+    >>> kind_of(Path("x.json.gz")), kind_of(Path("x.db"))
     ('perfetto', 'sqlite')
 
     Raises

@@ -28,7 +28,7 @@ def history(
     plot: Annotated[
         Path | None, typer.Option("-o", metavar="HTML", help="Draw the trend into this page.", show_default=False)
     ] = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """How did a pair's overlap and step time go from run to run?
 

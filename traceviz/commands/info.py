@@ -23,7 +23,7 @@ def info(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """What is in these captures?
 

@@ -28,7 +28,7 @@ def streams(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """How many streams were busy at once?
 

@@ -28,7 +28,7 @@ def syncs(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
-    output: option.OutputFormat = option.Format.text,
+    output: option.OutputFormat = "text",
 ) -> None:
     """Where did the host wait, and is anything unordered?
 

@@ -7,9 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,11 +29,7 @@ Without a name it lists workloads, variants and sizes. Examples:
 Exit code: the run's own; with --check 1 where traceviz does not find in the capture what it must."""
 
 
-class Tool(str, Enum):
-    """What captures the run."""
-
-    torch = "torch"
-    nsys = "nsys"
+Tool = Literal["torch", "nsys"]
 
 
 def workload(
@@ -80,7 +75,7 @@ def workload(
     expected = found.variants[chosen]
     if check and collect is None:
         raise CollectError("--check needs a capture.", hint="Give --collect torch or --collect nsys.")
-    if (per_rank or rank0) and collect is not Tool.nsys:
+    if (per_rank or rank0) and collect != "nsys":
         raise CollectError("--per-rank and --rank0 are ways to run nsys.", hint="Give --collect nsys too.")
     if per_rank and rank0:
         raise CollectError("--per-rank and --rank0 exclude each other.", hint="Give one of them.")
@@ -113,7 +108,7 @@ def _captured(tool: Tool, program: list[str], output: Path, mode: str, first: in
     from traceviz.commands.collect import find_nsys
 
     steps = Steps(first, first + WINDOW, warmup=2, step_range="step")
-    if tool is Tool.torch:
+    if tool == "torch":
         return with_torch.collect(program, with_torch.TorchOptions(output, steps, overwrite=overwrite))
     options = with_nsys.NsysOptions(output, find_nsys(), mode, steps, overwrite=overwrite)
     return with_nsys.collect(program, options)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,14 +14,7 @@ _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 _SIDE_BY_SIDE = "Processes that read captures side by side"
 
 
-class Format(str, Enum):
-    """How a result is printed."""
-
-    text = "text"
-    json = "json"
-    md = "md"
-
-
+Format = Literal["text", "json", "md"]  # how a result is printed
 Traces = Annotated[
     list[str],
     typer.Argument(

@@ -178,10 +178,7 @@ def streams(result: StreamsResult) -> Json:
                 "busy_ns": rank.busy_ns,
                 "concurrent_ns": rank.concurrent_ns,
                 "busy_streams_ns": list(rank.busy_streams_ns),
-                "streams": [
-                    {"stream": use.stream, "ops": use.ops, "busy_ns": use.busy_ns, "alone_ns": use.alone_ns}
-                    for use in rank.streams
-                ],
+                "streams": [vars(use) for use in rank.streams],
                 "overlap_ns": rank.overlap_ns.tolist(),
             }
             for rank in result.ranks
@@ -191,7 +188,7 @@ def streams(result: StreamsResult) -> Json:
 
 
 def _warnings(warnings: Sequence[TraceWarning]) -> list[Json]:
-    return [{"code": warning.code, "message": warning.message} for warning in warnings]
+    return [vars(warning) for warning in warnings]
 
 
 def info(result: TraceInfo) -> Json:
@@ -260,7 +257,7 @@ def comparison(result: Comparison) -> Json:
         "ranks": list(result.ranks),
         "runs": [_run(run) for run in result.runs],
         "claim": None if claim is None else {**vars(claim), "words": claim.words},
-        "warnings": [vars(warning) for warning in result.warnings],
+        "warnings": _warnings(result.warnings),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analyzers.common.wording import duration, percent, size
 
-__all__ = ["duration", "listing", "percent", "size"]
+__all__ = ["duration", "listing", "percent", "size", "unshown"]
 
 
 def listing(items: list[str], most: int = 8) -> str:
@@ -15,3 +15,8 @@ def listing(items: list[str], most: int = 8) -> str:
     """
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more
+
+
+def unshown(count: int, what: str = "more") -> str:
+    """A note on how many rows a table leaves out; "" where it has all."""
+    return f"… and {count:,} {what} (--format json has all)" if count > 0 else ""

@@ -36,7 +36,7 @@ def emit(
     contract: Callable[[Result], dict[str, Any]],
 ) -> None:
     """Print a result to standard output in the format asked for."""
-    put(as_json(contract(result)) if kind is Format.json else as_text(kind, blocks(result)))
+    put(as_json(contract(result)) if kind == "json" else as_text(kind, blocks(result)))
 
 
 def put(text: str) -> None:
@@ -60,7 +60,7 @@ def as_json(contract: dict[str, Any]) -> str:
 
 def as_text(kind: Format, blocks: Sequence[Block]) -> str:
     """A result for people: Markdown, or as wide as the terminal is."""
-    if kind is Format.md:
+    if kind == "md":
         return markdown(blocks)
     from rich.console import Console
 

@@ -69,8 +69,7 @@ def make(
         concurrency.streams(trace),
         info.info(trace),
         picture(trace, result, order, window=window),
-        command
-        or ("" if trace.whole is not None else command_of([one.path for one in trace.captures], a, b, min_overlap)),
+        command,
     )
 
 

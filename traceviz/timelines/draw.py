@@ -81,8 +81,8 @@ def figure(
         of_role = marks.take((marks.role == drawn.role) & (marks.count == 1))
         traces.append({**label_trace(drawn), **labels(shown, of_role, drawn.role)})
     drawing = go.Figure([go.Bar(one) for one in traces], layout(shown, slider=slider, titled=titled, width=width))
-    for number, style in enumerate(trace_styles([one["meta"] for one in traces], theme)):
-        drawing.data[number].update(style)
+    for one in drawing.data:
+        one.update(style(one.meta, theme))
     return drawing.update_layout(layout_style(shown, theme))
 
 
@@ -232,12 +232,8 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
     }
 
 
-def trace_styles(metas: list[dict[str, Any]], theme: Theme) -> list[dict[str, Any]]:
-    """Each trace's colours in a theme."""
-    return [_style(meta, theme) for meta in metas]
-
-
-def _style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
+def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
+    """A trace's colours in a theme."""
     if "labels" in meta:
         role = ROLES[meta["labels"]]
         text = theme.fill[group(role)][1] if _is_filled(role) else theme.text

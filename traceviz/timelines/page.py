@@ -21,7 +21,7 @@ from traceviz.timelines.bars import (
     is_named_in_full,
     label,
 )
-from traceviz.timelines.draw import MOST_BARS, about, figure, layout, layout_style, spans, trace_styles
+from traceviz.timelines.draw import MOST_BARS, about, figure, layout, layout_style, spans, style
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
@@ -185,9 +185,9 @@ def _view(picture: Picture) -> dict[str, Any]:
 
 def _theme(name: str, metas: list[dict[str, Any]]) -> dict[str, Any]:
     """Colours of every trace, as Plotly.update takes them."""
-    styles = [_flat(style) for style in trace_styles(metas, THEMES[name])]
-    keys = sorted({key for style in styles for key in style})
-    return {key: [style.get(key) for style in styles] for key in keys}
+    styles = [_flat(style(meta, THEMES[name])) for meta in metas]
+    keys = sorted({key for one in styles for key in one})
+    return {key: [one.get(key) for one in styles] for key in keys}
 
 
 def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:

@@ -19,7 +19,6 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import duration, percent
-from traceviz.output.views.overlap import sentence
 from traceviz.timelines import parts
 from traceviz.timelines.fold import representative_ranks
 from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
@@ -101,7 +100,7 @@ def picture(
         shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for")
     if marks.size > MOST_MARKS:
         marks = fit(marks, low, high, MOST_MARKS, fine=1)
-    verdict = f"{result.verdict.upper()}: {sentence(result)}"
+    verdict = f"{result.verdict.upper()}: {result.sentence}"
     lines, names = tuple(texts.lines), (result.a, result.b)
     return Picture(
         found,

@@ -6,7 +6,7 @@ import time
 
 from analyzers.cache.folder import KINDS, State
 from traceviz.output.document import Block, Paragraph, Table
-from traceviz.output.quantities import size
+from traceviz.output.quantities import size, unshown
 
 MOST = 40
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -26,9 +26,8 @@ def blocks(state: State) -> list[Block]:
         for entry in reversed(state.entries)
     ]
     if rows:
-        more = len(rows) - MOST
-        note = f"… and {more} more (--format json has all)" if more > 0 else ""
-        shown.append(Table(("entry", "what", "size", "used"), rows[:MOST], "", frozenset(("size", "used")), note))
+        numeric = frozenset(("size", "used"))
+        shown.append(Table(("entry", "what", "size", "used"), rows[:MOST], "", numeric, unshown(len(rows) - MOST)))
     return shown
 
 

@@ -10,7 +10,7 @@ from analyzers.matching.match import MATCHED_BY
 from analyzers.trace.alignment import METHODS, Clocks
 from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Table
-from traceviz.output.quantities import duration, percent, size
+from traceviz.output.quantities import duration, percent, size, unshown
 from traceviz.output.views.overlap import warnings
 
 MOST_COLLECTIVES = 24
@@ -44,9 +44,8 @@ def clocks(found: Clocks | None) -> list[Block]:
         )
         for one in found.clocks[:MOST_RANKS]
     ]
-    more = len(found.clocks) - MOST_RANKS
     headers = ("rank", "device", "runs ahead by", "error", "drift", "collectives")
-    note = f"… and {more} more (--format json has all)" if more > 0 else ""
+    note = unshown(len(found.clocks) - MOST_RANKS)
     return [Table(headers, rows, f"Clocks, {method}", frozenset(headers), note)]
 
 
@@ -94,9 +93,8 @@ def _collectives(result: Collectives) -> Table:
                "end skew", "bus GB/s", "matched by")  # fmt: skip
     labels = _device_labels(result)
     rows = [_collective(one, labels) for one in islice(result, MOST_COLLECTIVES)]
-    more = len(result) - MOST_COLLECTIVES
-    note = "\n".join(f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"]))
-    note += f"\n… and {more:,} more (--format json has all)" if more > 0 else ""
+    rules = [f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"])]
+    note = "\n".join([*rules, unshown(len(result) - MOST_COLLECTIVES)])
     return Table(headers, rows, "Collectives", frozenset(headers) - {"operation", "dtype", "group", "matched by"}, note)
 
 
@@ -144,6 +142,5 @@ def _by_rank(result: Collectives) -> Table:
         )
         rows.append((labels.short(*device_key), *cells))
     headers = ("rank", "collectives", "time in them", "wait", "transfer", "wait / time", "last to arrive")
-    more = len(device_keys) - MOST_RANKS
-    note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
+    note = unshown(len(device_keys) - MOST_RANKS, "more ranks")
     return Table(headers, rows, "By rank", frozenset(headers), note)

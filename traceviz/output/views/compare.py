@@ -10,7 +10,7 @@ from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Regi
 from analyzers.compare.steps import FIGURES
 from analyzers.trace.memory import MemoryPeak
 from traceviz.output.document import Block, Headline, Paragraph, Table
-from traceviz.output.quantities import duration, listing, percent, size
+from traceviz.output.quantities import duration, listing, percent, size, unshown
 from traceviz.output.views.overlap import warnings
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
@@ -190,10 +190,8 @@ def _regions(first: ComparedRun, run: ComparedRun) -> list[Block]:
         return [Paragraph(text, f"Regions of {run.label}")] if run.regions else []
     headers = ("region", "rank", first.label, run.label, "change", "interval of the change")
     rows = [_region(one) for one in found[:MOST_REGIONS]]
-    more = len(found) - MOST_REGIONS
-    note = "Real busy time per step of the work launched in a region and in no region inside it."
-    if more > 0:
-        note += f"\n… and {more} more (--format json has all)"
+    note = "Real busy time per step of the work launched in a region and in no region inside it.\n"
+    note += unshown(len(found) - MOST_REGIONS)
     return [Table(headers, rows, f"Regions of {run.label} that differ", frozenset(headers[1:]), note)]
 
 
@@ -219,8 +217,7 @@ def _lanes(result: Comparison) -> Table:
         headers += ["memory peak", "reserved"]
         memory = [_lane_memory(run, first, i) for i in shown for run in result.runs]
         rows = [(*row, *cells) for row, cells in zip(rows, memory, strict=True)]
-    more = count - MOST_RANKS
-    note = f"… and {more} more devices (--format json has all)" if more > 0 else ""
+    note = unshown(count - MOST_RANKS, "more devices")
     return Table(headers, rows, "Per rank, medians per step", frozenset(headers) - {"run"}, note)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from analyzers.compare.noise import LEAST_RUNS, Trend
 from traceviz.history.trends import PairTrend
 from traceviz.output.document import Block, Headline, Table
-from traceviz.output.quantities import duration, percent
+from traceviz.output.quantities import duration, percent, unshown
 
 if TYPE_CHECKING:
     from traceviz.history.database import SavedRun
@@ -46,8 +46,7 @@ def _judged(one: Trend, shown: Callable[[float], str]) -> str:
 def _table(one: PairTrend) -> Table:
     headers = ("run", "saved (UTC)", "commit", "host", "verdict", "real overlap", "step time", "steps")
     rows = [_row(run) for run in reversed(one.runs[-MOST_RUNS:])]
-    more = len(one.runs) - MOST_RUNS
-    note = f"… and {more} older (--format json has all)" if more > 0 else ""
+    note = unshown(len(one.runs) - MOST_RUNS, "older")
     return Table(headers, rows, "", frozenset({"run", "real overlap", "step time", "steps"}), note)
 
 

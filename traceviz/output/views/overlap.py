@@ -11,7 +11,7 @@ from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
-from traceviz.output.quantities import duration, listing, percent
+from traceviz.output.quantities import duration, listing, percent, unshown
 
 MOST_RANKS = 32
 MOST_INSTANCES = 8
@@ -21,7 +21,7 @@ MOST_ALIKE = 8  # warnings of one code
 def blocks(result: OverlapResult) -> list[Block]:
     """Verdict, figures per rank, instances of the rank that decides, warnings."""
     shown: list[Block] = [
-        Headline(result.verdict.upper(), sentence(result), MOODS[result.verdict]),
+        Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
         ),
@@ -35,11 +35,6 @@ def blocks(result: OverlapResult) -> list[Block]:
     if any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
     return shown + warnings(result.warnings)
-
-
-def sentence(result: OverlapResult) -> str:
-    """The verdict in one sentence, with the ratio's numerator and denominator."""
-    return result.sentence
 
 
 def warnings(found: Sequence[TraceWarning]) -> list[Bullets]:
@@ -68,8 +63,7 @@ def _ranks(result: OverlapResult) -> Table:
     headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
     headers += ["A wait", "B wait", "real overlap", "surely within", "real / min(A, B)"] if waits else []
     rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
-    more = len(result.ranks) - MOST_RANKS
-    note = f"… and {more} more ranks (--format json has all)" if more > 0 else ""
+    note = unshown(len(result.ranks) - MOST_RANKS, "more ranks")
     if waits:
         note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
         note += " surely as the clocks are known."
@@ -162,11 +156,10 @@ def _instances(result: OverlapResult) -> Block:
         )
         for one in rank.instances[:MOST_INSTANCES]
     ]
-    more = len(rank.instances) - MOST_INSTANCES
     return Table(
         headers,
         rows,
         f"Instances on {name} ({result.paired_by})",
         frozenset(headers[1:]),
-        f"… and {more} more (--format json has all)" if more > 0 else "",
+        unshown(len(rank.instances) - MOST_INSTANCES),
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from analyzers.streams import RankStreams, StreamsResult
 from traceviz.output.document import Block, Table
-from traceviz.output.quantities import duration, percent
+from traceviz.output.quantities import duration, percent, unshown
 from traceviz.output.views.overlap import warnings
 
 MOST_STREAMS = 24
@@ -59,8 +59,7 @@ def _streams(rank: RankStreams) -> Table:
         )
         for use in uses[:MOST_STREAMS]
     ]
-    more = len(uses) - MOST_STREAMS
-    note = f"… and {more} more (--format json has all)" if more > 0 else ""
+    note = unshown(len(uses) - MOST_STREAMS)
     return Table(headers, rows, f"Streams of rank {rank.rank}, device {rank.device}", frozenset(headers), note)
 
 
@@ -73,8 +72,7 @@ def _pairs(rank: RankStreams) -> Table:
     for i, j in zip(first[order][:MOST_PAIRS].tolist(), second[order][:MOST_PAIRS].tolist(), strict=True):
         both, shorter = int(rank.overlap_ns[i, j]), int(min(busy[i], busy[j]))
         rows.append((str(rank.streams[i].stream), str(rank.streams[j].stream), duration(both), percent(both / shorter)))
-    more = order.size - MOST_PAIRS
-    note = f"… and {more} more pairs (--format json has all)" if more > 0 else ""
+    note = unshown(order.size - MOST_PAIRS, "more pairs")
     return Table(
         headers, rows, f"Streams that overlap on rank {rank.rank}, device {rank.device}", frozenset(headers), note
     )

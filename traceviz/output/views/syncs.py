@@ -10,7 +10,7 @@ from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.kernels import function
 from traceviz.output.document import Block, Bullets, Headline, Table
-from traceviz.output.quantities import duration, size
+from traceviz.output.quantities import duration, size, unshown
 from traceviz.output.views.overlap import warnings
 
 MOST = 20
@@ -46,10 +46,8 @@ def _headline(result: OrderReport) -> Headline:
 def _syncs(result: OrderReport) -> Table:
     headers = ("rank", "at", "blocked", "GPU idle", "kind", "call", "from", "in", "waited for", "delayed")
     rows = [_sync(point) for point in islice(result.syncs, MOST)]
-    more = len(result.syncs) - MOST
-    note = "GPU idle: from the device's drain to the next op launched after the call."
-    if more > 0:
-        note += f"\n… and {more} more (--format json has all)"
+    note = "GPU idle: from the device's drain to the next op launched after the call.\n"
+    note += unshown(len(result.syncs) - MOST)
     return Table(headers, rows, "Host sync points, costliest first", frozenset(headers[:4]), note)
 
 
@@ -86,10 +84,7 @@ def _copies(result: OrderReport) -> Table:
         )
         for one in result.copies.copies()[:MOST]
     ]
-    more = len(result.copies) - MOST
-    note = "A read of the host memory before the copy is done reads garbage."
-    if more > 0:
-        note += f"\n… and {more} more (--format json has all)"
+    note = f"A read of the host memory before the copy is done reads garbage.\n{unshown(len(result.copies) - MOST)}"
     return Table(
         headers, rows, "Copies to pinned memory that nothing waits for", frozenset(headers) - {"in", "then"}, note
     )
@@ -111,10 +106,7 @@ def _plan(result: OrderReport) -> Table:
     headers = ("rank", "loop", "turn", "chunk", "stream", "main", "waits for main", "main joins", "main joins its comm")
     chunks = result.plan.chunks()
     rows = [_chunk(one) for one in chunks[:MOST]]
-    more = len(chunks) - MOST
-    note = "Direct: by an event between the two streams; indirect: through others."
-    if more > 0:
-        note += f"\n… and {more} more (--format json has all)"
+    note = f"Direct: by an event between the two streams; indirect: through others.\n{unshown(len(chunks) - MOST)}"
     title = (
         "Stream plan: every worker waits for main and is joined"
         if result.plan.holds
