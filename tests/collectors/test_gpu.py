@@ -13,11 +13,9 @@ import pytest
 
 import traceviz as tv
 from analyzers.trace.memory import memory_peaks
-from collectors.errors import CollectError
 from collectors.manifest import gpus
 from collectors.nsys_command import Nsys, build
 from tests.collectors.collecting import environment, manifest, running, torchrun, traceviz
-from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.gpu
 
@@ -98,21 +96,6 @@ def devices() -> int:
     if not count:
         pytest.skip("no GPU is here")
     return count
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "it's 50%p -é"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture(scope="module")
-def nsys() -> Nsys:
-    try:
-        return find_nsys()
-    except CollectError:
-        pytest.skip("no nsys is installed here")
 
 
 @pytest.fixture

@@ -12,40 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from collectors.errors import CollectError
+from collectors.nsys_command import Nsys
 from tests.collectors.collecting import TRAIN, environment, manifest, running, torchrun, under_nsys
-from traceviz.commands.collect import find_nsys
 
 pytestmark = pytest.mark.nsys
 TRACE = ("--trace", "nvtx,osrt")
 SLEEPY = "import sys, time\nprint('ready', flush=True)\nfor _ in range(600): time.sleep(0.1)\n"
 
 
-@pytest.fixture(scope="module")
-def nsys() -> Path:
-    try:
-        return find_nsys().path
-    except CollectError:
-        pytest.skip("no nsys is installed here (tools/install-nsys.sh puts one on Debian)")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "it's 50%p -é"
-    folder.mkdir()
-    return folder
-
-
-def readable(report: Path, nsys: Path, tmp_path: Path) -> bool:
+def readable(report: Path, nsys: Nsys, tmp_path: Path) -> bool:
     """Whether nsys itself can export a report."""
     made = tmp_path / f"{report.stem}.sqlite"
-    command = [str(nsys), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}", str(report)]
+    command = [str(nsys.path), "export", "--type=sqlite", "--force-overwrite=true", f"--output={made}", str(report)]
     subprocess.run(command, capture_output=True, check=True)
     with closing(sqlite3.connect(made)) as database:
         return database.execute("SELECT count(*) FROM META_DATA_EXPORT").fetchone()[0] > 0
 
 
-def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, nsys: Path, tmp_path: Path) -> None:
+def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, nsys: Nsys, tmp_path: Path) -> None:
     words = (
         *TRACE,
         "-o",
@@ -61,11 +45,11 @@ def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, ns
     made = manifest(folder / "out")
     assert [(one["path"], one["rank"]) for one in made["captures"]] == [("all-ranks.nsys-rep", None)]
     assert (made["tool"], made["mode"], made["exit_code"]) == ("nsys", "one-report", 5)
-    assert made["versions"]["nsys"] == find_nsys().release
+    assert made["versions"]["nsys"] == nsys.release
     assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
 
 
-def test_names_that_begin_with_a_dash_are_names(folder: Path, nsys: Path, tmp_path: Path) -> None:
+def test_names_that_begin_with_a_dash_are_names(folder: Path, nsys: Nsys, tmp_path: Path) -> None:
     """And a program that forks ends as it would have."""
     (folder / "-x y.py").write_text(
         "import os, sys\nchild = os.fork()\nif child: os.waitpid(child, 0)\nprint(sys.argv, flush=True)\n"
@@ -98,7 +82,7 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_the_report_is_kept_and_nothing_runs_on(
-    folder: Path, nsys: Path, tmp_path: Path, number: signal.Signals
+    folder: Path, nsys: Nsys, tmp_path: Path, number: signal.Signals
 ) -> None:
     process = started(folder, SLEEPY)
     os.killpg(process.pid, number)  # as a batch system does: everybody in the group at once
@@ -109,7 +93,7 @@ def test_interrupted_the_report_is_kept_and_nothing_runs_on(
     assert running(str(folder)) == []
 
 
-def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, nsys: Path, tmp_path: Path) -> None:
+def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, nsys: Nsys, tmp_path: Path) -> None:
     """Batch systems warn by SIGUSR1 before they end a job; a terminal that closes sends SIGHUP."""
     heard = "import signal\nsignal.signal(signal.SIGUSR1, lambda number, frame: print('heard', number, flush=True))\n"
     process = started(folder, heard + SLEEPY)
@@ -125,7 +109,7 @@ def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, n
 
 
 @pytest.mark.nightly
-def test_a_timeout_keeps_the_report(folder: Path, nsys: Path, tmp_path: Path) -> None:
+def test_a_timeout_keeps_the_report(folder: Path, nsys: Nsys, tmp_path: Path) -> None:
     words = (*TRACE, "--timeout", "8", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
     ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 124
@@ -133,9 +117,9 @@ def test_a_timeout_keeps_the_report(folder: Path, nsys: Path, tmp_path: Path) ->
     assert running(str(folder)) == []
 
 
-def test_options_this_nsys_lacks_are_noted(folder: Path, nsys: Path) -> None:
+def test_options_this_nsys_lacks_are_noted(folder: Path, nsys: Nsys) -> None:
     ran = under_nsys(*TRACE, "--", "true", cwd=folder)
-    lacks = "--cuda-event-trace" not in find_nsys().options
+    lacks = "--cuda-event-trace" not in nsys.options
     assert ("lacks --cuda-event-trace" in ran.stderr) == lacks
 
 
@@ -144,7 +128,7 @@ def test_modes_exclude_each_other(folder: Path) -> None:
     assert (ran.returncode, "exclude each other" in ran.stderr) == (2, True)
 
 
-def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, nsys: Path) -> None:
+def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, nsys: Nsys) -> None:
     """A launcher that is a shell script, as mpirun starts ranks: by a variable of their own, without torch."""
     (folder / "mpirun").write_text('#!/bin/sh\nfor r in 0 2; do OMPI_COMM_WORLD_RANK=$r "$@" & done\nwait\n')
     (folder / "mpirun").chmod(0o755)
@@ -166,7 +150,7 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
     assert found == [("rank0.nsys-rep", 0), ("rank2.nsys-rep", 2)]
 
 
-def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, nsys: Path) -> None:
+def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, nsys: Nsys) -> None:
     for rank in ("0", "1"):
         ran = under_nsys(*TRACE, "-o", "out", "--", "echo", "hi", cwd=folder, PMI_RANK=rank)
         assert ran.returncode == 0, ran.stderr
@@ -183,7 +167,7 @@ def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, n
     ],
 )
 def test_the_three_modes_on_real_ranks(
-    folder: Path, nsys: Path, mode: str, captures: list[tuple[str, int | None]]
+    folder: Path, nsys: Nsys, mode: str, captures: list[tuple[str, int | None]]
 ) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)
@@ -198,7 +182,7 @@ def test_the_three_modes_on_real_ranks(
 @pytest.mark.torch
 @pytest.mark.parametrize(("mode", "ranks"), [("--one-report", [None]), ("--per-rank", [0, 1])])
 def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_process(
-    folder: Path, nsys: Path, tmp_path: Path, mode: str, ranks: list[int | None]
+    folder: Path, nsys: Nsys, tmp_path: Path, mode: str, ranks: list[int | None]
 ) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,24 +11,16 @@ import pytest
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
-from traceviz import cli
+from tests.traceviz.conftest import Run
 from traceviz.commands.compare import labels_of, read_speedup
 
 TORCH = Path(__file__).parents[1] / "data" / "torch"
 SIDES = ("-a", "nvtx:A", "-b", "nvtx:B")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def running(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["traceviz", "compare", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return running
+def run(run: Run) -> Run:
+    return partial(run, "compare")
 
 
 @pytest.fixture

@@ -13,13 +13,12 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
-from traceviz import cli
+from tests.traceviz.conftest import Run
 from traceviz.history import database as history
 from traceviz.history.trends import trends
 
 TORCH = Path(__file__).parents[1] / "data" / "torch"
 SIDES = ("-a", "nvtx:optimizer", "-b", "nvtx:emb_lookup")
-Run = Callable[..., tuple[int, str, str]]
 
 
 def trace_of(overlap: int, *, gpu: str = "H200", step: int = 0) -> Trace:
@@ -40,18 +39,6 @@ def saved(path: Path, *overlaps: int, **more: str) -> None:
     for overlap in overlaps:
         trace = trace_of(overlap, **more)  # type: ignore[arg-type]
         history.save(path, check_overlap(trace, explain=False), trace, commit="abc")
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def running(*words: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["traceviz", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return running
 
 
 def test_what_was_saved_is_read_back(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceviz.timelines.marks import NEVER, ROLE, Marks, coarsen, fit, join, make
+from traceviz.timelines.marks import NEVER, Marks, coarsen, fit, join, make
 
 MARK = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 400), st.integers(0, 60))
 
@@ -85,8 +84,3 @@ def test_resolution_nought_leaves_marks_alone() -> None:
 
 def test_marks_that_overlap_are_not_counted_twice() -> None:
     assert int(marks_of([(0, 0, 0, 10), (0, 0, 5, 10)]).busy.sum()) == 15
-
-
-@pytest.mark.parametrize("role", ["a", "sync"])
-def test_roles_have_distinct_numbers(role: str) -> None:
-    assert list(ROLE).index(role) == ROLE[role]
