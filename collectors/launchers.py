@@ -46,7 +46,7 @@ def launcher_of(command: Sequence[str]) -> Launcher | None:
     if any(word in _MODULES and words[index] == "-m" for index, word in enumerate(command[1:])):
         return Launcher("torchrun", TORCHRUN)
     first = words[0] if words else ""
-    if _is_python(first):  # `python /opt/bin/torchrun` too
+    if first.startswith(("python", "pypy")):  # `python /opt/bin/torchrun` too
         return _known(words[1:2])
     if first not in _PROGRAMS and first not in _SHELLS:
         return None
@@ -83,7 +83,3 @@ def own_rank() -> int | None:
 
 def _known(words: Sequence[str]) -> Launcher | None:
     return next((Launcher(name, variables) for name, variables in _PROGRAMS.items() if name in words), None)
-
-
-def _is_python(word: str) -> bool:
-    return word.startswith(("python", "pypy"))

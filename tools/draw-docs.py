@@ -9,11 +9,11 @@ from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.syncs.report import order_report
 from analyzers.verdict.check import check_overlap
-from traceviz.timelines.compared import compared
 from traceviz.timelines.draw import figure
 from traceviz.timelines.files import write_bytes
 from traceviz.timelines.images import image
 from traceviz.timelines.picture import Picture, picture
+from traceviz.timelines.stack import compared
 
 FOLDER = Path("docs/images")
 WIDTH = 1200

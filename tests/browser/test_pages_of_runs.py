@@ -15,8 +15,8 @@ from tests.browser.conftest import Page
 from tests.support.timeline_traces import HOSTILE, HOSTILE_PAIR, hostile, loaded
 from traceviz.history import database as history
 from traceviz.history.trends import trends
-from traceviz.timelines.compared import compared
 from traceviz.timelines.files import write
+from traceviz.timelines.stack import compared
 from traceviz.timelines.trend import write_plot
 
 pytestmark = pytest.mark.browser

@@ -21,10 +21,8 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder whose name needs quoting everywhere, with a training program in it."""
-    folder = tmp_path / 'it\'s a "dir" -é $HOME'
-    folder.mkdir()
+def folder(folder: Path) -> Path:
+    """With a training program in it."""
     (folder / "train.py").write_text(TRAIN)
     return folder
 

@@ -82,7 +82,7 @@ def compare(
     speedup = None if claimed is None else read_speedup(claimed)
     if timeline is not None:
         from traceviz.timelines import files
-        from traceviz.timelines.compared import compared
+        from traceviz.timelines.stack import compared
 
         files.kind_of(timeline)
     from analyzers.compare import compare as analysis

@@ -27,7 +27,6 @@ class Paragraph:
 
     text: str
     title: str = ""
-    mood: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, plain
 
-STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "dim": "dim", "": ""}
+STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "": ""}
 
 
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
@@ -22,7 +22,7 @@ def print_blocks(blocks: Sequence[Block], console: Console) -> None:
             console.print(Text.assemble((plain(block.word), STYLES[block.mood]), "  ", plain(block.text)))
         elif isinstance(block, Paragraph):
             head = f"{block.title}: " if block.title else ""
-            console.print(Text.assemble((plain(head), "bold"), (plain(block.text), STYLES[block.mood])))
+            console.print(Text.assemble((plain(head), "bold"), plain(block.text)))
         elif isinstance(block, Bullets):
             console.print(Text(plain(block.title), "bold"))
             for item in block.items:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,17 +27,8 @@ LEGEND = [
 RANGES = "the user's ranges on the host"
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """How one role is drawn: its name in the legend ("" where it has no entry), and whether it is hatched."""
-
-    role: int
-    legend: str
-    pattern: str = ""
-
-
-def roles(picture: Picture) -> list[Drawn]:
-    """The roles a picture has, in the order they are drawn, lowest first."""
+def legend(picture: Picture) -> dict[str, str]:
+    """The roles a picture has, in the order they are drawn, lowest first, with their words in the legend ("": none)."""
     a, b = (safe(name) for name in picture.names)
     present = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
     descriptions = {
@@ -61,8 +51,7 @@ def roles(picture: Picture) -> list[Drawn]:
         "sync": "host blocked (sync point)",
         "race": "⚠ missing wait (possible race)",
     }
-    pattern = {role: "/" for role in ROLES if role.endswith("-wait")}
-    return [Drawn(ROLE[role], text, pattern.get(role, "")) for role, text in descriptions.items() if role in present]
+    return {role: text for role, text in descriptions.items() if role in present}
 
 
 def figure(
@@ -74,29 +63,28 @@ def figure(
     shown = folded(picture)
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
     traces = [_shade(shown, marks)]
-    for drawn in roles(picture):
-        for many in (False, True):
-            of_role = marks.take((marks.role == drawn.role) & ((marks.count > 1) == many))
-            traces.append({**trace(drawn, many=many), **bars(shown, of_role, drawn.role)})
-        of_role = marks.take((marks.role == drawn.role) & (marks.count == 1))
-        traces.append({**label_trace(drawn), **labels(shown, of_role, drawn.role)})
+    for role, words in legend(picture).items():
+        of_role = marks.take(marks.role == ROLE[role])
+        single, many = of_role.take(of_role.count == 1), of_role.take(of_role.count > 1)
+        traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role])})
+        traces.append({**trace(role, words, many=True), **bars(shown, many, ROLE[role])})
+        traces.append({**label_trace(role, words), **labels(shown, single, ROLE[role])})
     drawing = go.Figure([go.Bar(one) for one in traces], layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
     return drawing.update_layout(layout_style(shown, theme))
 
 
-def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
-    """A trace without data or colours."""
-    role = ROLES[drawn.role]
-    pattern = drawn.pattern
+def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
+    """A trace without data or colours; `words` stand in the legend."""
+    pattern = "/" if _is_wait(role) else ""
     return {
         "type": "bar",
         "orientation": "h",
-        "name": drawn.legend,
-        "legendgroup": _legend_group(drawn),
-        "showlegend": bool(drawn.legend) and not many,
-        "meta": {"role": drawn.role, "many": many, "pattern": pattern},
+        "name": words,
+        "legendgroup": _legend_group(role),
+        "showlegend": bool(words) and not many,
+        "meta": {"role": ROLE[role], "many": many},
         "marker": {"pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "replace"}},
         "textposition": "inside",
         "insidetextanchor": "middle",
@@ -106,23 +94,27 @@ def trace(drawn: Drawn, *, many: bool) -> dict[str, Any]:
     }
 
 
-def label_trace(drawn: Drawn) -> dict[str, Any]:
+def label_trace(role: str, words: str) -> dict[str, Any]:
     """A trace of what can't be seen but its text: what stands on marks that the view cuts, within the view."""
     return {
-        **trace(drawn, many=False),
+        **trace(role, words, many=False),
         "showlegend": False,
-        "meta": {"role": -1, "many": False, "pattern": "", "labels": drawn.role},
+        "meta": {"role": -1, "many": False, "labels": ROLE[role]},
         "marker": {},
         "hoverinfo": "skip",
         "hovertemplate": None,
     }
 
 
-def _legend_group(drawn: Drawn) -> str:
-    role = ROLES[drawn.role]
+def _legend_group(role: str) -> str:
     if role.startswith("range-"):
         return "ranges"
-    return role if drawn.pattern else group(role)
+    return role if _is_wait(role) else group(role)
+
+
+def _is_wait(role: str) -> bool:
+    """Whether its marks are hatched."""
+    return role.endswith("-wait")
 
 
 def _shade(picture: Picture, marks: Marks) -> dict[str, Any]:
@@ -140,7 +132,7 @@ def _shade(picture: Picture, marks: Marks) -> dict[str, Any]:
         "showlegend": False,
         "hoverinfo": "skip",
         "opacity": 0.22,
-        "meta": {"role": -1, "many": False, "pattern": ""},
+        "meta": {"role": -1, "many": False},
     }
 
 
@@ -234,19 +226,17 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
 
 def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     """A trace's colours in a theme."""
+    number = meta.get("labels", meta["role"])
+    role = ROLES[number] if number >= 0 else "overlap"  # across the streams
+    is_range = role.startswith("range-")
+    fill, text = theme.fill[group(role)]
     if "labels" in meta:
-        role = ROLES[meta["labels"]]
-        text = theme.fill[group(role)][1] if _is_filled(role) else theme.text
         unseen = {"color": "rgba(0,0,0,0)", "line": {"color": "rgba(0,0,0,0)", "width": 0}}
-        return {"marker": unseen, "textfont": {"color": text, "size": 11}}
-    if meta["role"] >= 0 and not _is_filled(ROLES[meta["role"]]) and not meta["pattern"] and not meta["many"]:
-        fill = theme.fill[group(ROLES[meta["role"]])][0]
-        return {
-            "marker": {"color": theme.ground, "line": {"color": fill, "width": 1.5}},
-            "textfont": {"color": theme.text, "size": 11},
-        }
-    fill, text = theme.fill[group(ROLES[meta["role"]]) if meta["role"] >= 0 else "overlap"]
-    if meta["pattern"]:
+        return {"marker": unseen, "textfont": {"color": theme.text if is_range or _is_wait(role) else text, "size": 11}}
+    if is_range and not meta["many"]:
+        outline = {"color": theme.ground, "line": {"color": fill, "width": 1.5}}
+        return {"marker": outline, "textfont": {"color": theme.text, "size": 11}}
+    if _is_wait(role):
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
@@ -255,11 +245,6 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
     line = {"color": theme.ground if meta["role"] >= 0 else fill, "width": 0.3}
     return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}
-
-
-def _is_filled(role: str) -> bool:
-    """Whether marks of a role are filled with its colour: waits are hatched, ranges outlined."""
-    return not (role.endswith("-wait") or role.startswith("range-"))
 
 
 def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:

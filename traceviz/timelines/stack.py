@@ -8,16 +8,27 @@ from dataclasses import fields, replace
 import numpy as np
 
 from analyzers.common.errors import TraceWarning
+from analyzers.compare.results import Comparison
+from analyzers.syncs.report import order_report
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from traceviz.output.views.compare import headline
 from traceviz.timelines.fold import MOST_BANDS
 from traceviz.timelines.marks import NEVER, Marks, fit
-from traceviz.timelines.picture import MOST_MARKS, Picture
+from traceviz.timelines.picture import MOST_MARKS, Picture, picture
 from traceviz.timelines.rows import Band, placed
 from traceviz.timelines.shown import Shown
 
 CLOCK = "a clock that starts with each run's instance"
 
 
-def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -> Picture:
+def compared(result: Comparison, traces: Sequence[Trace]) -> Picture:
+    """The compared runs, each checked and drawn as by itself, below each other."""
+    drawn = [picture(trace, check_overlap(trace, result.a, result.b), order_report(trace)) for trace in traces]
+    return stacked(drawn, [run.label for run in result.runs], headline(result))
+
+
+def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> Picture:
     """Put runs on one axis: by rank, and of each rank the runs in order.
 
     Where there are too many bands, those of the rank that decides the first run's verdict are shown at first.
@@ -51,7 +62,7 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], headline: str) -
         marks=marks if marks.size <= MOST_MARKS else fit(marks, low, high, MOST_MARKS, fine=1),
         texts=tuple(text for one in pictures for text in one.texts),
         names=pictures[0].names,
-        headline=headline,
+        headline=title,
         shown=Shown(0, end, sentence, where[0], pictures[0].shown.label, where[1]),
         low_ns=low,
         high_ns=high,

@@ -13,11 +13,10 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.timeline_traces import HOSTILE, US, drawn, many_ranks
 from traceviz.cli import app
-from traceviz.timelines.compared import compared
 from traceviz.timelines.draw import about
 from traceviz.timelines.marks import NEVER, ROLE
 from traceviz.timelines.picture import Picture
-from traceviz.timelines.stack import stacked
+from traceviz.timelines.stack import compared, stacked
 
 PAIR = ("nvtx:A", "nvtx:B")
 
