@@ -9,6 +9,7 @@ import sys
 
 import torch
 from _traceviz_ending import BeforeSigterm, abort_collectives
+from _traceviz_hook import number_in
 from _traceviz_supervise import SESSION, stop
 
 
@@ -35,12 +36,8 @@ class Window:
         """It ends before the window is over."""
         if self.first is None:
             self.about.report(state="captured", steps_seen=count)
-        elif self.reported or self.is_rank():
+        elif self.reported or number_in(self.settings["rank_variables"]) is not None:  # a launcher started it as a rank
             self.about.report(state="early", note=f"{why} after {count} steps", steps_seen=count)
-
-    def is_rank(self):
-        """Whether a launcher started this process as a rank."""
-        return any(os.environ.get(name, "").isdigit() for name in self.settings["rank_variables"])
 
     def give_up(self, why):
         """Capture no more of this program, and say why."""

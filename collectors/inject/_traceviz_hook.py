@@ -19,7 +19,7 @@ WRAPPED = "TRACEVIZ_WRAPPED"
 def start(text):
     """Begin with what the collector set for this run."""
     settings = json.loads(text)
-    rank = rank_of(settings["rank_variables"])
+    rank = number_in(settings["rank_variables"])
     if settings["wrap"] and rank is not None and not os.environ.get(WRAPPED) and rank in (settings["ranks"] or [rank]):
         wrap(settings, rank)
     if rank is not None:
@@ -27,12 +27,9 @@ def start(text):
     AfterImport("torch", lambda: watch(settings)).install()
 
 
-def rank_of(variables):
-    """The rank this process was started as; None where it is no rank."""
-    for name in variables:
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
-    return None
+def number_in(variables):
+    """The number that the first of these environment variables has, such as the rank; None where none has one."""
+    return next((int(os.environ[name]) for name in variables if os.environ.get(name, "").isdigit()), None)
 
 
 def leave_environment():

@@ -15,6 +15,7 @@ import sys
 import threading
 
 import torch
+from _traceviz_hook import number_in
 
 WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
@@ -156,8 +157,7 @@ class About:
         distributed = torch.distributed
         if distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank()
-        names = self.settings["rank_variables"] or ("RANK",)
-        return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+        return number_in(self.settings["rank_variables"]) or 0
 
     def report(self, **what):
         """Write what is known now; the collector reads it when the program is over."""
@@ -177,7 +177,7 @@ class About:
         names = [
             name for name in WORLD_SIZES if name != "SLURM_NTASKS" or "SLURM_PROCID" in self.settings["rank_variables"]
         ]
-        return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 1)
+        return number_in(names) or 1
 
     def itself(self):
         """Rank, versions and GPU of this process."""

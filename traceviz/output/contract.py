@@ -24,23 +24,20 @@ if TYPE_CHECKING:
     from traceviz.history.trends import PairTrend
 
 Json = dict[str, Any]
+_MISSED = ("cause", "ns", "after_sync_ns", "evidence", "next_behind", "instance", "start_ns", "end_ns")
+_INSTANCE = ("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns")
 
 
 def overlap(result: OverlapResult) -> Json:
     """`traceviz.overlap/1`: times are whole ns, ratios floats or null."""
     return {
         "schema": "traceviz.overlap/1",
-        "verdict": result.verdict,
-        "passed": result.passed,
-        "reason": result.reason,
+        **_fields(result, "verdict", "passed", "reason"),
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "ranks": [_rank(rank) for rank in result.ranks],
         "job": {
-            "critical_rank": result.job.critical_rank,
-            "critical_device": result.job.critical_device,
-            "real_overlap_ns": result.job.real_overlap_ns,
-            "achievable_ns": result.job.achievable_ns,
+            **_fields(result.job, "critical_rank", "critical_device", "real_overlap_ns", "achievable_ns"),
             "real_overlap_ratio": result.job.real_overlap_ratio,
             "real_overlap_ratio_low": result.job.ratio_low,
             "real_overlap_ratio_high": result.job.ratio_high,
@@ -67,58 +64,28 @@ def _clocks(clocks: Clocks | None) -> Json | None:
     return {
         "method": clocks.method,
         "offsets": [
-            {
-                "rank": one.rank,
-                "device": one.device,
-                "offset_ns": one.offset_ns,
-                "residual_ns": one.residual_ns,
-                "drift": one.drift,
-                "collectives": one.collectives,
-            }
-            for one in clocks.clocks
+            _fields(one, "rank", "device", "offset_ns", "residual_ns", "drift", "collectives") for one in clocks.clocks
         ],
     }
 
 
+def _fields(one: object, *names: str) -> Json:
+    """Some of a result's fields under their own names."""
+    return {name: getattr(one, name) for name in names}
+
+
 def _rank(rank: RankOverlap) -> Json:
     return {
-        "rank": rank.rank,
-        "device": rank.device,
+        **_fields(rank, "rank", "device"),
         "a": _side(rank.a),
         "b": _side(rank.b),
-        "overlap_ns": rank.overlap_ns,
-        "overlap_ratio": rank.overlap_ratio,
-        "real_overlap_ns": rank.real_overlap_ns,
-        "real_overlap_ratio": rank.real_overlap_ratio,
-        "real_overlap_error_ns": rank.real_overlap_error_ns,
+        **_fields(
+            rank, "overlap_ns", "overlap_ratio", "real_overlap_ns", "real_overlap_ratio", "real_overlap_error_ns"
+        ),
         "real_overlap_bounds_ns": list(rank.real_overlap_bounds_ns),
-        "achievable_ns": rank.achievable_ns,
-        "missed_ns": rank.missed_ns,
-        "missed": [
-            {
-                "cause": one.cause,
-                "ns": one.ns,
-                "after_sync_ns": one.after_sync_ns,
-                "evidence": one.evidence,
-                "next_behind": one.next_behind,
-                "instance": one.instance,
-                "start_ns": one.start_ns,
-                "end_ns": one.end_ns,
-            }
-            for one in rank.missed
-        ],
-        "instances": [
-            {
-                "label": instance.label,
-                "start_ns": instance.start_ns,
-                "end_ns": instance.end_ns,
-                "a_busy_ns": instance.a_busy_ns,
-                "b_busy_ns": instance.b_busy_ns,
-                "real_overlap_ns": instance.real_overlap_ns,
-                "achievable_ns": instance.achievable_ns,
-            }
-            for instance in rank.instances
-        ],
+        **_fields(rank, "achievable_ns", "missed_ns"),
+        "missed": [_fields(one, *_MISSED) for one in rank.missed],
+        "instances": [_fields(one, *_INSTANCE) for one in rank.instances],
     }
 
 
@@ -172,11 +139,7 @@ def streams(result: StreamsResult) -> Json:
         "schema": "traceviz.streams/1",
         "ranks": [
             {
-                "rank": rank.rank,
-                "device": rank.device,
-                "span_ns": rank.span_ns,
-                "busy_ns": rank.busy_ns,
-                "concurrent_ns": rank.concurrent_ns,
+                **_fields(rank, "rank", "device", "span_ns", "busy_ns", "concurrent_ns"),
                 "busy_streams_ns": list(rank.busy_streams_ns),
                 "streams": [vars(use) for use in rank.streams],
                 "overlap_ns": rank.overlap_ns.tolist(),
@@ -285,8 +248,7 @@ def _change(one: Change) -> Json:
 
 def _lane(lane: LaneFigures) -> Json:
     return {
-        "rank": lane.rank,
-        "device": lane.device,
+        **_fields(lane, "rank", "device"),
         "figures": {name: vars(one) for name, one in lane.figures.items()},
         "changes": {name: _change(one) for name, one in lane.changes.items()},
     }
@@ -294,9 +256,7 @@ def _lane(lane: LaneFigures) -> Json:
 
 def _region(one: Region) -> Json:
     return {
-        "name": one.name,
-        "rank": one.rank,
-        "device": one.device,
+        **_fields(one, "name", "rank", "device"),
         "before": vars(one.before) if one.before else None,
         "after": vars(one.after) if one.after else None,
         "change": _change(one.change) if one.change else None,
@@ -317,10 +277,7 @@ def history(found: Sequence[PairTrend]) -> Json:
         "schema": "traceviz.history/1",
         "pairs": [
             {
-                "a": one.a,
-                "b": one.b,
-                "gpus": one.gpus,
-                "call": one.call,
+                **_fields(one, "a", "b", "gpus", "call"),
                 "real_overlap_ratio": vars(one.overlap) if one.overlap else None,
                 "step_ns": vars(one.step) if one.step else None,
                 "runs": [vars(run) for run in one.runs],
