@@ -21,7 +21,6 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.nesting import levels
 
 ROWS = 1 << 15  # written at once
-MISSING = "\0"  # what stands for a missing text where its absence stands for the default
 _DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])
 
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
@@ -32,14 +31,13 @@ class Events:
     """Events of one phase and category.
 
     pid, tid, start_ns, duration_ns : arrays of one length; `duration_ns` None where the phase has none.
-    name : one text, or a column of them.
-    args : what else is said; a value that equals its entry in `defaults` is left out, and of a column that has one a
-        missing text is `MISSING`, else null.
+    category, name : one text, or a column of them.
+    args : what else is said; a value that equals its entry in `defaults` is left out, and so is a missing text there.
     head : fields of the event itself, such as "id" of a flow.
     """
 
     phase: str
-    category: str
+    category: str | pd.Categorical
     name: str | pd.Categorical
     pid: Ints
     tid: Ints
@@ -70,16 +68,20 @@ def lines(events: Events, zero: int) -> Iterator[bytes]:
 
 
 def _chunk(events: Events, zero: int, rows: slice) -> bytes:
-    fixed = f',\n{{"ph":{text(events.phase)},"cat":{text(events.category)},"name":'
-    name = text(events.name) if isinstance(events.name, str) else _json(events.name[rows])
-    parts: list[Any] = [fixed, name, ',"pid":', _json(events.pid[rows]), ',"tid":', _json(events.tid[rows])]
+    parts: list[Any] = [f',\n{{"ph":{text(events.phase)}']
+    for key, values in (("cat", events.category), ("name", events.name), ("pid", events.pid), ("tid", events.tid)):
+        parts += [f',"{key}":', _json(_some(values, rows))]
     parts += [',"ts":', _microseconds(events.start_ns[rows] - zero)]
     if events.duration_ns is not None:
         parts += [',"dur":', _microseconds(events.duration_ns[rows])]
     for key, values in events.head.items():
-        parts += [f",{text(key)}:", _json(values if isinstance(values, str) else values[rows])]
+        parts += [f",{text(key)}:", _json(_some(values, rows))]
     parts += [',"args":{', _arguments(events, rows), "}}"] if events.args else ["}"]
     return _bytes(pc.binary_join_element_wise(*parts, ""))
+
+
+def _some(values: Column, rows: slice) -> Column:
+    return values if isinstance(values, str) else values[rows]
 
 
 def _arguments(events: Events, rows: slice) -> Any:
@@ -87,8 +89,7 @@ def _arguments(events: Events, rows: slice) -> Any:
     parts = []
     for key, values in events.args.items():
         some = values[rows]
-        missing = text(MISSING) if key in events.defaults else "null"
-        argument = pc.binary_join_element_wise(f",{text(key)}:", _json(some, missing), "")
+        argument = pc.binary_join_element_wise(f",{text(key)}:", _json(some), "")
         if key in events.defaults:
             argument = pc.if_else(pa.array(_differs(some, events.defaults[key])), argument, "")
         parts.append(argument)
@@ -97,19 +98,19 @@ def _arguments(events: Events, rows: slice) -> Any:
 
 def _differs(values: Column, default: Any) -> np.ndarray:
     if isinstance(values, pd.Categorical):
-        other = np.array([each != default for each in values.categories] + [True], bool)  # the last: a missing text
+        other = np.array([each != default for each in values.categories] + [False], bool)  # the last: a missing text
         return other[values.codes]
     if isinstance(values, list):
         return np.array([each != default for each in values], bool)
     return np.asarray(values != default)
 
 
-def _json(values: Column, missing: str = "null") -> Any:
+def _json(values: Column) -> Any:
     """Each value as JSON text."""
     if isinstance(values, str):
         return text(values)
     if isinstance(values, pd.Categorical):
-        known = pa.array([*(text(str(each)) for each in values.categories), missing], pa.string())
+        known = pa.array([*(text(str(each)) for each in values.categories), "null"], pa.string())
         code = np.where(values.codes < 0, len(known) - 1, values.codes)
         return known.take(pa.array(code))
     if isinstance(values, list):

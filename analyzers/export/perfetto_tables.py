@@ -6,7 +6,7 @@ default left out. Categories are Kineto's, so that tools which know those find t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,29 +14,22 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.export.perfetto_lines import Column, Events, Tracks
-from analyzers.trace.columns import codes, ints
-from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
+from analyzers.export.perfetto_lines import Events, Tracks
+from analyzers.trace.columns import ints
+from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
-# Category -> its table, and the value of `kind` that it stands for ("" where the table has no kind).
-CATEGORIES: Mapping[str, tuple[str, str]] = {
-    "kernel": ("ops", "kernel"),
-    "gpu_memcpy": ("ops", "memcpy"),
-    "gpu_memset": ("ops", "memset"),
-    "gpu_graph": ("ops", "graph"),
-    "cuda_runtime": ("api", ""),
-    "nvtx": ("ranges", "nvtx"),
-    "user_annotation": ("ranges", "annotation"),
-    "cpu_op": ("ranges", "op"),
-    "python_function": ("ranges", "python"),
-    "cuda_sync": ("syncs", ""),
-    "cuda_event_record": ("records", ""),
-    "communication_call": ("comms", ""),
-    "gpu_memory": ("memory", ""),
+# Table -> the category of its events, or that of each value of `kind`.
+CATEGORIES: Mapping[str, str | Mapping[str, str]] = {
+    "ops": {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"},
+    "api": "cuda_runtime",
+    "ranges": {"nvtx": "nvtx", "annotation": "user_annotation", "op": "cpu_op", "python": "python_function"},
+    "syncs": "cuda_sync",
+    "records": "cuda_event_record",
+    "comms": "communication_call",
+    "memory": "gpu_memory",
 }
-ROW = "row"  # of the table: events are written by category
-NAMED = ("ops", "api", "ranges")  # tables that have a column `name`
+TITLES = {"syncs": "kind", "comms": "operation"}  # columns that name an event, of tables without a name
 FLOW = "ac2g"
 
 
@@ -64,23 +57,31 @@ def host_process(trace: Trace, tracks: Tracks, process: int) -> int:
     return tracks.process(("host", process), f"{_rank(trace, process)}: host, process {trace.processes[process].pid}")
 
 
-def table_events(trace: Trace, tracks: Tracks, match_args: Mapping[str, Column]) -> Iterator[Events]:
-    """Events of all rows of the tables that have times, and flows from launches to ops.
+def table_events(trace: Trace, tracks: Tracks) -> Iterator[Events]:
+    """Events of all rows of the tables that have times, and flows from launches to ops."""
 
-    Parameters
-    ----------
-    match_args : further args of `ops`: what is known of the collective each took part in.
-    """
-    gpu = _op_tracks(trace, tracks)
-    host = _host_tracks(trace, tracks)
-    yield from _slices(trace.ops, "ops", *gpu, match_args)
-    for name, frame in (("api", trace.api), ("ranges", trace.ranges)):
-        yield from _slices(frame, name, *host[name])
-    for name, frame, what in (("syncs", trace.syncs, "synchronizations"), ("comms", trace.comms, "communication")):
-        yield from _slices(frame, name, *_own_track(trace, tracks, frame, what))
-    yield from _records(trace, tracks)
-    yield from _memory(trace, tracks)
-    yield from _flows(trace, gpu, host["api"])
+    def host(process: int, track: str) -> tuple[int, str]:
+        return host_process(trace, tracks, process), track
+
+    def memory(process: int, device: int) -> tuple[int, str]:
+        return gpu_process(trace, tracks, process, device), "memory in use"
+
+    gpu = _placed(tracks, trace.ops, ("process", "device", "context", "stream"), _stream_namer(trace, tracks))
+    yield _events(trace.ops, "ops", *gpu)
+    # ranges and CUDA calls share their thread's track
+    calls = pd.concat([frame[["process", "thread", "start_ns", "end_ns"]] for frame in (trace.api, trace.ranges)])
+    threads = _placed(tracks, calls, ("process", "thread"), lambda process, thread: host(process, f"thread {thread}"))
+    api, ranges = np.split(np.array(threads), [len(trace.api)], axis=1)
+    yield _events(trace.api, "api", *api)
+    yield _events(trace.ranges, "ranges", *ranges)
+    syncs = _placed(tracks, trace.syncs, ("process",), lambda process: host(process, "synchronizations"))
+    yield _events(trace.syncs, "syncs", *syncs)
+    comms = _placed(tracks, trace.comms, ("process",), lambda process: host(process, "communication"))
+    yield _events(trace.comms, "comms", *comms)
+    records = _placed(tracks, trace.records, ("process",), lambda process: host(process, "event records"))
+    yield _events(trace.records.assign(start_ns=_recorded_at(trace)), "records", *records)
+    yield _events(trace.memory, "memory", *_placed(tracks, trace.memory, ("process", "device"), memory))
+    yield from _flows(trace, gpu, api)
 
 
 def _by_rank(trace: Trace) -> list[int]:
@@ -92,119 +93,63 @@ def _rank(trace: Trace, process: int) -> str:
     return f"rank {rank}" if rank >= 0 else f"process {trace.processes[process].pid}"
 
 
-def _op_tracks(trace: Trace, tracks: Tracks) -> tuple[Ints, Ints]:
-    ops = trace.ops
-    starts, ends = ints(ops, "start_ns"), ints(ops, "end_ns")
-    pid, tid = np.zeros((2, len(ops)), np.int64)
-    contexts = len(rows_by_key(ints(ops, "process"), ints(ops, "device"))) < len(
-        rows_by_key(ints(ops, "process"), ints(ops, "device"), ints(ops, "context"))
-    )
-    keys = [ints(ops, column) for column in ("process", "device", "context", "stream")]
-    for (process, device, context, stream), rows in rows_by_key(*keys).items():
-        pid[rows] = gpu_process(trace, tracks, process, device)
-        name = f"stream {stream}" + (f", context {context}" if contexts else "")
-        tid[rows] = tracks.spread(int(pid[rows[0]]), name, starts[rows], ends[rows])
-    return pid, tid
+def _stream_namer(trace: Trace, tracks: Tracks) -> Callable[[int, int, int, int], tuple[int, str]]:
+    """What tells the group and name of a lane's track; contexts are named where a device has several."""
+    lanes = trace.ops[["process", "device", "context"]].drop_duplicates()
+    several = bool(lanes.duplicated(["process", "device"]).any())
+
+    def named(process: int, device: int, context: int, stream: int) -> tuple[int, str]:
+        name = f"stream {stream}, context {context}" if several else f"stream {stream}"
+        return gpu_process(trace, tracks, process, device), name
+
+    return named
 
 
-def _host_tracks(trace: Trace, tracks: Tracks) -> dict[str, tuple[Ints, Ints]]:
-    """Ranges and CUDA calls share their thread's track."""
-    frames, sizes = (trace.ranges, trace.api), (len(trace.ranges), len(trace.api))
-    columns = ("process", "thread", "start_ns", "end_ns")
-    process, thread, starts, ends = (np.concatenate([ints(frame, name) for frame in frames]) for name in columns)
-    pid, tid = np.zeros((2, process.size), np.int64)
-    for (owner, number), rows in rows_by_key(process, thread).items():
-        pid[rows] = host_process(trace, tracks, owner)
-        tid[rows] = tracks.spread(int(pid[rows[0]]), f"thread {number}", starts[rows], ends[rows])
-    return {"ranges": (pid[: sizes[0]], tid[: sizes[0]]), "api": (pid[sizes[0] :], tid[sizes[0] :])}
-
-
-def _own_track(trace: Trace, tracks: Tracks, frame: pd.DataFrame, what: str) -> tuple[Ints, Ints]:
-    """One track a process, beside its threads'."""
-    starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
+def _placed(
+    tracks: Tracks, frame: pd.DataFrame, keys: tuple[str, ...], track: Callable[..., tuple[int, str]]
+) -> tuple[Ints, Ints]:
+    """The pid and tid of each row: those of its keys' track, whose group and name `track` tells."""
     pid, tid = np.zeros((2, len(frame)), np.int64)
-    for (process,), rows in rows_by_key(ints(frame, "process")).items():
-        pid[rows] = host_process(trace, tracks, process)
-        tid[rows] = tracks.spread(int(pid[rows[0]]), what, starts[rows], ends[rows])
+    for key, rows in rows_by_key(*(ints(frame, column) for column in keys)).items():
+        pid[rows], name = track(*key)
+        group = int(pid[rows[0]])
+        if "end_ns" in frame:
+            starts, ends = ints(frame, "start_ns")[rows], ints(frame, "end_ns")[rows]
+            tid[rows] = tracks.spread(group, name, starts, ends)
+        else:
+            tid[rows] = tracks.thread(group, name)
     return pid, tid
 
 
-def _slices(
-    frame: pd.DataFrame, name: str, pid: Ints, tid: Ints, more: Mapping[str, Column] | None = None
-) -> Iterator[Events]:
-    """The rows of a table, by category."""
-    rows_of: dict[str, Ints] = {"": np.arange(len(frame))}
-    if name in ("ops", "ranges"):
-        code, texts = codes(frame, "kind")
-        rows_of = {text: np.flatnonzero(code == i) for i, text in enumerate(texts)}
-    for category, (table, kind) in CATEGORIES.items():
-        rows = rows_of.get(kind, np.empty(0, np.int64)) if table == name else np.empty(0, np.int64)
-        if rows.size:
-            some = frame.take(rows)
-            args, defaults = _columns(some, name)
-            for key, values in (more or {}).items():
-                args[key], defaults[key] = values[rows], -1
-            start = ints(some, "start_ns")
-            title = _texts(some, _TITLES.get(name, "name"))
-            length = ints(some, "end_ns") - start
-            yield Events("X", category, title, pid[rows], tid[rows], start, length, {ROW: rows, **args}, defaults)
+def _events(frame: pd.DataFrame, table: str, pid: Ints, tid: Ints) -> Events:
+    """The rows of a table as slices, or as instants where they have no end."""
+    category: Any = CATEGORIES[table]
+    if not isinstance(category, str):
+        category = frame["kind"].array.rename_categories(category)
+    title: Any = TITLES.get(table, "name")
+    title = frame[title].array if title in frame else {"records": "record"}.get(table, table)
+    start = ints(frame, "start_ns")
+    said = [column for column in TABLES[table] if column not in ("start_ns", "end_ns", "name", "kind")]
+    args: dict[str, Any] = {"row": np.arange(len(frame))}
+    for column in said:
+        texts = isinstance(frame[column].dtype, pd.CategoricalDtype)
+        args[column] = frame[column].array if texts else frame[column].to_numpy(np.int64)
+    defaults = {column: TABLES[table][column][1] for column in said if column != "process"}
+    if "end_ns" in frame:
+        return Events("X", category, title, pid, tid, start, ints(frame, "end_ns") - start, args, defaults)
+    return Events("i", category, title, pid, tid, start, None, args, defaults, {"s": "t"})
 
 
-_TITLES = {"syncs": "kind", "comms": "operation"}
-
-
-def _columns(frame: pd.DataFrame, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The columns that an event itself does not say, and their defaults; the process is always said."""
-    left_out = {"start_ns", "end_ns", *OF_COLLECTIVES}
-    left_out |= {*(("name",) if name in NAMED else ()), *(("kind",) if name != "syncs" else ())}
-    schema = TABLES[name]
-    args = {
-        column: frame[column].to_numpy(np.int64) if isinstance(kind, str) and kind != "text" else _texts(frame, column)
-        for column, (kind, _) in schema.items()
-        if column not in left_out
-    }
-    return args, {column: schema[column][1] for column in args if column != "process"}
-
-
-def _texts(frame: pd.DataFrame, column: str) -> pd.Categorical:
-    values = frame[column].array
-    assert isinstance(values, pd.Categorical)
-    return values
-
-
-def _records(trace: Trace, tracks: Tracks) -> Iterator[Events]:
-    """Event records as instants at their calls; those of no known call stand at the beginning."""
-    records = trace.records
-    if not len(records):
-        return
+def _recorded_at(trace: Trace) -> Ints:
+    """When each event was recorded: at its call; those of no known call stand at the beginning."""
     keys = ["process", "correlation"]
     calls = trace.api[trace.api["correlation"] >= 0].drop_duplicates(keys)
-    at = records[keys].merge(calls[[*keys, "start_ns"]], on=keys, how="left")["start_ns"]
-    start = at.fillna(float(ints(trace.ops, "start_ns").min())).to_numpy(np.int64)
-    pid, tid = np.zeros((2, start.size), np.int64)
-    for (process,), rows in rows_by_key(ints(records, "process")).items():
-        pid[rows] = host_process(trace, tracks, process)
-        tid[rows] = tracks.thread(int(pid[rows[0]]), "event records")
-    args, defaults = _columns(records, "records")
-    args = {ROW: np.arange(start.size), **args}
-    yield Events("i", "cuda_event_record", "record", pid, tid, start, None, args, defaults, {"s": "t"})
+    at = trace.records[keys].merge(calls[[*keys, "start_ns"]], on=keys, how="left")["start_ns"]
+    recorded: Ints = at.fillna(float(ints(trace.ops, "start_ns").min())).to_numpy(np.int64)
+    return recorded
 
 
-def _memory(trace: Trace, tracks: Tracks) -> Iterator[Events]:
-    """Levels of GPU memory as instants on a track of their device."""
-    memory = trace.memory
-    if not len(memory):
-        return
-    pid, tid = np.zeros((2, len(memory)), np.int64)
-    for (process, device), rows in rows_by_key(ints(memory, "process"), ints(memory, "device")).items():
-        pid[rows] = gpu_process(trace, tracks, process, device)
-        tid[rows] = tracks.thread(int(pid[rows[0]]), "memory in use")
-    args, defaults = _columns(memory, "memory")
-    args = {ROW: np.arange(len(memory)), **args}
-    yield Events("i", "gpu_memory", "memory", pid, tid, ints(memory, "start_ns"), None, args, defaults, {"s": "t"})
-
-
-def _flows(trace: Trace, gpu: tuple[Ints, Ints], api: tuple[Ints, Ints]) -> Iterator[Events]:
+def _flows(trace: Trace, gpu: tuple[Ints, Ints], api: Ints) -> Iterator[Events]:
     """An arrow from each launch to its op; its number is the op's row."""
     rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
     launch = ints(trace.ops, "launch")[rows]

@@ -1,36 +1,31 @@
 """Write a trace and its findings as a Chrome trace, for Perfetto and chrome://tracing.
 
-All times are on the trace's one clock. What no event can say (captures, clocks, devices) stands under the key
+All times are on the trace's one clock. What no event can say (captures, clocks) stands under the key
 "traceviz" at the head of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
-import numpy as np
 from isal import igzip
 
-from analyzers.arrays.types import Ints
 from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.perfetto_findings import collective_events, finding_events
-from analyzers.export.perfetto_lines import Column, Tracks, lines, text
+from analyzers.export.perfetto_lines import Tracks, lines, text
 from analyzers.export.perfetto_tables import process_tracks, table_events
-from analyzers.export.tables import MEMBERS, about, standalone
+from analyzers.export.tables import about, standalone
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 
 SCHEMA = "traceviz.perfetto/1"
-HEADER_TABLES = ("devices", "streams")  # tables without times
 
 
 def to_perfetto(
@@ -57,9 +52,10 @@ def to_perfetto(
     found = finding_events(trace, tracks, result, order)
     collectives = collective_events(alone, tracks, collectives_of(alone)) if alone.matches is not None else iter(())
     zero = first_instant(alone)
-    with replacing(path) as beside, _opened(beside, gzipped=path.name.endswith(".gz")) as file:
+    opened = igzip.open if path.name.endswith(".gz") else open
+    with replacing(path) as beside, opened(beside, "wb") as file:
         file.write(_head(alone, zero, tracks.metadata.pop(0)))
-        for events in chain(found, collectives, table_events(alone, tracks, _match_args(alone))):
+        for events in chain(found, collectives, table_events(alone, tracks)):
             for some in lines(events, zero):
                 file.write(some)
         for event in tracks.metadata:
@@ -74,44 +70,10 @@ def first_instant(trace: Trace) -> int:
     return min(int(ints(frame, "start_ns").min()) for frame in frames if len(frame))
 
 
-@contextmanager
-def _opened(path: Path, *, gzipped: bool) -> Iterator[IO[bytes]]:
-    with igzip.open(path, "wb") if gzipped else path.open("wb", buffering=1 << 20) as file:
-        yield file
-
-
 def _head(trace: Trace, zero: int, first: dict[str, Any]) -> bytes:
     """All before the events, and the first of them: every other one brings its comma."""
     description: dict[str, Any] = {"schema": SCHEMA, "zero_ns": zero, **about(trace)}
-    for name in HEADER_TABLES:
-        description[name] = _plain(getattr(trace, name))
-    description["members"] = None if trace.matches is None else _plain(trace.matches.members[list(MEMBERS)])
     base = None if trace.origin_utc_ns is None else trace.origin_utc_ns + zero
     known = f'"baseTimeNanoseconds":{base},' if base is not None else ""
     head = f'{{"traceviz":{text(description)},{known}"displayTimeUnit":"ns","traceEvents":[\n{text(first)}'
     return head.encode()
-
-
-def _plain(frame: Any) -> dict[str, list[Any]]:
-    return {str(column): frame[column].tolist() for column in frame.columns}
-
-
-def _match_args(trace: Trace) -> Mapping[str, Column]:
-    """For each op its row in `Matches.calls` and that row's columns; -1 where it took part in no collective."""
-    if trace.matches is None:
-        return {}
-    calls, size = trace.matches.calls, len(trace.ops)
-    args: dict[str, Any] = {"match": _spread(ints(calls, "op"), np.arange(len(calls)), size)}
-    for column in ("collective", "member"):
-        args[column] = _spread(ints(calls, "op"), ints(calls, column), size)
-    for column in ("start_ns", "end_ns"):
-        args[f"captured_{column}"] = _spread(ints(calls, "op"), ints(calls, column), size)
-    confidence = np.full(size, -1.0)
-    confidence[ints(calls, "op")] = calls["confidence"].to_numpy(np.float64)
-    return {**args, "confidence": confidence}
-
-
-def _spread(rows: Ints, values: Ints, size: int) -> Ints:
-    spread = np.full(size, -1, np.int64)
-    spread[rows] = values
-    return spread
