@@ -42,7 +42,7 @@ def main() -> None:
         ),
         (causes, ("Ordering", "blocking_calls", "find_gaps", "room")),
         (causes.Explainer, ("explain", "_explain", "_after_sync", "_blocked", "free")),
-        (missed, ("_weigh", "_tell", "share")),
+        (missed, ("_weigh", "_missed_by", "shares")),
     ):
         for name in names:
             setattr(owner, name, staged(owner, name, spent))
