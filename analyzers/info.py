@@ -181,11 +181,6 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
     )
 
 
-def cannot_answer(trace: Trace) -> tuple[str, ...]:
-    """What the trace can't tell, in words, most important first."""
-    return _cannot_answer(trace, facts_of(trace))
-
-
 def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
     ranks, known, steps = len(run.rank_ids), run.captures[0].world_size, len(facts.steps)
     candidates = [

@@ -13,6 +13,7 @@ from analyzers.arrays.types import Ints
 
 WIDEST = 1 << 62  # that integers hold
 _RADIX = 1 << 16
+_DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
 
 
 def rows_by_key(*keys: Ints) -> dict[tuple[int, ...], Ints]:
@@ -97,11 +98,22 @@ def occurrence(member: Ints, key: Ints) -> Ints:
     return result
 
 
-def index_of(keys: Ints, wanted: Ints) -> Ints:
-    """Where among keys, each of which occurs once, each wanted one is; -1 where it is not."""
-    if not keys.size:
-        return np.full(wanted.size, -1)
-    order = np.arange(keys.size) if (np.diff(keys) > 0).all() else np.argsort(keys)
-    keys = keys[order]
-    nearest = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[nearest] == wanted, order[nearest], -1)
+def first_row(ids: Ints, wanted: Ints) -> Ints:
+    """First row that has each wanted id, -1 where none has; negative ids are none.
+
+    >>> first_row(np.array([7, 9, 7]), np.array([7, 8, -1]))
+    array([ 0, -1, -1])
+    """
+    rows = np.flatnonzero(ids >= 0)
+    if rows.size == 0 or wanted.size == 0:
+        return np.full(wanted.size, -1, np.int64)
+    known = ids[rows]
+    low, high = int(known.min()), int(known.max())
+    if high - low < _DENSE * rows.size + 1024:
+        row_of = np.full(high - low + 2, -1, np.int64)  # the last one answers for ids out of range
+        row_of[known[::-1] - low] = rows[::-1]
+        inside = (wanted >= low) & (wanted <= high)
+        return row_of[np.where(inside, wanted - low, high - low + 1)]
+    distinct, first = np.unique(known, return_index=True)
+    at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
+    return np.where(distinct[at] == wanted, rows[first[at]], -1)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from analyzers.arrays.groups import WIDEST, index_of, label, rows_by_key
+from analyzers.arrays.groups import WIDEST, first_row, label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function, is_communication_kernel, operation_of
@@ -127,7 +127,7 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
 def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
     stated = _one_per_call(comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]])
-    row = index_of(*_launches(stated, ops))
+    row = first_row(*_launches(stated, ops))
     columns: dict[str, Any] = {}
     for column in (*_CALL_COLUMNS, "in_elements", "out_elements"):
         values = stated[column].array

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_row, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -45,13 +45,8 @@ def calls_of_kind(trace: Trace, *kinds: str) -> Ints:
 
 def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
-    call_keys = _key(trace.api, calls)
-    order = np.argsort(call_keys, kind="stable")
-    wanted_keys = _key(frame, np.arange(len(frame)))
-    at = np.minimum(np.searchsorted(call_keys[order], wanted_keys), max(call_keys.size - 1, 0))
-    if call_keys.size == 0:
-        return np.full(wanted_keys.size, -1, np.int64)
-    return np.where((call_keys[order][at] == wanted_keys) & (ints(frame, "correlation") >= 0), order[at], -1)
+    at = first_row(_key(trace.api, calls), _key(frame, np.arange(len(frame))))
+    return np.where(ints(frame, "correlation") >= 0, at, -1)
 
 
 def _key(frame: pd.DataFrame, rows: Ints) -> Ints:

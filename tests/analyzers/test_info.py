@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyzers.info import MOST_RANGES, cannot_answer, info
+from analyzers.info import MOST_RANGES, info
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.trace.tables import Capture
@@ -89,38 +89,38 @@ def full() -> Builder:
 
 
 def test_what_a_bare_trace_can_not_tell() -> None:
-    said = "\n".join(cannot_answer(bare().trace()))
+    said = "\n".join(info(bare().trace()).cannot)
     for part in ("only one rank", "regions by name", "who launched what", "which stream waited", "steps:", "operator"):
         assert part in said
 
 
 def test_a_trace_with_everything_has_nothing_it_can_not_tell() -> None:
-    assert cannot_answer(full().trace()) == ()
+    assert info(full().trace()).cannot == ()
 
 
 def test_launches_that_are_missing_are_counted() -> None:
     run = full()
     run.rows["ops"][0]["launch"] = -1
-    assert cannot_answer(run.trace()) == ("who launched 1 of 2 GPU ops: their launch calls are missing",)
+    assert info(run.trace()).cannot == ("who launched 1 of 2 GPU ops: their launch calls are missing",)
 
 
 def test_ranks_that_were_not_captured_are_counted() -> None:
     trace = replace(full().trace(), captures=(Capture("a", "synthetic", world_size=8),))
-    assert cannot_answer(trace) == ("what the other ranks did: 2 of 8 were captured",)
+    assert info(trace).cannot == ("what the other ranks did: 2 of 8 were captured",)
 
 
 def test_what_a_capture_says_it_lacks_is_told_once() -> None:
     trace = replace(full().trace(), captures=tuple(Capture(p, "synthetic", lacks=("colours",)) for p in "ab"))
-    assert cannot_answer(trace) == ("colours",)
+    assert info(trace).cannot == ("colours",)
 
 
 def test_what_only_some_captures_lack_is_said_of_those() -> None:
     trace = full().trace()
     lacks = [("colours",), (), ("colours", "sounds"), ("colours",), ("colours",)]
     captures = [replace(trace.captures[0], path=f"a/r{n}.json", lacks=one) for n, one in enumerate(lacks)]
-    said = cannot_answer(replace(trace, captures=tuple(captures)))
+    said = info(replace(trace, captures=tuple(captures))).cannot
     assert said == ("colours: in r0.json, r2.json, r3.json, 1 more", "sounds: in r2.json")
-    assert cannot_answer(replace(trace, captures=tuple(captures[:1]))) == ("colours",)
+    assert info(replace(trace, captures=tuple(captures[:1]))).cannot == ("colours",)
 
 
 def test_the_frame_has_a_row_for_every_rank() -> None:
@@ -157,7 +157,7 @@ def test_steps_too_few_for_a_median_are_reported() -> None:
     rank = run.rank(0)
     rank.range("step 1", 0, 10)
     rank.kernel("k", 7, 10, 20, launch=(1, 2))
-    assert "how much steps vary: 1 are too few for a median" in cannot_answer(run.trace())
+    assert "how much steps vary: 1 are too few for a median" in info(run.trace()).cannot
     rank.range("step 2", 10, 20)
     rank.range("step 3", 20, 30)
-    assert not [said for said in cannot_answer(run.trace()) if "median" in said]
+    assert not [said for said in info(run.trace()).cannot if "median" in said]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.arrays.groups import first_row
 from analyzers.arrays.types import Ints
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
 from analyzers.trace.columns import codes, ints, is_one_of, table
@@ -239,8 +240,6 @@ def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -
 
 # Link Kineto's events: ops to the calls that launched them, and everything to its process.
 
-_DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
-
 
 def cpu_pids(rows: Mapping[str, Rows], heads: Sequence[Head]) -> list[int]:
     """Pids of the processes that made CUDA calls; of those with operators, where the trace has no calls."""
@@ -305,27 +304,6 @@ def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
         names = names if name in names else [*names, name]
         code[invalid[np.array(sure)]] = names.index(name)
     return api.assign(name=pd.Categorical.from_codes(code, dtype=pd.CategoricalDtype(names)))
-
-
-def first_row(ids: Ints, wanted: Ints) -> Ints:
-    """First row that has each wanted id, -1 where none has; negative ids are none.
-
-    >>> first_row(np.array([7, 9, 7]), np.array([7, 8, -1]))
-    array([ 0, -1, -1])
-    """
-    rows = np.flatnonzero(ids >= 0)
-    if rows.size == 0 or wanted.size == 0:
-        return np.full(wanted.size, -1, np.int64)
-    known = ids[rows]
-    low, high = int(known.min()), int(known.max())
-    if high - low < _DENSE * rows.size + 1024:
-        row_of = np.full(high - low + 2, -1, np.int64)  # the last one answers for ids out of range
-        row_of[known[::-1] - low] = rows[::-1]
-        inside = (wanted >= low) & (wanted <= high)
-        return row_of[np.where(inside, wanted - low, high - low + 1)]
-    distinct, first = np.unique(known, return_index=True)
-    at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
-    return np.where(distinct[at] == wanted, rows[first[at]], -1)
 
 
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.

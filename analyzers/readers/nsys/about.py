@@ -329,14 +329,11 @@ def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:
 
 
 def _default_streams(file: NsysFile) -> set[tuple[int, int, int]]:
-    """(process id, context, stream) of each context's default stream, by the table of today or that of old exports."""
-    for source, column in (
-        ("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"),
-        ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"),
-    ):
-        if file.has(source, "processId", "contextId", column):
-            return set(file.rows(f"SELECT processId, contextId, {column} FROM {source}"))
-    return set()
+    """(process id, context, stream) of each context's default stream."""
+    source = "TARGET_INFO_CUDA_CONTEXT_INFO"
+    if not file.has(source, "processId", "contextId", "nullStreamId"):
+        return set()
+    return set(file.rows(f"SELECT processId, contextId, nullStreamId FROM {source}"))
 
 
 def _created_streams(file: NsysFile) -> dict[tuple[int, int, int], dict[str, int]]:
@@ -416,34 +413,17 @@ def pid(key: int) -> int:
     return key & LOW_24
 
 
-def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Path) -> pd.DataFrame:
-    """Give rows that name no process, as in the oldest exports, the one whose call has their correlation id.
+def owned(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The same rows, each of which names its process.
 
     Raises
     ------
-    TracevizError : several processes used the same correlation ids, so the rows could be anybody's.
+    TracevizError : some do not, as in exports of before 2021.
     """
-    process = ints(frame, "process")
-    orphans = np.flatnonzero(process == NOT_SAID)
-    if orphans.size == 0:
-        return frame
-    callers = np.unique(ints(api, "process"))
-    if callers.size <= 1:
-        found = np.full(orphans.size, callers[0] if callers.size else processes.add(0))
-    else:
-        found = _by_correlation(ints(frame, "correlation")[orphans], api, path)
-    process = process.copy()
-    process[orphans] = found
-    return frame.assign(process=process)
-
-
-def _by_correlation(wanted: Ints, api: pd.DataFrame, path: Path) -> Ints:
-    owners = api[["correlation", "process"]].drop_duplicates()
-    owners = owners[owners["correlation"].isin(wanted)]
-    if owners["correlation"].duplicated().any() or not np.isin(wanted, ints(owners, "correlation")).all():
+    if (ints(frame, "process") == NOT_SAID).any():
         raise TracevizError(
-            "this old export holds several processes and does not say whose the GPU work is (no globalPid).",
+            "this export does not say whose the GPU work is (no globalPid).",
             path=path,
-            hint="Export the report again with a newer nsys, or capture one report a process.",
+            hint="Export the report again with a newer nsys.",
         )
-    return owners.set_index("correlation")["process"].reindex(wanted).to_numpy(np.int64)
+    return frame

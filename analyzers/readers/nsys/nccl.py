@@ -6,7 +6,6 @@ ncclGroupEnd that follows: there, several calls may share one kernel.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,7 +177,7 @@ def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
 
 # What NCCL says about its calls in the payload of their NVTX ranges: communicator, message size, peer.
 #
-# nsys exports payloads as binary data (`--include-blobs`), as JSON (`--include-json`), or, by default, not at all.
+# nsys exports payloads as binary data with `--include-blobs`, and by default not at all.
 
 NVTX = "NVTX_EVENTS"
 HEADER = 32  # bytes before a binary payload: domain, schema, payload size, header size, each 8 bytes, little-endian
@@ -213,8 +212,6 @@ class Payload:
 def read_payload(file: NsysFile) -> Payload:
     """Payloads of all NVTX ranges that have NCCL's fields."""
     rows, columns = _binary(file)
-    if rows.size == 0:
-        rows, columns = _json(file)
     return Payload(rows, *(columns[name] for name in ("communicator", "bytes", "peer", "ranks")))
 
 
@@ -267,23 +264,3 @@ def _schemas(file: NsysFile) -> dict[int, list[tuple[str, int, int]]]:
             ours, size = FIELDS[name]
             schemas.setdefault(int(schema), []).append((ours, int(offset), size))
     return schemas
-
-
-def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
-    if not file.has(NVTX, "jsonText"):
-        return np.empty(0, np.int64), _empty(0)
-    rows, texts = file.texts(NVTX, '"jsonText"', "\"jsonText\" LIKE '%NCCL%' OR \"jsonText\" LIKE '%Message size%'")
-    values = _empty(len(texts.categories))
-    for index, text in enumerate(texts.categories):
-        for name, value in _payload_fields(text).items():
-            if name in FIELDS and isinstance(value, int):
-                values[FIELDS[name][0]][index] = np.uint64(value % (1 << 64)).astype(np.int64)
-    return rows, {name: column[texts.codes] for name, column in values.items()}
-
-
-def _payload_fields(text: str) -> dict[str, object]:
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}

@@ -1,4 +1,4 @@
-"""Read an nsys SQLite export, of any schema from 2.x on, into a Trace."""
+"""Read an nsys SQLite export, of any release since 2021, into a Trace."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from analyzers.common.progress import Progress, silent
 from analyzers.readers.nsys.about import (
     About,
     Processes,
-    adopt,
     contexts,
     describe_process,
     gpus_of,
     missing,
+    owned,
     read_about,
     read_devices,
     read_overhead,
@@ -114,11 +114,11 @@ def _tables(
         reading_payload = pool.submit(read_payload, file)
         api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost, absurd)
         progress("reading GPU work", 1, STEPS)
-        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
+        ops = _timed("GPU ops", owned(reading_ops.result(), file.path), about.shift_ns, lost, absurd)
         progress("reading ranges", 2, STEPS)
         ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost, absurd)
-        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
-        records = adopt(reading_records.result(), api, numbering, file.path)
+        syncs = _timed("syncs", owned(reading_syncs.result(), file.path), about.shift_ns, lost, absurd)
+        records = owned(reading_records.result(), file.path)
     progress("joining calls to GPU work", 3, STEPS)
     memory = read_memory(file, numbering, about.shift_ns)
     order = numbering.order()

@@ -58,15 +58,6 @@ class _Units:
     bytes: int = 1_000_000
 
 
-def is_stats(head: str) -> bool:
-    """Whether a file's first lines look like a GPU trace that `nsys stats` printed.
-
-    >>> is_stats("Start (ns),Duration (ns),CorrId,GrdX"), is_stats("{}")
-    (True, False)
-    """
-    return any(_HEADER.match(line) or _ROW.match(line) for line in head.splitlines()[:50])
-
-
 def read(path: str | Path) -> Trace:
     """Read a pasted GPU trace: CSV or text table, with or without its header.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.arrays.groups import grouped, index_of, label, occurrence, ordered, rows_by_key
+from analyzers.arrays.groups import first_row, grouped, label, occurrence, ordered, rows_by_key
 
 Rows = list[tuple[int, int]]
 NARROW = {np.int8: 1 << 7, np.int32: 1 << 31, np.int64: 1 << 63}
@@ -76,8 +76,8 @@ def test_occurrences_count_the_earlier_rows_of_a_member_and_key(rows: Rows) -> N
     assert occurrence(member, key).tolist() == earlier
 
 
-@given(st.lists(st.integers(-9, 9), unique=True), st.lists(st.integers(-12, 12)))
-def test_places_say_where_each_wanted_key_is(keys: list[int], wanted: list[int]) -> None:
-    for known in (keys, sorted(keys)):
-        found = index_of(np.array(known, np.int64), np.array(wanted, np.int64))
-        assert found.tolist() == [known.index(one) if one in known else -1 for one in wanted]
+@given(st.lists(st.integers(-3, 9)), st.lists(st.integers(-5, 12)), st.sampled_from([1, 10_000]))
+def test_places_say_where_each_wanted_id_is_first(ids: list[int], wanted: list[int], apart: int) -> None:
+    for known in (ids, sorted(ids)):
+        found = first_row(np.array(known, np.int64) * apart, np.array(wanted, np.int64) * apart)
+        assert found.tolist() == [known.index(one) if one >= 0 and one in known else -1 for one in wanted]
