@@ -65,6 +65,16 @@ def _code(keys: tuple[Ints, ...]) -> Ints | None:
     return code
 
 
+def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
+    """Positions from each `first` on, `count` of them, and which of the runs each is of.
+
+    >>> runs(np.array([5, 9]), np.array([2, 1]))
+    (array([5, 6, 9]), array([0, 0, 1]))
+    """
+    of = np.repeat(np.arange(count.size), count)
+    return np.arange(of.size) + (first - np.cumsum(count) + count)[of], of
+
+
 def label(*columns: Any) -> Ints:
     """Number the distinct combinations of columns from 0, in the order they first occur."""
     combined, span = np.zeros(len(columns[0]), np.int64), 1

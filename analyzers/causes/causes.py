@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
@@ -210,8 +210,7 @@ class Explainer:
             low, high = gaps.start_ns[rows[of_thread]], until[rows[of_thread]]
             first = np.searchsorted(blocked.ends, low, side="right")
             count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
-            pair = np.repeat(np.arange(of_thread.size), count)
-            blocked_row = first[pair] + np.arange(pair.size) - np.repeat(np.cumsum(count) - count, count)
+            blocked_row, pair = runs(first, count)
             alone_ns = gaps.alone(
                 np.maximum(blocked.starts[blocked_row], low[pair]),
                 np.minimum(blocked.ends[blocked_row], high[pair]),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import distinct
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import ints
@@ -62,8 +62,7 @@ def room(trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limit
     first = np.searchsorted(times, low, side="right")
     cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
     count = np.where(high > low, cuts + 1, 0)
-    row = np.repeat(np.arange(ops.size), count)
-    piece = np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)  # of its window
+    piece, row = runs(np.zeros(ops.size, np.int64), count)  # pieces are counted in their window
     begin = np.where(piece == 0, low[row], times[np.minimum(first[row] + piece - 1, times.size - 1)])
     end = np.append(begin[1:], 0)
     last_piece = piece == count[row] - 1

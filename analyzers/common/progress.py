@@ -33,7 +33,7 @@ class Overall:
         self.total = sum(sizes)
         self.done = [0] * len(self.sizes)
 
-    def tell(self, i: int, done: int, total: int) -> None:
+    def update(self, i: int, done: int, total: int) -> None:
         """Say how far one file is; progress of a file that begins anew does not go back."""
         if total > 0:
             self.done[i] = max(self.done[i], self.sizes[i] * min(done, total) // total)

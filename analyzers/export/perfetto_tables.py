@@ -129,12 +129,12 @@ def _events(frame: pd.DataFrame, table: str, pid: Ints, tid: Ints) -> Events:
     title: Any = TITLES.get(table, "name")
     title = frame[title].array if title in frame else {"records": "record"}.get(table, table)
     start = ints(frame, "start_ns")
-    said = [column for column in TABLES[table] if column not in ("start_ns", "end_ns", "name", "kind")]
+    columns = [column for column in TABLES[table] if column not in ("start_ns", "end_ns", "name", "kind")]
     args: dict[str, Any] = {"row": np.arange(len(frame))}
-    for column in said:
+    for column in columns:
         texts = isinstance(frame[column].dtype, pd.CategoricalDtype)
         args[column] = frame[column].array if texts else frame[column].to_numpy(np.int64)
-    defaults = {column: TABLES[table][column][1] for column in said if column != "process"}
+    defaults = {column: TABLES[table][column][1] for column in columns if column != "process"}
     if "end_ns" in frame:
         return Events("X", category, title, pid, tid, start, ints(frame, "end_ns") - start, args, defaults)
     return Events("i", category, title, pid, tid, start, None, args, defaults, {"s": "t"})

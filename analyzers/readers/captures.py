@@ -24,7 +24,7 @@ from analyzers.readers.remote import brought
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.tables import Trace
-from analyzers.workers.local import local_crew
+from analyzers.workers.local import local_workers
 
 # Worker processes cost a second to start, and some 15 ms for each capture whose tables they hand back. They pay from
 # this on, in all and a capture; one process reads JSON in two threads by itself.
@@ -77,12 +77,12 @@ def read_many(
     if len(inputs) == 1:
         return [read_one(inputs[0], reading, progress)], []
     found: list[Trace | TracevizError | None] = [_from_cache(one, reading) for one in inputs]
-    lacking = [place for place, trace in enumerate(found) if trace is None]
-    overall = Overall(progress, "reading captures", [inputs[place].bytes for place in lacking])
+    lacking = [number for number, trace in enumerate(found) if trace is None]
+    overall = Overall(progress, "reading captures", [inputs[number].bytes for number in lacking])
     worth = overall.total > max(WORTH_WORKERS, WORTH_HANDING_BACK * len(lacking))
     read = _side_by_side if len(lacking) > 1 and reading.processes > 1 and worth else _one_by_one
-    for place, trace in zip(lacking, read([inputs[place] for place in lacking], reading, overall), strict=True):
-        found[place] = trace
+    for number, trace in zip(lacking, read([inputs[number] for number in lacking], reading, overall), strict=True):
+        found[number] = trace
     return without_bad(inputs, found, reading.skip_bad)
 
 
@@ -105,21 +105,23 @@ def _left_out(one: Input, error: TracevizError) -> TraceWarning:
 
 def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
     found: list[Trace | TracevizError | None] = []
-    for place, one in enumerate(inputs):
+    for number, one in enumerate(inputs):
         try:
-            found.append(read_one(one, reading, lambda _, done, total, place=place: overall.tell(place, done, total)))
+            found.append(
+                read_one(one, reading, lambda _, done, total, number=number: overall.update(number, done, total))
+            )
         except TracevizError as error:
             if not reading.skip_bad:
                 error.path = error.path or str(one.path)
                 raise
             found.append(error)
-        overall.tell(place, 1, 1)
+        overall.update(number, 1, 1)
     return found
 
 
 def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
-    with local_crew(reading.processes) as crew:
-        folders = crew.map(_read_apart, [(one, reading, crew.scratch) for one in inputs], overall)
+    with local_workers(reading.processes) as workers:
+        folders = workers.map(_read_apart, [(one, reading, workers.scratch) for one in inputs], overall)
         return [
             folder if isinstance(folder, TracevizError) else _fetched(one, folder, reading)
             for one, folder in zip(inputs, folders, strict=True)

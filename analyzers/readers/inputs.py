@@ -227,7 +227,7 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
 
 def _ranks_by_pid(ranks: list[Mapping[str, object]]) -> dict[int, int]:
     """Rank of each process that told the collector both; a pid that two hosts have tells nothing."""
-    said = [(one.get("pid"), one.get("rank")) for one in ranks]
-    known = [(pid, rank) for pid, rank in said if type(pid) is int and type(rank) is int and rank in RANKS]
+    claims = [(one.get("pid"), one.get("rank")) for one in ranks]
+    known = [(pid, rank) for pid, rank in claims if type(pid) is int and type(rank) is int and rank in RANKS]
     count = Counter(pid for pid, _ in known)
     return {pid: rank for pid, rank in known if count[pid] == 1}

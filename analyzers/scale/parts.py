@@ -24,12 +24,12 @@ from analyzers.readers.captures import cited, read_one, stored, without_bad
 from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import Reading
-from analyzers.scale.crew import crew_for
-from analyzers.scale.outline import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
+from analyzers.scale.summaries import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
+from analyzers.scale.workers import workers_for
 from analyzers.trace.narrow import Narrowing, check_ranks
 from analyzers.trace.run import ALL, OnePart, PartitionedRun, Question
 from analyzers.trace.tables import Trace
-from analyzers.workers.local import Crew
+from analyzers.workers.local import Workers
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,14 @@ class CapturesRun:
     is_one_part = False
 
     def __init__(
-        self, inputs: Sequence[Input], summaries: Sequence[CaptureSummary], trace: Trace, crew: Crew, progress: Progress
+        self,
+        inputs: Sequence[Input],
+        summaries: Sequence[CaptureSummary],
+        trace: Trace,
+        workers: Workers,
+        progress: Progress,
     ) -> None:
-        self.inputs, self.trace, self.crew, self.progress = inputs, trace, crew, progress
+        self.inputs, self.trace, self.workers, self.progress = inputs, trace, workers, progress
         self.summaries, self.contexts = summaries, contexts(summaries, trace)
         self.reading = Reading()
         self.folders: list[Path | None] = [None] * len(inputs)
@@ -64,7 +69,7 @@ class CapturesRun:
         overall = Overall(
             self.progress, "looking at captures", [self.summaries[i].size + 1 for i in asked], bytes=False
         )
-        answers = dict(zip(asked, self.crew.map(ask_one, tasks, overall), strict=True))
+        answers = dict(zip(asked, self.workers.map(ask_one, tasks, overall), strict=True))
         for i, answer in answers.items():
             if isinstance(answer, TracevizError):
                 answer.path = answer.path or str(self.inputs[i].path)
@@ -118,12 +123,12 @@ def opened(
         yield OnePart(load(paths, align=align, reading=reading, progress=progress))
         return
     texts = [str(path) for path in paths]
-    with crew_for(texts, reading, lists=lists) as crew:
-        yield open_run(texts, reading, crew, align=align, progress=progress)
+    with workers_for(texts, reading, lists=lists) as workers:
+        yield open_run(texts, reading, workers, align=align, progress=progress)
 
 
 def open_run(
-    paths: Iterable[str | Path], reading: Reading, crew: Crew, *, align: bool = True, progress: Progress = silent
+    paths: Iterable[str | Path], reading: Reading, workers: Workers, *, align: bool = True, progress: Progress = silent
 ) -> CapturesRun:
     """Read and summarize captures and make a run of them.
 
@@ -137,18 +142,18 @@ def open_run(
             hint = "Leave out --memory and --dask."
             raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=one.path, hint=hint)
     for_tasks = replace(reading, dask=None)  # a client is no business of its workers
-    tasks = [(one, for_tasks, crew.scratch) for one in inputs]
-    found = crew.map(outline_one, tasks, Overall(progress, "reading captures", [one.bytes for one in inputs]))
+    tasks = [(one, for_tasks, workers.scratch) for one in inputs]
+    found = workers.map(summarize_one, tasks, Overall(progress, "reading captures", [one.bytes for one in inputs]))
     read, bad = without_bad(inputs, found, reading.skip_bad)
     good = [one for one, each in zip(inputs, found, strict=True) if not isinstance(each, TracevizError)]
     summaries = [summary for summary, _ in read]
     trace = joined([summary.trace for summary in summaries], good, skipped, bad, align=align)
-    run = CapturesRun(good, summaries, trace, crew, progress)
+    run = CapturesRun(good, summaries, trace, workers, progress)
     run.reading, run.folders = for_tasks, [folder for _, folder in read]
     return run
 
 
-def outline_one(
+def summarize_one(
     one: Input, reading: Reading, scratch: Path | None, progress: Progress
 ) -> tuple[CaptureSummary, Path | None]:
     """Read a capture; return its summary, and the folder where its tables lie for the next question."""

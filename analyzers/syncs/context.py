@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -28,6 +28,20 @@ def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(
         {field.name: pd.Series(columns[field.name], dtype=columns[field.name].dtype) for field in fields(row)}
     )
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found, as a table with a row each."""
+
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A copy of the table."""
+        return self.table.copy()
 
 
 @dataclass(frozen=True)
@@ -121,9 +135,9 @@ def enclosing(
         of_thread = of_thread[np.argsort(instant[of_thread], kind="stable")]
         low = np.searchsorted(instant[of_thread], starts[thread_ranges], side="left")
         count = np.maximum(np.searchsorted(instant[of_thread], ends[thread_ranges], side="right") - low, 0)
-        offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        points.append(of_thread[np.repeat(low, count) + offset])
-        rows.append(np.repeat(thread_ranges, count))
+        at, of_range = runs(low, count)
+        points.append(of_thread[at])
+        rows.append(thread_ranges[of_range])
     point, row = np.concatenate(points), np.concatenate(rows)
     order = np.lexsort((-ends[row], starts[row], point))
     return point[order], row[order]

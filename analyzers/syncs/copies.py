@@ -12,7 +12,7 @@ import pandas as pd
 from analyzers.arrays.types import Ints
 from analyzers.ordering.lanes import MAX_NS, run_heads
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import around, table_of
+from analyzers.syncs.context import Findings, around, table_of
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.tables import Trace
 
@@ -47,17 +47,8 @@ class UnwaitedCopy:
 
 
 @dataclass(frozen=True)
-class UnwaitedCopies:
+class UnwaitedCopies(Findings):
     """Unwaited copies in order of time; a table with the columns of `UnwaitedCopy`."""
-
-    table: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def to_frame(self) -> pd.DataFrame:
-        """A copy of the table."""
-        return self.table.copy()
 
     def copies(self) -> list[UnwaitedCopy]:
         """The rows as objects."""

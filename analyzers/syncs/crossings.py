@@ -36,7 +36,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import around, range_classes, table_of
+from analyzers.syncs.context import Findings, around, range_classes, table_of
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
@@ -82,17 +82,8 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Crossings:
+class Crossings(Findings):
     """Forks and joins in order of time; a table with the columns of `Crossing`."""
-
-    table: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def to_frame(self) -> pd.DataFrame:
-        """A copy of the table."""
-        return self.table.copy()
 
     @property
     def missing(self) -> list[Crossing]:

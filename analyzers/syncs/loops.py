@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, group_numbers, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import enclosing, range_classes, table_of
+from analyzers.syncs.context import Findings, enclosing, range_classes, table_of
 from analyzers.syncs.crossings import Visitor
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
@@ -58,17 +58,8 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class StreamPlan:
+class StreamPlan(Findings):
     """Chunks by rank, thread and time; a table with the columns of `Chunk`."""
-
-    table: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def to_frame(self) -> pd.DataFrame:
-        """A copy of the table."""
-        return self.table.copy()
 
     def chunks(self) -> list[Chunk]:
         """The rows as objects."""
@@ -312,9 +303,9 @@ def work_of(chunks: Chunks, launches: Launches) -> tuple[Ints, Ints]:
             when, units = launches.of(host)[1], launches.units(host)
             low = np.searchsorted(when, chunks.start_ns[rows])
             count = np.searchsorted(when, chunks.end_ns[rows], side="right") - low
-            offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-            chunk.append(np.repeat(rows, count))
-            unit.append(units[np.repeat(low, count) + offset])
+            at, of_chunk = runs(low, count)
+            chunk.append(rows[of_chunk])
+            unit.append(units[at])
     pair = np.concatenate(chunk), np.concatenate(unit)
     order = np.argsort(pair[0], kind="stable")
     return pair[0][order], pair[1][order]

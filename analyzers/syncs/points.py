@@ -15,7 +15,7 @@ from analyzers.ordering.calls import communication_around
 from analyzers.ordering.lanes import MIN_NS, Lanes, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Texts, around, table_of
+from analyzers.syncs.context import Findings, Texts, around, table_of
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
 
@@ -68,13 +68,8 @@ class SyncPoint:
 
 
 @dataclass(frozen=True)
-class HostSyncs:
+class HostSyncs(Findings):
     """Sync points, the costliest first; a table with the columns of `SyncPoint`."""
-
-    table: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.table)
 
     def __iter__(self) -> Iterator[SyncPoint]:
         for row in self.table.itertuples(index=False):
@@ -83,10 +78,6 @@ class HostSyncs:
     def of_call(self, call: int) -> list[SyncPoint]:
         """Return the sync points of one call, a row in `Trace.api`."""
         return list(HostSyncs(self.table[ints(self.table, "call") == call]))
-
-    def to_frame(self) -> pd.DataFrame:
-        """A copy of the table."""
-        return self.table.copy()
 
 
 def host_syncs(trace: Trace) -> HostSyncs:

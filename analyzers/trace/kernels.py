@@ -104,8 +104,8 @@ def operations(trace: Trace) -> list[str]:
     by_name = np.array([operation_of(text) for text in texts] + [""], dtype=object)[code]
     call_code, call_texts = codes(trace.comms, "operation")
     by_call = np.array([operation_of(text) for text in call_texts] + [""], dtype=object)[call_code]
-    calls = trace.comms[["process", "correlation"]].assign(said=by_call)
-    calls = calls[calls["said"].ne("") & calls["correlation"].ge(0)].drop_duplicates(["process", "correlation"])
-    joined = trace.ops[["process", "correlation"]].merge(calls, on=["process", "correlation"], how="left")["said"]
+    calls = trace.comms[["process", "correlation"]].assign(by_call=by_call)
+    calls = calls[calls["by_call"].ne("") & calls["correlation"].ge(0)].drop_duplicates(["process", "correlation"])
+    joined = trace.ops[["process", "correlation"]].merge(calls, on=["process", "correlation"], how="left")["by_call"]
     known = np.where(joined.notna(), joined.to_numpy(object), by_name)
     return np.where(is_communication(trace), known, "").tolist()

@@ -22,7 +22,7 @@ CONNECT_SECONDS = 20
 INSTALL = "Install traceviz-gpu[cluster]."
 
 
-class DaskCrew:
+class DaskWorkers:
     """The workers of a Dask scheduler.
 
     Parameters
@@ -45,23 +45,23 @@ class DaskCrew:
         from distributed import as_completed
 
         futures = [self.client.submit(attempt, function, task, pure=False) for task in tasks]
-        numbers = {future.key: place for place, future in enumerate(futures)}
+        numbers = {future.key: number for number, future in enumerate(futures)}
         results: list[Any] = [None] * len(tasks)
         try:
             for future in as_completed(futures, loop=self.client.loop):
-                place = numbers[future.key]
+                number = numbers[future.key]
                 try:
-                    results[place] = future.result()
+                    results[number] = future.result()
                 except Exception as error:
-                    results[place] = _lost(error)
-                overall.tell(place, 1, 1)
+                    results[number] = _lost(error)
+                overall.update(number, 1, 1)
         finally:
             self.client.cancel([future for future in futures if not future.done()])
         return results
 
 
 @contextlib.contextmanager
-def dask_crew(where: Any) -> Iterator[DaskCrew]:
+def dask_workers(where: Any) -> Iterator[DaskWorkers]:
     """Connect to a scheduler by its address, for the time of the block; or take a client that is there already.
 
     Raises
@@ -73,7 +73,7 @@ def dask_crew(where: Any) -> Iterator[DaskCrew]:
     except ImportError as error:
         raise TracevizError("Dask is not installed.", hint=INSTALL) from error
     if not isinstance(where, str):
-        yield DaskCrew(where)
+        yield DaskWorkers(where)
         return
     try:
         client = Client(where, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -87,7 +87,7 @@ def dask_crew(where: Any) -> Iterator[DaskCrew]:
             raise TracevizError(
                 f"The Dask scheduler at {where} has no workers.", hint=f"Start some: dask worker {where}"
             )
-        yield DaskCrew(client)
+        yield DaskWorkers(client)
 
 
 def _lost(error: Exception) -> TracevizError:

@@ -18,7 +18,7 @@ IDLE_SECONDS = 10  # after which a worker without a task ends; also one whose ca
 TICK_SECONDS = 0.1  # between looks at how far the workers are
 
 
-class Crew(Protocol):
+class Workers(Protocol):
     """Who calls functions with tasks; results come in their order, a TracevizError that was raised as one of them."""
 
     scratch: Path | None  # where tables may be left for the next task; None where it may run elsewhere
@@ -27,14 +27,14 @@ class Crew(Protocol):
         """Call a function with each task's arguments and `progress`."""
 
 
-class LocalCrew:
+class LocalWorkers:
     """Processes on this machine, or none but this one where one at a time is asked for or there is one task."""
 
     def __init__(self, count: int, scratch: Path) -> None:
         self.count = count
         self.scratch: Path | None = scratch
         self._pool: Any = None
-        self._told: Any = None
+        self._progress_queue: Any = None
 
     def map(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], overall: Overall) -> list[Any]:
         """Call a function with each task's arguments and `progress`.
@@ -48,8 +48,8 @@ class LocalCrew:
         results: dict[int, Any] = {}
         if self.count == 1 or len(tasks) == 1:
             for number, task in enumerate(tasks):
-                results[number] = attempt(function, task, _numbered(overall.tell, number))
-                overall.tell(number, 1, 1)
+                results[number] = attempt(function, task, _numbered(overall.update, number))
+                overall.update(number, 1, 1)
         elif not self._finish(function, tasks, results, overall):
             self.count = max(1, self.count // 2)
             if not self._finish(function, tasks, results, overall):
@@ -73,13 +73,13 @@ class LocalCrew:
         waiting = set(futures)
         while waiting:
             done, waiting = wait(waiting, TICK_SECONDS, FIRST_COMPLETED)
-            while not self._told.empty():
-                overall.tell(*self._told.get())
+            while not self._progress_queue.empty():
+                overall.update(*self._progress_queue.get())
             for future in done:
                 if isinstance(future.exception(), TerminatedWorkerError):
                     continue
                 results[futures[future]] = future.result()
-                overall.tell(futures[future], 1, 1)
+                overall.update(futures[future], 1, 1)
         if len(results) < len(tasks):
             self.stop()
         return len(results) == len(tasks)
@@ -90,9 +90,9 @@ class LocalCrew:
             from loky import ProcessPoolExecutor
             from loky.backend import get_context
 
-            self._told = get_context().SimpleQueue()
+            self._progress_queue = get_context().SimpleQueue()
             self._pool = ProcessPoolExecutor(
-                min(self.count, tasks), timeout=IDLE_SECONDS, initializer=_begin, initargs=(self._told,)
+                min(self.count, tasks), timeout=IDLE_SECONDS, initializer=_begin, initargs=(self._progress_queue,)
             )
         return self._pool
 
@@ -103,38 +103,38 @@ class LocalCrew:
             self._pool = None
 
 
-_told: Any = None  # in a worker: where it says how far it is
+_progress_queue: Any = None  # in a worker: where it says how far it is
 
 
-def _begin(told: Any) -> None:
+def _begin(progress_queue: Any) -> None:
     """In a worker, at its start: an interrupt at the terminal is for the command, which ends its workers."""
-    global _told
+    global _progress_queue
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _told = told
+    _progress_queue = progress_queue
 
 
 def _work(function: Callable[..., Any], task: tuple[Any, ...], number: int) -> Any:
-    return attempt(function, task, _numbered(lambda *said: _told.put(said), number))
+    return attempt(function, task, _numbered(lambda *progress: _progress_queue.put(progress), number))
 
 
-def _numbered(tell: Callable[[int, int, int], None], number: int) -> Progress:
+def _numbered(update: Callable[[int, int, int], None], number: int) -> Progress:
     """Progress of one task among several."""
-    return lambda what, done, total: tell(number, done, total)
+    return lambda what, done, total: update(number, done, total)
 
 
 @contextlib.contextmanager
-def local_crew(count: int) -> Iterator[LocalCrew]:
+def local_workers(count: int) -> Iterator[LocalWorkers]:
     """At most so many processes on this machine, for the time of the block."""
     with (
         tempfile.TemporaryDirectory(prefix="traceviz-", ignore_cleanup_errors=True) as scratch,
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", module="loky")  # that a worker which had grown was replaced
-        crew = LocalCrew(count, Path(scratch))
+        workers = LocalWorkers(count, Path(scratch))
         try:
-            yield crew
+            yield workers
         finally:
-            crew.stop()
+            workers.stop()
 
 
 def attempt(function: Callable[..., Any], task: tuple[Any, ...], progress: Progress = silent) -> Any:

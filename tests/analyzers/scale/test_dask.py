@@ -118,7 +118,7 @@ from distributed import Client
 from analyzers.readers.reading import Reading
 from analyzers.scale import parts
 from analyzers.verdict import check
-from analyzers.workers.dask import dask_crew
+from analyzers.workers.dask import dask_workers
 from traceviz.output import contract
 
 address, killed, paths = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -135,9 +135,9 @@ def one_dies(killed):
         os.kill(os.getpid(), signal.SIGKILL)
     local.attempt = fatal
 
-with Client(address) as client, dask_crew(client) as crew:
+with Client(address) as client, dask_workers(client) as workers:
     client.run(one_dies, killed)
-    run = parts.open_run(paths, Reading(cache=False), crew)
+    run = parts.open_run(paths, Reading(cache=False), workers)
     result = check.check_overlap(run, "comm", "compute")
     print(json.dumps(contract.overlap(result), indent=1))
     assert len(client.scheduler_info()["workers"]) == 1

@@ -19,15 +19,15 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers, parts
-from analyzers.scale.crew import kept, needed, room_for
 from analyzers.scale.parts import open_run
+from analyzers.scale.workers import kept, needed, room_for
 from analyzers.syncs import report as order_report
 from analyzers.trace.merge import merge
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import PartitionedRun
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
-from analyzers.workers.local import LocalCrew
+from analyzers.workers.local import LocalWorkers
 from tests.support.builder import Builder
 from tests.support.command_lines import run_text
 from traceviz.cli import app
@@ -174,9 +174,9 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     inputs = [Input(Path(name), "made") for name in captures]
     monkeypatch.setattr(parts, "find_inputs", lambda paths, keep_bad: (inputs, []))
     monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
-    run = open_run([], Reading(cache=False), LocalCrew(1, tmp_path))
+    run = open_run([], Reading(cache=False), LocalWorkers(1, tmp_path))
     trace = load.joined(list(captures.values()), inputs, [], [], align=True)
-    assert len(merge(list(captures.values())).ops) == sum(outline.size for outline in run.summaries)
+    assert len(merge(list(captures.values())).ops) == sum(summary.size for summary in run.summaries)
     narrowings = Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))
     for place in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
         narrowing, which = narrowings[place], place + seed // 4

@@ -20,7 +20,7 @@ from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers import captures
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
-from analyzers.workers.local import local_crew
+from analyzers.workers.local import local_workers
 from tests.support.command_lines import run_json, run_text
 from tests.support.waiting import is_alive, soon
 
@@ -75,40 +75,43 @@ def nobody(count: int) -> Overall:
 def test_results_come_in_the_order_of_tasks_with_progress() -> None:
     heard: list[tuple[int, int, int]] = []
     overall = nobody(7)
-    overall.tell = lambda *said: heard.append(said)  # type: ignore[method-assign]
-    with local_crew(3) as crew:
-        assert crew.map(doubled, [(number,) for number in range(7)], overall) == [0, 2, 4, 6, 8, 10, 12]
+    overall.update = lambda *said: heard.append(said)  # type: ignore[method-assign]
+    with local_workers(3) as workers:
+        assert workers.map(doubled, [(number,) for number in range(7)], overall) == [0, 2, 4, 6, 8, 10, 12]
     assert {(number, number, 10) for number in range(7)} | {(number, 1, 1) for number in range(7)} == set(heard)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_error_of_the_user_s_is_the_result_of_its_task(count: int) -> None:
-    with local_crew(count) as crew:
-        zero, error, two = crew.map(refusing, [(0,), (1,), (2,)], nobody(3))
+    with local_workers(count) as workers:
+        zero, error, two = workers.map(refusing, [(0,), (1,), (2,)], nobody(3))
     assert (zero, str(error), two) == (0, "no trace Give one.", 2)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_bug_in_a_worker_is_no_answer(count: int) -> None:
-    with local_crew(count) as crew, pytest.raises(ZeroDivisionError):
-        crew.map(failing, [(0,), (1,)], nobody(2))
+    with local_workers(count) as workers, pytest.raises(ZeroDivisionError):
+        workers.map(failing, [(0,), (1,)], nobody(2))
 
 
 def test_what_a_killed_worker_left_is_done_by_fewer(tmp_path: Path) -> None:
-    with local_crew(2) as crew:
-        assert crew.map(deadly, [(str(tmp_path), number, 1) for number in range(5)], nobody(5)) == [0, 1, 2, 3, 4]
-        assert crew.count == 1
-        assert crew.map(doubled, [(1,), (2,)], nobody(2)) == [2, 4]  # and what comes next is done as well
+    with local_workers(2) as workers:
+        assert workers.map(deadly, [(str(tmp_path), number, 1) for number in range(5)], nobody(5)) == [0, 1, 2, 3, 4]
+        assert workers.count == 1
+        assert workers.map(doubled, [(1,), (2,)], nobody(2)) == [2, 4]  # and what comes next is done as well
 
 
 def test_a_worker_that_is_killed_again_is_one_clear_error(tmp_path: Path) -> None:
-    with local_crew(2) as crew, pytest.raises(TracevizError, match=r"was killed, .*Was memory short\? Give fewer"):
-        crew.map(deadly, [(str(tmp_path), number, 2) for number in range(5)], nobody(5))
+    with (
+        local_workers(2) as workers,
+        pytest.raises(TracevizError, match=r"was killed, .*Was memory short\? Give fewer"),
+    ):
+        workers.map(deadly, [(str(tmp_path), number, 2) for number in range(5)], nobody(5))
 
 
 def test_workers_stay_for_the_next_tasks() -> None:
-    with local_crew(2) as crew:
-        first, second = (set(crew.map(pid_of, [(number,) for number in range(4)], nobody(4))) for _ in range(2))
+    with local_workers(2) as workers:
+        first, second = (set(workers.map(pid_of, [(number,) for number in range(4)], nobody(4))) for _ in range(2))
     assert len(first | second) <= 2
     assert not any(map(is_alive, first))
 
@@ -153,9 +156,9 @@ def test_where_all_are_bad_skipping_is_no_answer(with_a_bad_rank: list[str]) -> 
 def test_one_bar_counts_bytes_and_files_and_never_goes_back() -> None:
     said: list[tuple[str, int, int]] = []
     overall = Overall(lambda what, done, total: said.append((what, done, total)), "reading", [100, 300])
-    overall.tell(0, 5, 10)
-    overall.tell(0, 1, 10)  # the reader began anew
-    overall.tell(1, 1, 1)
+    overall.update(0, 5, 10)
+    overall.update(0, 1, 10)  # the reader began anew
+    overall.update(1, 1, 1)
     assert [(done, total) for _, done, total in said] == [(50, 400), (50, 400), (350, 400)]
     assert "1 of 2" in said[-1][0]
 
@@ -187,7 +190,7 @@ from tests.analyzers.workers.test_local import sleepy
 from traceviz.__main__ import main
 
 analyzers.readers.captures.WORTH_WORKERS = analyzers.readers.captures.WORTH_HANDING_BACK = 0
-analyzers.readers.captures._read_apart = parts.outline_one = sleepy
+analyzers.readers.captures._read_apart = parts.summarize_one = sleepy
 main()
 """
 

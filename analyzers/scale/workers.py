@@ -9,14 +9,14 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import Input, find_inputs
 from analyzers.readers.reading import Reading
-from analyzers.workers.dask import dask_crew
-from analyzers.workers.local import Crew, local_crew
+from analyzers.workers.dask import dask_workers
+from analyzers.workers.local import Workers, local_workers
 
 BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
 
 
 @contextlib.contextmanager
-def crew_for(paths: Sequence[str], reading: Reading, *, lists: bool = False) -> Iterator[Crew]:
+def workers_for(paths: Sequence[str], reading: Reading, *, lists: bool = False) -> Iterator[Workers]:
     """The workers of a Dask scheduler where one is named, else processes on this machine.
 
     Parameters
@@ -34,14 +34,14 @@ def crew_for(paths: Sequence[str], reading: Reading, *, lists: bool = False) -> 
             raise TracevizError(
                 "--memory bounds this machine's processes; Dask's workers have a limit of their own.", hint=hint
             )
-        with dask_crew(reading.dask) as far:
+        with dask_workers(reading.dask) as far:
             yield far
         return
     count = reading.processes
     if reading.memory is not None:
         inputs, _ = find_inputs(paths, keep_bad=reading.skip_bad)
         count = min(count, room_for(inputs, reading.memory, lists=lists))
-    with local_crew(count) as near:
+    with local_workers(count) as near:
         yield near
 
 
@@ -68,6 +68,6 @@ def needed(inputs: Sequence[Input]) -> int:
 
 
 def kept(inputs: Sequence[Input], *, lists: bool = False) -> int:
-    """Bytes of memory that outlines and answers of all captures take at most in the process that puts them together."""
+    """Bytes of memory at most that summaries and answers of all captures take in the process that joins them."""
     each = [(one.bytes, format_of(one.kind).memory) for one in inputs]
     return sum(int(size * (memory.listed if lists else memory.kept)) for size, memory in each)
