@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,12 @@ import pyarrow as pa
 
 from analyzers.cache.folder import ABOUT
 from analyzers.cache.keys import FORMAT
-from analyzers.common.errors import TraceWarning
+from analyzers.trace.about import about, restored
 from analyzers.trace.columns import repeated
 from analyzers.trace.schemas import TABLES
-from analyzers.trace.tables import Capture, Process, Trace
+from analyzers.trace.tables import Trace
 
 _COLUMNS = b"traceviz.columns"
-_KINDS: Mapping[str, Any] = {
-    "captures": tuple[Capture, ...],
-    "processes": tuple[Process, ...],
-    "warnings": tuple[TraceWarning, ...],
-    "origin_utc_ns": int | None,
-}
 
 
 class Unusable(Exception):
@@ -49,8 +42,7 @@ def write_trace(trace: Trace, folder: Path) -> None:
         file = folder / f"{name}.arrow"
         _write_table(getattr(trace, name), file)
         sizes[file.name] = file.stat().st_size
-    fields = {field: msgspec.to_builtins(getattr(trace, field)) for field in _KINDS}
-    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **fields}))
+    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **about(trace)}))
 
 
 def flush(folder: Path) -> None:
@@ -76,22 +68,21 @@ def read_trace(folder: Path) -> Trace:
     Unusable : it is not all there.
     """
     try:
-        about = json.loads((folder / ABOUT).read_text())
-        if about["format"] != FORMAT:
-            raise Unusable(f"format {about['format']}")
-        for name, size in about["files"].items():
+        description = json.loads((folder / ABOUT).read_text())
+        if description["format"] != FORMAT:
+            raise Unusable(f"format {description['format']}")
+        for name, size in description["files"].items():
             if (folder / name).stat().st_size != size:
                 raise Unusable(f"{name} is cut short")
         tables: dict[str, Any] = {name: _read_table(folder / f"{name}.arrow") for name in TABLES}
-        fields = {field: msgspec.convert(about[field], kind) for field, kind in _KINDS.items()}
+        return Trace(**restored(description), **tables)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise Unusable(str(error)) from error
-    return Trace(**fields, **tables)
 
 
 def _write_table(frame: pd.DataFrame, path: Path) -> None:
     stored, arrays = [], []
-    about: dict[str, dict[str, Any]] = {}
+    described: dict[str, dict[str, Any]] = {}
     for column in frame.columns:
         values = frame[column].array
         texts = None
@@ -100,13 +91,13 @@ def _write_table(frame: pd.DataFrame, path: Path) -> None:
             numbers = np.asarray(values.codes)
         else:
             numbers = frame[column].to_numpy()
-        about[column] = {"type": str(numbers.dtype), "texts": texts}
+        described[column] = {"type": str(numbers.dtype), "texts": texts}
         if numbers.size and (numbers[0] == numbers).all():
-            about[column]["value"] = int(numbers[0])
+            described[column]["value"] = int(numbers[0])
         else:
             stored.append(column)
             arrays.append(pa.array(numbers))
-    description = {"rows": len(frame), "columns": about}
+    description = {"rows": len(frame), "columns": described}
     schema = pa.schema(
         [pa.field(column, array.type) for column, array in zip(stored, arrays, strict=True)],
         metadata={_COLUMNS: json.dumps(description).encode()},
@@ -121,12 +112,12 @@ def _read_table(path: Path) -> pd.DataFrame:
     description = json.loads(reader.schema.metadata[_COLUMNS])
     batch = reader.get_batch(0)
     columns = {}
-    for column, about in description["columns"].items():
-        if "value" in about:
-            numbers = repeated(about["value"], about["type"], description["rows"])
+    for column, stored in description["columns"].items():
+        if "value" in stored:
+            numbers = repeated(stored["value"], stored["type"], description["rows"])
         else:
             numbers = batch.column(column).to_numpy(zero_copy_only=True)
-        columns[column] = numbers if about["texts"] is None else _categorical(numbers, about["texts"])
+        columns[column] = numbers if stored["texts"] is None else _categorical(numbers, stored["texts"])
     return pd.DataFrame(columns, copy=False)
 
 

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +19,9 @@ from analyzers.clocks.align import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.tables import CALLS, MEMBERS, about, collectives_frame, restored, standalone, tables
+from analyzers.export.tables import standalone, tables
 from analyzers.readers.inputs import bounded
+from analyzers.trace.about import about, restored
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import table
 from analyzers.trace.schemas import TABLES
@@ -27,7 +29,14 @@ from analyzers.trace.tables import Trace
 
 SCHEMA = "traceviz.parquet/1"
 ABOUT = "trace.json"
-MATCHED = ("match_members", "match_calls", "match_collectives")
+# Table -> columns of `Matches`, in its order.
+MATCHED = {
+    "match_members": ("process", "device", "rank", "capture"),
+    "match_calls": ("collective", "op", "member", "rank", "start_ns", "end_ns", "confidence"),
+    "match_collectives": (
+        *("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "matched_by", "confidence", "sure"),
+    ),
+}
 _HINT = "Export it again from the captures."
 
 
@@ -88,9 +97,13 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         read: dict[str, Any] = {
             name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
         }
-        matches = _matches(*(frames[name] for name in MATCHED)) if MATCHED[0] in frames else None
+        matched = [frames[name][list(columns)] for name, columns in MATCHED.items() if name in frames]
+        matches = Matches(*matched) if matched else None
         return with_collectives(Trace(**restored(description), **read, matches=matches))
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException) as error:
+    except (
+        *(OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError),
+        *(msgspec.ValidationError, pa.ArrowException),
+    ) as error:
         raise TracevizError(
             f"is no whole {SCHEMA} ({type(error).__name__}: {error}).", path=path, hint=_HINT
         ) from error
@@ -101,10 +114,3 @@ def _frame(path: Path, length: int) -> pd.DataFrame:
     if len(frame) != length:
         raise ValueError(f"{path.name} has {len(frame):,} rows of {length:,}")
     return frame
-
-
-def _matches(members: pd.DataFrame, calls: pd.DataFrame, collectives: pd.DataFrame) -> Matches:
-    columns = {
-        str(name): collectives[name].astype(object).where(collectives[name].notna(), None) for name in collectives
-    }
-    return Matches(members[list(MEMBERS)], calls[list(CALLS)], collectives_frame(columns))

@@ -19,8 +19,9 @@ from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.perfetto_findings import collective_events, finding_events
 from analyzers.export.perfetto_lines import Tracks, lines, text
 from analyzers.export.perfetto_tables import process_tracks, table_events
-from analyzers.export.tables import about, standalone
+from analyzers.export.tables import standalone
 from analyzers.syncs.report import order_report
+from analyzers.trace.about import about
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

@@ -384,13 +384,12 @@ class Processes:
     def number(self, global_ids: Ints) -> Ints:
         """Provisional number of each row's process, from a global process or thread id; -1 where it has none."""
         codes, distinct = pd.factorize(global_ids >> THREAD_BITS)
-        numbers = [NOT_SAID if key == NOT_SAID else self.add(int(key)) for key in distinct]
-        return np.array(numbers or [0], np.int64)[codes]
-
-    def add(self, key: int) -> int:
-        """Provisional number of a process by its global id without thread bits."""
         with self._lock:
-            return self._number.setdefault(key, len(self._number))
+            numbers = [
+                NOT_SAID if key == NOT_SAID else self._number.setdefault(key, len(self._number))
+                for key in distinct.tolist()
+            ]
+        return np.array(numbers or [0], np.int64)[codes]
 
     @property
     def keys(self) -> list[int]:
