@@ -88,11 +88,6 @@ def calls(trace: Trace) -> Calls:
     return Calls(members, pd.DataFrame(columns, copy=False))  # many ranks have many calls: a copy takes its time
 
 
-def is_one(values: pd.Categorical, texts: tuple[str, ...]) -> Mask:
-    """Rows of a categorical whose text is one of `texts`."""
-    return np.array([text in texts for text in values.categories] + [False], dtype=bool)[values.codes]
-
-
 def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
     rank, process, device = ints(ops, "rank"), ints(ops, "process"), ints(ops, "device")
     member = np.empty(rank.size, np.int64)
@@ -185,7 +180,8 @@ def _message_bytes(operations: pd.Categorical, about_calls: dict[str, Any]) -> t
     width = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64)[code]
     elements = np.maximum(about_calls["in_elements"], about_calls["out_elements"])
     by_elements = (elements >= 0) & (width > 0)
-    share = is_one(operations, _PER_RANK) & (about_calls["bytes"] >= 0) & ~by_elements
+    is_per_rank = np.array([text in _PER_RANK for text in operations.categories] + [False])[operations.codes]
+    share = is_per_rank & (about_calls["bytes"] >= 0) & ~by_elements
     return np.where(by_elements, elements * width, about_calls["bytes"]), share
 
 

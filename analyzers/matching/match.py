@@ -12,11 +12,11 @@ import pandas as pd
 
 from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.matching.calls import PAIRWISE, calls, is_one
+from analyzers.matching.calls import PAIRWISE, calls
 from analyzers.matching.fit import bases, estimate
 from analyzers.matching.sequences import CLEAR, merge_sequences
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace
 
 MATCHED_BY = {
@@ -123,12 +123,12 @@ def _limit(trace: Trace) -> int | None:
 
 
 def _pairwise(table: pd.DataFrame) -> Mask:
-    return is_one(_categorical(table, "operation"), PAIRWISE)
+    return is_one_of(table, "operation", PAIRWISE)
 
 
 def _has_key(table: pd.DataFrame) -> Mask:
     """Calls whose group and sequence number name the collective; a rank's sends and receives are counted by rank."""
-    return (ints(table, "sequence") >= 0) & _given(table, "group") & ~_pairwise(table)
+    return (ints(table, "sequence") >= 0) & (codes(table, "group")[0] >= 0) & ~_pairwise(table)
 
 
 def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
@@ -145,10 +145,10 @@ def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
 def _sequences(table: pd.DataFrame, rows: Mask) -> list[tuple[str, Ints]]:
     """Calls of which each rank's order is one sequence: (how they are told apart, rows)."""
     pairwise, rows = _pairwise(table), rows.copy()
-    communicator, group = ints(table, "communicator") != -1, _given(table, "group")
+    communicator, group = ints(table, "communicator") != -1, (codes(table, "group")[0] >= 0)
     peers = rows & pairwise & ~communicator & (ints(table, "peer") >= 0)
     result: list[tuple[str, Ints]] = []
-    for how, pair in _split("pair", peers & ~is_one(_categorical(table, "operation"), ("send_recv",)), _pairs(table)):
+    for how, pair in _split("pair", peers & ~is_one_of(table, "operation", ("send_recv",)), _pairs(table)):
         if np.unique(ints(table, "member")[pair]).size == 2:
             result.append((how, pair))
             rows[pair] = False
@@ -161,7 +161,7 @@ def _sequences(table: pd.DataFrame, rows: Mask) -> list[tuple[str, Ints]]:
 
 def _pairs(table: pd.DataFrame) -> Ints:
     """Number of (group, sender, receiver)."""
-    sends = is_one(_categorical(table, "operation"), ("send",))
+    sends = is_one_of(table, "operation", ("send",))
     rank, peer = ints(table, "rank"), ints(table, "peer")
     return label(_categorical(table, "group"), np.where(sends, rank, peer), np.where(sends, peer, rank))
 
@@ -170,10 +170,6 @@ def _among_many(lane: pd.DataFrame) -> bool:
     """Whether calls may each be between another two of several ranks, and there are enough of them to tell."""
     members = np.unique(ints(lane, "member")).size
     return members > 2 and len(lane) >= 8 * members and bool(_pairwise(lane).all())
-
-
-def _given(table: pd.DataFrame, column: str) -> Mask:
-    return _categorical(table, column).codes >= 0
 
 
 def _categorical(table: pd.DataFrame, column: str) -> pd.Categorical:
@@ -203,8 +199,8 @@ def _symbols(lane: pd.DataFrame, how: str) -> Ints:
     operation = _categorical(lane, "operation")
     if how == "order":
         return label(operation, ints(lane, "kernel"))
-    kind = np.where(is_one(operation, PAIRWISE), -1, operation.codes)  # one's send is the other's receive
-    return label(kind, np.where(is_one(operation, UNEVEN), -1, size), _categorical(lane, "dtype"))
+    kind = np.where(is_one_of(lane, "operation", PAIRWISE), -1, operation.codes)  # one's send is the other's receive
+    return label(kind, np.where(is_one_of(lane, "operation", UNEVEN), -1, size), _categorical(lane, "dtype"))
 
 
 def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confidence: Floats, by: Ints) -> Matches:

@@ -70,14 +70,6 @@ class Moves:
     overlap_ns: tuple[int, ...] = (0, 0, 0)
 
 
-def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
-    """Pair the work of two selections that share no op."""
-    possible = possible_pairing(trace, a, b)
-    method = pairing_method([possible])
-    pairing = pair_by(trace, a, b, method)
-    return shifted(pairing, best_shift([moves(trace, pairing)]))
-
-
 def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     """Look how the work of two selections can be paired."""
     has_steps = bool(find_steps(trace).rows.size)

@@ -9,11 +9,12 @@ import numpy as np
 
 from analyzers.causes.causes import Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
-from analyzers.overlap.pairing import Pairing, pair
+from analyzers.overlap.pairing import Pairing
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
+from tests.support.pairing import pair
 
 
 def paired(trace: Trace, a: str, b: str) -> Pairing:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.matching.calls import calls, is_one
-from analyzers.trace.columns import ints
+from analyzers.matching.calls import calls
+from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder
 from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, one_call, rows, several
@@ -197,10 +197,10 @@ def test_peers_of_many_calls_are_each_found_in_their_own_group() -> None:
 
 
 def test_rows_of_some_texts_are_found_and_missing_ones_are_none_of_them() -> None:
-    values = pd.Categorical(["a", None, "b", "c", "a"])
-    assert is_one(values, ("a", "c")).tolist() == [True, False, False, True, True]
-    assert is_one(values, ()).tolist() == [False] * 5
-    assert is_one(values, ("a", "c")).dtype == np.bool_
+    frame = pd.DataFrame({"text": pd.Categorical(["a", None, "b", "c", "a"])})
+    assert is_one_of(frame, "text", ("a", "c")).tolist() == [True, False, False, True, True]
+    assert is_one_of(frame, "text", ()).tolist() == [False] * 5
+    assert is_one_of(frame, "text", ("a", "c")).dtype == np.bool_
 
 
 def test_a_table_is_read_whatever_order_its_calls_stand_in() -> None:

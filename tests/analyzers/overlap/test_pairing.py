@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.overlap.pairing import Pairing, pair
+from analyzers.overlap.pairing import Pairing
 from analyzers.select.select import select
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
+from tests.support.pairing import pair
 
 
 def paired(trace: Trace, a: str = "comm", b: str = "compute") -> Pairing:
