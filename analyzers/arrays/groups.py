@@ -120,10 +120,22 @@ def first_row(ids: Ints, wanted: Ints) -> Ints:
     known = ids[rows]
     low, high = int(known.min()), int(known.max())
     if high - low < _DENSE * rows.size + 1024:
-        row_of = np.full(high - low + 2, -1, np.int64)  # the last one answers for ids out of range
+        row_of = np.full(high - low + 2, -1, np.int32)  # the last one answers for ids out of range
         row_of[known[::-1] - low] = rows[::-1]
         inside = (wanted >= low) & (wanted <= high)
-        return row_of[np.where(inside, wanted - low, high - low + 1)]
+        return row_of[np.where(inside, wanted - low, high - low + 1)].astype(np.int64)
     distinct, first = np.unique(known, return_index=True)
     at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
     return np.where(distinct[at] == wanted, rows[first[at]], -1)
+
+
+def first_row_of(owner: Ints, ids: Ints, wanted_owner: Ints, wanted: Ints) -> Ints:
+    """As `first_row`, for ids that each owner counts for itself."""
+    if owner.size and (owner == owner[0]).all() and (wanted_owner == owner[0]).all():  # mostly; sorting takes longer
+        return first_row(ids, wanted)
+    found = np.full(wanted.size, -1, np.int64)
+    rows = rows_by_key(owner)
+    for (one,), own in rows_by_key(wanted_owner).items():
+        candidates = rows.get((one,), np.empty(0, np.int64))
+        found[own] = np.append(candidates, -1)[first_row(ids[candidates], wanted[own])]
+    return found

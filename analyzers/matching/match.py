@@ -216,7 +216,9 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     first = table.take(order[head])
     pairwise = np.zeros(head.size, dtype=bool)
     pairwise[collective[_pairwise(table)[order]]] = True
-    operation = _categorical(first, "operation").add_categories([] if _knows(first, "send_recv") else ["send_recv"])
+    operation = _categorical(first, "operation")
+    if "send_recv" not in operation.categories:
+        operation = operation.add_categories(["send_recv"])
     joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
     least, largest = np.ones(head.size), np.full(head.size, -1)
     np.minimum.at(least, collective, confidence)
@@ -240,7 +242,3 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     calls_of = {"collective": collective, "confidence": confidence}
     calls_of |= {column: ints(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
     return Matches(members, pd.DataFrame(calls_of, copy=False), collectives)
-
-
-def _knows(table: pd.DataFrame, text: str) -> bool:
-    return text in _categorical(table, "operation").categories

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row, rows_by_key
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -45,12 +45,8 @@ def calls_of_kind(trace: Trace, *kinds: str) -> Ints:
 
 def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
-    at = first_row(_key(trace.api, calls), _key(frame, np.arange(len(frame))))
-    return np.where(ints(frame, "correlation") >= 0, at, -1)
-
-
-def _key(frame: pd.DataFrame, rows: Ints) -> Ints:
-    return (ints(frame, "process")[rows] << 44) + ints(frame, "correlation")[rows]
+    owner, ids = (ints(trace.api, column)[calls] for column in ("process", "correlation"))
+    return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
 
 
 @dataclass(frozen=True)

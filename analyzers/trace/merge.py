@@ -44,12 +44,13 @@ def merge(traces: Sequence[Trace]) -> Trace:
         captures += [_moved_capture(capture, shift) for capture in trace.captures]
         warnings += [warning for warning in trace.warnings if warning not in warnings]
         calls += len(trace.api)
+    joined: dict[str, Any] = {name: concat(frames) for name, frames in tables.items()}
     merged = Trace(
         captures=tuple(captures),
         processes=tuple(processes),
         origin_utc_ns=origin,
         warnings=tuple(warnings),
-        **_joined(tables),
+        **joined,
     )
     without = [trace.captures[0].path for trace in traces if trace.origin_utc_ns is None]
     if without:
@@ -73,10 +74,6 @@ def at_origin(trace: Trace, origin_utc_ns: int | None) -> Trace:
 
 def _moved_capture(capture: Capture, shift: int) -> Capture:
     return replace(capture, first_ns=capture.first_ns + shift, last_ns=capture.last_ns + shift)
-
-
-def _joined(tables: dict[str, list[pd.DataFrame]]) -> dict[str, Any]:
-    return {name: concat(frames) for name, frames in tables.items()}
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -12,15 +12,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.kineto import header as headers
-from analyzers.readers.kineto import tables as links
-from analyzers.readers.kineto import tables as tables
+from analyzers.readers.kineto import tables
 from analyzers.readers.kineto.events import BadTime, Batch, Head, Heads, Rows, decode, join
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
-from analyzers.readers.kineto.tables import SYNC_KINDS_OF, comms
 from analyzers.trace.columns import ints, is_one_of, table
 from analyzers.trace.overhead import KINETO, about_overhead
 from analyzers.trace.tables import Capture, Process, Trace
@@ -109,19 +108,20 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
     warnings = sound(batch, heads.all)
     rows = batch.rows
     zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
-    pids = links.cpu_pids(rows, heads.all)
-    api_process = links.process_of_heads(rows["api"], heads.all, pids)
+    pids = tables.cpu_pids(rows, heads.all)
+    api_process = tables.process_of_heads(rows["api"], heads.all, pids)
     gpu_process = {
-        group: links.process_of_gpu(
+        group: tables.process_of_gpu(
             rows[group], rows["api"], api_process, len(pids), tables.devices(rows[group], heads.all)
         )
         for group in ("op", "sync")
     }
-    launch = links.launches(rows["op"], gpu_process["op"], rows["api"], api_process, len(pids))
+    calls = api_process, rows["api"].fields["correlation"]
+    launch = first_row_of(*calls, gpu_process["op"], rows["op"].fields["correlation"])
     ops = tables.ops(rows["op"], heads.all, gpu_process["op"], zero, launch)
     syncs = tables.syncs(rows["sync"], heads.all, gpu_process["sync"], zero)
-    api = links.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
-    ranges = tables.ranges(rows["range"], heads.all, links.process_of_heads(rows["range"], heads.all, pids), zero)
+    api = tables.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
+    ranges = tables.ranges(rows["range"], heads.all, tables.process_of_heads(rows["range"], heads.all, pids), zero)
     trace = Trace(
         captures=(),
         processes=(),
@@ -130,10 +130,10 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         ranges=ranges,
         syncs=syncs,
         records=tables.records(rows["api"], heads.all, api_process),
-        comms=comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
+        comms=tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
         devices=headers.devices(header),
         streams=table("streams"),
-        memory=tables.memory(rows["memory"], links.process_of_heads(rows["memory"], heads.all, pids), zero),
+        memory=tables.memory(rows["memory"], tables.process_of_heads(rows["memory"], heads.all, pids), zero),
         warnings=tuple(warnings),
     )
     trace = _described(trace, path, header, zero, pids)
@@ -201,7 +201,7 @@ def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
 
 def _known_syncs(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
     rows = batch.rows["sync"]
-    known = np.array([head.name in SYNC_KINDS_OF for head in heads] or [True])[rows.head]
+    known = np.array([head.name in tables.SYNC_KINDS_OF for head in heads] or [True])[rows.head]
     if known.all():
         return []
     names = sorted({heads[head].name for head in np.unique(rows.head[~known])})

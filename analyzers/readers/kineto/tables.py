@@ -275,16 +275,6 @@ def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int, dev
     return found
 
 
-def launches(rows: Rows, process: Ints, api: Rows, api_process: Ints, processes: int) -> Ints:
-    """Row of the call that launched each op, -1 where the trace has none."""
-    found = np.full(len(rows), -1, np.int64)
-    for each in range(processes):
-        of_process, calls = np.flatnonzero(process == each), np.flatnonzero(api_process == each)
-        row = first_row(api.fields["correlation"][calls], rows.fields["correlation"][of_process])
-        found[of_process] = np.append(calls, -1)[row]
-    return found
-
-
 # An "Event Sync" or "Stream Sync" proves no name: a query leaves the same record.
 _PROVEN = {"stream_wait": "cudaStreamWaitEvent", "device": "cudaDeviceSynchronize"}
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.about import Processes, thread
 from analyzers.readers.nsys.events import Names, call_name, kernel_name, labelled
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
-from analyzers.trace.columns import ints, table
+from analyzers.trace.columns import table
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -62,7 +62,11 @@ def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
     sources = [
         source(KERNEL, _kernel_columns(file), dict),
         source(MEMCPY, _copy_columns(file), _copies(file)),
-        source(MEMSET, _memset_columns(file), _memsets(file)),
+        source(
+            MEMSET,
+            {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")},
+            _memsets(file),
+        ),
         source(GRAPH, {}, lambda batch: {**batch, "kind": OP_KINDS.index("graph"), "name": GRAPH_NAME}),
     ]
     filled = fill(file, "ops", sources)
@@ -136,10 +140,6 @@ def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
     return make
 
 
-def _memset_columns(file: NsysFile) -> dict[str, str]:
-    return {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")}
-
-
 def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
     labels = memories(file)
 
@@ -174,25 +174,6 @@ def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> A
     codes, distinct = pd.factorize(numbers)
     chosen = ["" if number == -1 else kinds.get(int(number), "unknown") for number in distinct]
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
-
-
-# Join GPU work to the calls that launched it.
-
-
-def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ints:
-    """Row in `api` of the call that made each row, by (process, correlation id); -1 where none did.
-
-    Parameters
-    ----------
-    frame : ops, or any table with columns process and correlation.
-    """
-    process, caller = ints(frame, "process"), ints(api, "process")
-    found = np.full(process.size, -1, np.int64)
-    for number in np.unique(process):
-        own, calls = np.flatnonzero(process == number), np.flatnonzero(caller == number)
-        row = first_row(ints(api, "correlation")[calls], ints(frame, "correlation")[own])
-        found[own] = np.append(calls, -1)[row]
-    return found
 
 
 # GPU memory in use, from the allocations and releases of an nsys export (--cuda-memory-usage=true).

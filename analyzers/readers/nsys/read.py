@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.nsys.about import (
@@ -29,7 +30,7 @@ from analyzers.readers.nsys.about import (
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.nccl import read_comms, read_payload
-from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
+from analyzers.readers.nsys.ops import read_api, read_memory, read_ops
 from analyzers.trace.columns import ints
 from analyzers.trace.graphs import about_rows
 from analyzers.trace.overhead import about_overhead
@@ -125,8 +126,10 @@ def _tables(
     if (order[1:] < order[:-1]).any():
         for frame in (api, ops, ranges, syncs, records, memory):
             frame["process"] = order[ints(frame, "process")]
-    ops["launch"] = launches(ops, api)
-    syncs = name_syncs(syncs, launches(syncs, api), api)
+    calls = ints(api, "process"), ints(api, "correlation")
+    ops["launch"] = first_row_of(*calls, ints(ops, "process"), ints(ops, "correlation"))
+    call_of_sync = first_row_of(*calls, ints(syncs, "process"), ints(syncs, "correlation"))
+    syncs = name_syncs(syncs, call_of_sync, api)
     ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
     left_out = []

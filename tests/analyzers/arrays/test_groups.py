@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.arrays.groups import first_row, grouped, label, occurrence, ordered, rows_by_key
+from analyzers.arrays.groups import first_row, first_row_of, grouped, label, occurrence, ordered, rows_by_key
 
 Rows = list[tuple[int, int]]
 NARROW = {np.int8: 1 << 7, np.int32: 1 << 31, np.int64: 1 << 63}
@@ -81,3 +81,16 @@ def test_places_say_where_each_wanted_id_is_first(ids: list[int], wanted: list[i
     for known in (ids, sorted(ids)):
         found = first_row(np.array(known, np.int64) * apart, np.array(wanted, np.int64) * apart)
         assert found.tolist() == [known.index(one) if one >= 0 and one in known else -1 for one in wanted]
+
+
+Owned = list[tuple[int, int]]
+owned = st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 6)))
+
+
+@given(owned, owned)
+def test_ids_are_looked_up_among_those_of_their_owner(
+    known: list[tuple[int, int]], wanted: list[tuple[int, int]]
+) -> None:
+    columns = [np.array([row[at] for row in rows], np.int64) for rows in (known, wanted) for at in range(2)]
+    expected = [known.index(one) if one[1] >= 0 and one in known else -1 for one in wanted]
+    assert first_row_of(*columns).tolist() == expected
