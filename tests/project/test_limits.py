@@ -18,7 +18,7 @@ from analyzers.load import load
 from analyzers.readers import gzipped
 from analyzers.readers.kineto import read as kineto
 from analyzers.readers.kineto import stream
-from analyzers.readers.nsys import stats
+from analyzers.readers.nsys import nccl, stats
 from analyzers.readers.nsys.file import connect
 
 pytestmark = pytest.mark.nightly
@@ -198,3 +198,7 @@ def test_a_side_file_that_nests_deeply_is_one_line(tmp_path: Path, path: str) ->
     file.write_text(f'{{"schema": "{schema}", "captures": ' + "[" * 200_000)
     with pytest.raises(TracevizError):
         load([file if path == "manifest.json" else file.parent])
+
+
+def test_a_payload_that_nests_deeply_says_nothing() -> None:
+    assert nccl._payload_fields("[" * 200_000) == {}

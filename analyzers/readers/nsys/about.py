@@ -329,11 +329,14 @@ def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:
 
 
 def _default_streams(file: NsysFile) -> set[tuple[int, int, int]]:
-    """(process id, context, stream) of each context's default stream."""
-    source = "TARGET_INFO_CUDA_CONTEXT_INFO"
-    if not file.has(source, "processId", "contextId", "nullStreamId"):
-        return set()
-    return set(file.rows(f"SELECT processId, contextId, nullStreamId FROM {source}"))
+    """(process id, context, stream) of each context's default stream, by the table of today or that of old exports."""
+    for source, column in (
+        ("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"),
+        ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"),
+    ):
+        if file.has(source, "processId", "contextId", column):
+            return set(file.rows(f"SELECT processId, contextId, {column} FROM {source}"))
+    return set()
 
 
 def _created_streams(file: NsysFile) -> dict[tuple[int, int, int], dict[str, int]]:
@@ -384,12 +387,13 @@ class Processes:
     def number(self, global_ids: Ints) -> Ints:
         """Provisional number of each row's process, from a global process or thread id; -1 where it has none."""
         codes, distinct = pd.factorize(global_ids >> THREAD_BITS)
-        with self._lock:
-            numbers = [
-                NOT_SAID if key == NOT_SAID else self._number.setdefault(key, len(self._number))
-                for key in distinct.tolist()
-            ]
+        numbers = [NOT_SAID if key == NOT_SAID else self.add(int(key)) for key in distinct]
         return np.array(numbers or [0], np.int64)[codes]
+
+    def add(self, key: int) -> int:
+        """Provisional number of a process by its global id without thread bits."""
+        with self._lock:
+            return self._number.setdefault(key, len(self._number))
 
     @property
     def keys(self) -> list[int]:
@@ -412,17 +416,34 @@ def pid(key: int) -> int:
     return key & LOW_24
 
 
-def owned(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The same rows, each of which names its process.
+def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Path) -> pd.DataFrame:
+    """Give rows that name no process, as in the oldest exports, the one whose call has their correlation id.
 
     Raises
     ------
-    TracevizError : some do not, as in exports of before 2021.
+    TracevizError : several processes used the same correlation ids, so the rows could be anybody's.
     """
-    if (ints(frame, "process") == NOT_SAID).any():
+    process = ints(frame, "process")
+    orphans = np.flatnonzero(process == NOT_SAID)
+    if orphans.size == 0:
+        return frame
+    callers = np.unique(ints(api, "process"))
+    if callers.size <= 1:
+        found = np.full(orphans.size, callers[0] if callers.size else processes.add(0))
+    else:
+        found = _by_correlation(ints(frame, "correlation")[orphans], api, path)
+    process = process.copy()
+    process[orphans] = found
+    return frame.assign(process=process)
+
+
+def _by_correlation(wanted: Ints, api: pd.DataFrame, path: Path) -> Ints:
+    owners = api[["correlation", "process"]].drop_duplicates()
+    owners = owners[owners["correlation"].isin(wanted)]
+    if owners["correlation"].duplicated().any() or not np.isin(wanted, ints(owners, "correlation")).all():
         raise TracevizError(
-            "this export does not say whose the GPU work is (no globalPid).",
+            "this old export holds several processes and does not say whose the GPU work is (no globalPid).",
             path=path,
-            hint="Export the report again with a newer nsys.",
+            hint="Export the report again with a newer nsys, or capture one report a process.",
         )
-    return frame
+    return owners.set_index("correlation")["process"].reindex(wanted).to_numpy(np.int64)

@@ -120,7 +120,7 @@ PART = 500_000  # rows read at a time
 BIG_PART = 200_000  # rows from which several readers are faster than one
 READERS = max(1, min(4, os.cpu_count() or 1))
 EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
-# Every release since 2021 writes one of these last.
+# Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
 LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _OF_NSYS = r"CUPTI_|NVTX_|TARGET_INFO|META_DATA|EXPORT_META|ENUM_|DIAGNOSTIC|StringIds$|PROCESSES$"
 _COALESCE = re.compile(r'coalesce\("(?P<column>\w+)", (?P<missing>-?\d+)\)')
@@ -164,7 +164,7 @@ class NsysFile:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the export says that it was written to its end."""
+        """Whether the export says that it was written to its end; the oldest ones cannot say so."""
         return any(self.has(name) and self.rows(f"SELECT 1 FROM {name} LIMIT 1") for name in LAST_TABLES)
 
     def has(self, table: str, *columns: str) -> bool:
@@ -298,12 +298,13 @@ class NsysFile:
         posing = [name for name in views if re.match(_OF_NSYS, name)]
         if posing:
             raise TracevizError(f"no nsys export: {posing[0]} is a view, not a table.", path=self.path)
+        ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
         if not self.has("StringIds", "id", "value"):
             raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
-        if not self.is_finished:
+        ancient = bool(ours) and not any(name.startswith(("ENUM_", "META_DATA")) for name in self.tables)
+        if not ancient and not self.is_finished:
             raise TracevizError(
-                "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed, was stopped, or is of "
-                "before 2021.",
+                "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed or was stopped.",
                 path=self.path,
                 hint=f"Export the report again, with the nsys that made it or a newer one: {EXPORT}",
             )

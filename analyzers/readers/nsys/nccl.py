@@ -6,13 +6,14 @@ ncclGroupEnd that follows: there, several calls may share one kernel.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.nsys.events import ROW
 from analyzers.readers.nsys.file import NsysFile
@@ -44,8 +45,7 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
         own = those[named[those] == "call"]
         own = own[np.argsort(starts[own], kind="stable")]
         first, count = _inside(at, starts[own], ends[own])
-        at_launch, of_call = runs(first, count)
-        found.append((own[of_call], correlation[at_launch]))
+        found.append(_repeat(own[count > 0], first[count > 0], count[count > 0], correlation))
         rest = own[count == 0]
         groups = _Groups(starts, ends, those[named[those] == GROUP_START], those[named[those] == GROUP_END])
         found.append((rest, groups.correlations(rest, communicator[rest], at, correlation)))
@@ -113,6 +113,11 @@ def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return first, np.searchsorted(at, ends, side="right") - first
 
 
+def _repeat(rows: Ints, first: Ints, count: Ints, values: Ints) -> tuple[Ints, Ints]:
+    step = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(rows, count), values[np.repeat(first, count) + step]
+
+
 class _Groups:
     """The ncclGroupEnd calls of one thread that really end a group, and what they launch."""
 
@@ -173,7 +178,7 @@ def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
 
 # What NCCL says about its calls in the payload of their NVTX ranges: communicator, message size, peer.
 #
-# nsys exports payloads as binary data with `--include-blobs`, and by default not at all.
+# nsys exports payloads as binary data (`--include-blobs`), as JSON (`--include-json`), or, by default, not at all.
 
 NVTX = "NVTX_EVENTS"
 HEADER = 32  # bytes before a binary payload: domain, schema, payload size, header size, each 8 bytes, little-endian
@@ -208,6 +213,8 @@ class Payload:
 def read_payload(file: NsysFile) -> Payload:
     """Payloads of all NVTX ranges that have NCCL's fields."""
     rows, columns = _binary(file)
+    if rows.size == 0:
+        rows, columns = _json(file)
     return Payload(rows, *(columns[name] for name in ("communicator", "bytes", "peer", "ranks")))
 
 
@@ -260,3 +267,23 @@ def _schemas(file: NsysFile) -> dict[int, list[tuple[str, int, int]]]:
             ours, size = FIELDS[name]
             schemas.setdefault(int(schema), []).append((ours, int(offset), size))
     return schemas
+
+
+def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
+    if not file.has(NVTX, "jsonText"):
+        return np.empty(0, np.int64), _empty(0)
+    rows, texts = file.texts(NVTX, '"jsonText"', "\"jsonText\" LIKE '%NCCL%' OR \"jsonText\" LIKE '%Message size%'")
+    values = _empty(len(texts.categories))
+    for index, text in enumerate(texts.categories):
+        for name, value in _payload_fields(text).items():
+            if name in FIELDS and isinstance(value, int):
+                values[FIELDS[name][0]][index] = np.uint64(value % (1 << 64)).astype(np.int64)
+    return rows, {name: column[texts.codes] for name, column in values.items()}
+
+
+def _payload_fields(text: str) -> dict[str, object]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -13,7 +13,7 @@ from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.about import Processes, thread
 from analyzers.readers.nsys.events import Names, call_name, kernel_name, labelled
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
-from analyzers.trace.columns import table
+from analyzers.trace.columns import ints, table
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -21,6 +21,15 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+
+# Numbers of the ENUM_ tables, for exports that lack those.
+COPY_NUMBERS = {
+    1: "HTOD", 2: "DTOH", 3: "HTOA", 4: "ATOH", 5: "ATOA", 6: "ATOD", 7: "DTOA", 8: "DTOD", 9: "HTOH", 10: "PTOP",
+    11: "UVM_HTOD", 12: "UVM_DTOH", 13: "UVM_DTOD",
+}  # fmt: skip
+MEMORY_NUMBERS = {
+    0: "PAGEABLE", 1: "PINNED", 2: "DEVICE", 3: "ARRAY", 4: "MANAGED", 5: "DEVICE_STATIC", 6: "MANAGED_STATIC",
+}  # fmt: skip
 
 # Codes of names that are no string ids.
 MEMSET_NAME, GRAPH_NAME, FIRST_COPY_NAME = -2, -3, -100
@@ -62,11 +71,7 @@ def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
     sources = [
         source(KERNEL, _kernel_columns(file), dict),
         source(MEMCPY, _copy_columns(file), _copies(file)),
-        source(
-            MEMSET,
-            {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")},
-            _memsets(file),
-        ),
+        source(MEMSET, _memset_columns(file), _memsets(file)),
         source(GRAPH, {}, lambda batch: {**batch, "kind": OP_KINDS.index("graph"), "name": GRAPH_NAME}),
     ]
     filled = fill(file, "ops", sources)
@@ -120,7 +125,7 @@ def _copy_columns(file: NsysFile) -> dict[str, str]:
 
 
 def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
-    directions = {number: _direction(label) for number, label in _enum(file, "ENUM_CUDA_MEMCPY_OPER").items()}
+    directions = {number: _direction(label) for number, label in _copy_labels(file).items()}
     labels = memories(file)
 
     def make(batch: Batch) -> Filled:
@@ -140,6 +145,10 @@ def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
     return make
 
 
+def _memset_columns(file: NsysFile) -> dict[str, str]:
+    return {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")}
+
+
 def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
     labels = memories(file)
 
@@ -150,10 +159,15 @@ def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
     return make
 
 
-def _enum(file: NsysFile, source: str) -> dict[int, str]:
+def _copy_labels(file: NsysFile) -> dict[int, str]:
+    return _enum(file, "ENUM_CUDA_MEMCPY_OPER", COPY_NUMBERS)
+
+
+def _enum(file: NsysFile, source: str, fallback: dict[int, str]) -> dict[int, str]:
     """Number -> label without the prefix all labels of the table share."""
     rows = file.rows(f'SELECT id, name FROM "{source}"') if file.has(source, "id", "name") else []
-    return {int(number): str(name).rpartition("KIND_")[2] for number, name in rows}
+    labels = {int(number): str(name).rpartition("KIND_")[2] for number, name in rows}
+    return labels or fallback
 
 
 def _direction(label: str) -> str:
@@ -163,9 +177,10 @@ def _direction(label: str) -> str:
 
 def memories(file: NsysFile) -> dict[int, str]:
     """Kind of memory of each number an export uses for it."""
+    labels = _enum(file, "ENUM_CUDA_MEM_KIND", MEMORY_NUMBERS)
     return {
         number: next((kind for kind in MEMORY_KINDS if kind and label.startswith(kind.upper())), "unknown")
-        for number, label in _enum(file, "ENUM_CUDA_MEM_KIND").items()
+        for number, label in labels.items()
     }
 
 
@@ -174,6 +189,52 @@ def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> A
     codes, distinct = pd.factorize(numbers)
     chosen = ["" if number == -1 else kinds.get(int(number), "unknown") for number in distinct]
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
+
+
+# Join GPU work to the calls that launched it.
+
+# A table indexed by correlation id answers faster than a search while it is not much larger than its rows. nsys leaves
+# out many calls, but not the ids they took: often one id in ten is a row, and memory then costs more than it saves.
+DENSE = 4
+
+
+def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ints:
+    """Row in `api` of the call that made each row, by (process, correlation id); -1 where none did.
+
+    Parameters
+    ----------
+    frame : ops, or any table with columns process and correlation.
+    """
+    process, caller = frame["process"].to_numpy(), api["process"].to_numpy()
+    wanted, keys = ints(frame, "correlation"), ints(api, "correlation")
+    present = np.unique(process)
+    if present.size == 1 and (caller == present[0]).all():
+        return _join(wanted, keys, np.arange(keys.size))
+    found = np.full(wanted.size, -1, np.int64)
+    for number in present:
+        own, calls = np.flatnonzero(process == number), np.flatnonzero(caller == number)
+        found[own] = _join(wanted[own], keys[calls], calls)
+    return found
+
+
+def _join(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
+    if keys.size and keys.min() < 0:  # calls without an id made nothing
+        known = keys >= 0
+        keys, rows = keys[known], rows[known]
+    if keys.size == 0 or wanted.size == 0:
+        return np.full(wanted.size, -1, np.int64)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low < DENSE * keys.size + 1_000_000:
+        direct = np.full(high - low + 2, -1, np.int32)  # the last place answers for every id that is not there
+        direct[keys - low] = rows
+        position = wanted - low
+        position[(wanted < low) | (wanted > high)] = high - low + 1
+        return direct[position].astype(np.int64)
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order], rows[order]
+    position = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[position] == wanted, rows[position], -1)
 
 
 # GPU memory in use, from the allocations and releases of an nsys export (--cuda-memory-usage=true).

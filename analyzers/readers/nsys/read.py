@@ -1,4 +1,4 @@
-"""Read an nsys SQLite export, of any release since 2021, into a Trace."""
+"""Read an nsys SQLite export, of any schema from 2.x on, into a Trace."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.nsys.about import (
     About,
     Processes,
+    adopt,
     contexts,
     describe_process,
     gpus_of,
     missing,
-    owned,
     read_about,
     read_devices,
     read_overhead,
@@ -30,7 +29,7 @@ from analyzers.readers.nsys.about import (
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.nccl import read_comms, read_payload
-from analyzers.readers.nsys.ops import read_api, read_memory, read_ops
+from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.trace.columns import ints
 from analyzers.trace.graphs import about_rows
 from analyzers.trace.overhead import about_overhead
@@ -115,21 +114,19 @@ def _tables(
         reading_payload = pool.submit(read_payload, file)
         api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost, absurd)
         progress("reading GPU work", 1, STEPS)
-        ops = _timed("GPU ops", owned(reading_ops.result(), file.path), about.shift_ns, lost, absurd)
+        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
         progress("reading ranges", 2, STEPS)
         ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost, absurd)
-        syncs = _timed("syncs", owned(reading_syncs.result(), file.path), about.shift_ns, lost, absurd)
-        records = owned(reading_records.result(), file.path)
+        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
+        records = adopt(reading_records.result(), api, numbering, file.path)
     progress("joining calls to GPU work", 3, STEPS)
     memory = read_memory(file, numbering, about.shift_ns)
     order = numbering.order()
     if (order[1:] < order[:-1]).any():
         for frame in (api, ops, ranges, syncs, records, memory):
             frame["process"] = order[ints(frame, "process")]
-    calls = ints(api, "process"), ints(api, "correlation")
-    ops["launch"] = first_row_of(*calls, ints(ops, "process"), ints(ops, "correlation"))
-    call_of_sync = first_row_of(*calls, ints(syncs, "process"), ints(syncs, "correlation"))
-    syncs = name_syncs(syncs, call_of_sync, api)
+    ops["launch"] = launches(ops, api)
+    syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
     left_out = []

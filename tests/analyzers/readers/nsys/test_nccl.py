@@ -82,11 +82,12 @@ def test_payloads_agree_with_the_json_nsys_made_of_them() -> None:
     assert found == expected
 
 
-def test_payloads_read_the_same_from_blobs_or_text(tmp_path: Path) -> None:
+def test_payloads_read_the_same_from_blobs_text_or_json(tmp_path: Path) -> None:
     expected = read_sqlite(CAPTURE).comms
     for statement in (
         "UPDATE NVTX_EVENTS SET jsonText = NULL",
         "UPDATE NVTX_EVENTS SET binaryData = hex(binaryData), jsonText = NULL WHERE binaryData IS NOT NULL",
+        "UPDATE NVTX_EVENTS SET binaryData = NULL",
     ):
         pd.testing.assert_frame_equal(edited(tmp_path, statement).comms, expected)
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analyzers.info import info
+from analyzers.info import cannot_answer
+from analyzers.readers.nsys.ops import _join
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
@@ -341,7 +344,7 @@ def test_a_capture_says_what_it_cannot_answer() -> None:
     def lacks(name: str) -> str:
         return "; ".join(read_sqlite(DATA / f"{name}.sqlite").captures[0].lacks)
 
-    graphs = info(read_sqlite(DATA / "graph_overlap.4gpu.sqlite")).cannot
+    graphs = cannot_answer(read_sqlite(DATA / "graph_overlap.4gpu.sqlite"))
     assert sum("CUDA graph launches" in one for one in graphs) == 1
     assert "links from a recorded event" in lacks("dpmp_hidden_sync.2gpu.nsys2023")
     assert "NVTX ranges" in lacks("peer_copies.1process")
@@ -355,3 +358,16 @@ def test_fixtures_tell_nothing_of_the_machine_they_come_from() -> None:
         for table in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'"):
             for row in rows(path, f'SELECT * FROM "{table["name"]}"'):
                 assert not [text for text in tuple(row) if isinstance(text, str) and path_like.search(text)]
+
+
+keys = st.lists(st.integers(0, 60), unique=True, max_size=30)
+
+
+@given(keys, st.lists(st.integers(-1, 70), max_size=30), st.sampled_from([1, 10**12]))
+def test_the_join_finds_what_a_dictionary_finds(known: list[int], wanted: list[int], scale: int) -> None:
+    """Dense ids go through a table, sparse ones through a search."""
+    ids = np.array(known, np.int64) * scale
+    asked = np.where(np.array(wanted, np.int64) < 0, -1, np.array(wanted, np.int64) * scale)
+    place = {int(key): row for row, key in enumerate(ids)}
+    found = _join(asked, ids, np.arange(ids.size))
+    assert found.tolist() == [place.get(int(key), -1) for key in asked]

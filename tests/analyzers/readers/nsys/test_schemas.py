@@ -85,6 +85,16 @@ def assert_same(found: Trace, source: Path, *but: str) -> None:
             pd.testing.assert_frame_equal(left, right, check_categorical=False, obj=name)
 
 
+def test_without_enum_tables_the_numbers_mean_the_same(read_edited: Callable[..., Trace]) -> None:
+    def drop_enums(database: sqlite3.Connection) -> None:
+        for table in tables_of(database):
+            if table.startswith("ENUM_"):
+                database.execute(f"DROP TABLE {table}")
+
+    for source in (ONE_REPORT, DATA / "peer_copies.1process.sqlite"):
+        assert_same(read_edited(source, drop_enums), source)
+
+
 def test_columns_of_newer_versions_are_not_needed(read_edited: Callable[..., Trace]) -> None:
     columns = ("greenContextId", "mangledName", "sharedMemoryLimitConfig", "graphNodeId", "launchType", "copyCount")
     edits = [drop_columns(f"CUPTI_ACTIVITY_KIND_{kind}", *columns) for kind in ACTIVITY]
@@ -125,17 +135,48 @@ def test_call_names_may_come_without_version(read_edited: Callable[..., Trace]) 
     assert_same(read_edited(ONE_REPORT, strip), ONE_REPORT)
 
 
-def test_an_export_that_does_not_say_whose_the_work_is_is_refused(read_edited: Callable[..., Trace]) -> None:
+def test_one_process_owns_all_work_where_the_export_does_not_say(read_edited: Callable[..., Trace]) -> None:
     edits = [drop_columns(f"CUPTI_ACTIVITY_KIND_{kind}", "globalPid") for kind in ACTIVITY]
-    for source in (ONE_RANK, ONE_REPORT):
-        with pytest.raises(TracevizError, match="does not say whose"):
-            read_edited(source, *edits)
+    assert_same(read_edited(ONE_RANK, *edits), ONE_RANK)
 
 
-def test_old_exports_name_their_metadata_otherwise(read_edited: Callable[..., Trace]) -> None:
-    trace = read_edited(ONE_RANK, "ALTER TABLE META_DATA_EXPORT RENAME TO EXPORT_META_DATA")
+def test_of_several_processes_the_correlation_id_tells_the_owner_or_the_export_is_refused(
+    read_edited: Callable[..., Trace],
+) -> None:
+    apart = [
+        f"UPDATE CUPTI_ACTIVITY_KIND_{kind} SET correlationId = correlationId + 100000 "
+        f"WHERE ({key} >> 24) % 2 = 0 AND correlationId IS NOT NULL"
+        for kind, key in [("RUNTIME", "globalTid"), *((kind, "globalPid") for kind in ("KERNEL", "MEMCPY", "MEMSET"))]
+    ]
+    drop = [drop_columns(f"CUPTI_ACTIVITY_KIND_{kind}", "globalPid") for kind in ("KERNEL", "MEMCPY", "MEMSET")]
+    trace = read_edited(ONE_REPORT, *apart, *drop)
+    pd.testing.assert_series_equal(trace.ops["process"], read_sqlite(ONE_REPORT).ops["process"])
+    with pytest.raises(TracevizError, match="does not say whose"):
+        read_edited(ONE_REPORT, *drop)
+
+
+def test_old_exports_name_their_metadata_and_default_streams_otherwise(read_edited: Callable[..., Trace]) -> None:
+    trace = read_edited(
+        ONE_RANK,
+        "ALTER TABLE META_DATA_EXPORT RENAME TO EXPORT_META_DATA",
+        "CREATE TABLE TARGET_INFO_CUDA_NULL_STREAM AS SELECT nullStreamId AS streamId, processId, contextId "
+        "FROM TARGET_INFO_CUDA_CONTEXT_INFO",
+        "DROP TABLE TARGET_INFO_CUDA_CONTEXT_INFO",
+    )
     assert_same(trace, ONE_RANK)
     assert trace.captures[0].schema == "3.20.3"
+
+
+def test_the_oldest_exports_have_no_metadata_at_all(read_edited: Callable[..., Trace]) -> None:
+    def strip(database: sqlite3.Connection) -> None:
+        for table in tables_of(database):
+            if table.startswith(("ENUM_", "META_DATA", "TARGET_INFO", "DIAGNOSTIC", "NVTX_PAYLOAD", "ANALYSIS")):
+                database.execute(f"DROP TABLE {table}")
+
+    trace = read_edited(ONE_RANK, strip)
+    assert_same(trace, ONE_RANK, "devices", "streams")
+    assert (trace.origin_utc_ns, trace.captures[0].schema) == (None, "")
+    assert trace.devices[["process", "device", "gpu"]].to_numpy().tolist() == [[0, 1, 1]]
 
 
 def test_without_calls_work_has_no_launch_and_the_capture_says_so(read_edited: Callable[..., Trace]) -> None:
