@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.info import cannot_answer
+from analyzers.info import info
 from analyzers.readers.nsys.ops import _join
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.merge import merge
@@ -344,7 +344,7 @@ def test_a_capture_says_what_it_cannot_answer() -> None:
     def lacks(name: str) -> str:
         return "; ".join(read_sqlite(DATA / f"{name}.sqlite").captures[0].lacks)
 
-    graphs = cannot_answer(read_sqlite(DATA / "graph_overlap.4gpu.sqlite"))
+    graphs = info(read_sqlite(DATA / "graph_overlap.4gpu.sqlite")).cannot
     assert sum("CUDA graph launches" in one for one in graphs) == 1
     assert "links from a recorded event" in lacks("dpmp_hidden_sync.2gpu.nsys2023")
     assert "NVTX ranges" in lacks("peer_copies.1process")
