@@ -1,6 +1,6 @@
 """How fast an nsys export of 2 million kernels and 5 million calls is read, beside pandas.read_sql and nsys-ai.
 
-    python tests/benchmarks/nsys_sqlite.py [--rounds 3] [--kernels 2000000] [--nsys-ai VENV/bin/nsys-ai]
+    python -m tests.benchmarks.nsys_sqlite [--rounds 3] [--kernels 2000000] [--nsys-ai VENV/bin/nsys-ai]
 
 The export is a real one tiled in time, kept in tests/benchmarks/data/. Each method runs in a process of its own, all of
 them once a round, so that a slow minute of the machine falls on all; ratios are medians of the rounds' own ratios.
@@ -10,18 +10,15 @@ nsys-ai is compared where it is installed (pip install nsys-ai==0.3.0, in an env
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from tests.benchmarks.timing import Run, run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -61,16 +58,7 @@ PANDAS = (
     f"tables = {COLUMNS!r}; "
     "frames = [pandas.read_sql(f'SELECT {tables[name]} FROM {name}', connection) for name in tables]"
 )
-OVERLAP = ("check-overlap", "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One process's cost."""
-
-    seconds: float
-    processor_seconds: float
-    peak_mb: float
+PAIR = ("-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding", "--min-overlap", "0%")
 
 
 def make(path: Path, kernels: int) -> None:
@@ -99,37 +87,13 @@ def make(path: Path, kernels: int) -> None:
     made.replace(path)
 
 
-def measure(command: Sequence[str]) -> Run:
-    """Run a command to its end; peak memory is that of the largest of its processes.
-
-    Raises
-    ------
-    SystemExit : it failed.
-    """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with tempfile.TemporaryFile() as output:
-        began = time.perf_counter()
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in (0, 1, 3):  # a verdict may say that a bar is missed, or nothing
-            output.seek(0)
-            raise SystemExit(f"{command[0]} {command[1]} …: {output.read().decode(errors='replace')[-500:]}")
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
-
-
 def methods(path: Path, nsys_ai: str | None) -> dict[str, list[str]]:
     """Name -> command of each method that can run here."""
     found = {
         "traceviz: read": [sys.executable, "-c", OURS, str(path)],
         "pandas.read_sql": [sys.executable, "-c", PANDAS, str(path)],
+        "traceviz: check-overlap": [sys.executable, "-m", "traceviz", "check-overlap", str(path), *PAIR],
     }
-    if importlib.util.find_spec("traceviz.__main__"):
-        command, *selectors = OVERLAP
-        found["traceviz: check-overlap"] = [sys.executable, "-m", "traceviz", command, str(path), *selectors]
-    else:
-        print("traceviz check-overlap: not there yet, skipped")
     if nsys_ai:
         found["nsys-ai 0.3: overlap"] = [nsys_ai, "overlap", str(path), "--gpu", "0", "--trim", "0", "1000000"]
     else:
@@ -146,7 +110,6 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ["TRACEVIZ_CACHE"] = "off"  # each round reads and works out anew
     path = DATA / f"nsys_{arguments.kernels}.sqlite"
-    sys.path.insert(0, str(ROOT))
     if not path.exists():
         make(path, arguments.kernels)
     database = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
@@ -157,7 +120,7 @@ def main() -> None:
     runs: dict[str, list[Run]] = {name: [] for name in commands}
     for _ in range(arguments.rounds):
         for name, command in commands.items():
-            runs[name].append(measure(command))
+            runs[name].append(run(command))
     report(runs)
 
 
@@ -168,10 +131,10 @@ def report(runs: dict[str, list[Run]]) -> None:
     faster: dict[str, float] = {}
     for name, own in runs.items():
         faster[name] = statistics.median(theirs.seconds / ours.seconds for theirs, ours in zip(slow, own, strict=True))
-        wall = statistics.median(run.seconds for run in own)
-        each = f"{wall:.2f} ({' '.join(f'{run.seconds:.2f}' for run in own)})"
-        processor = statistics.median(run.processor_seconds for run in own)
-        print(f"{name:26} {each:32} {processor:11.2f} {max(run.peak_mb for run in own):8.0f} {faster[name]:13.1f}")
+        wall = statistics.median(one.seconds for one in own)
+        each = f"{wall:.2f} ({' '.join(f'{one.seconds:.2f}' for one in own)})"
+        processor, peak = statistics.median(one.busy_seconds for one in own), max(one.peak_bytes for one in own)
+        print(f"{name:26} {each:32} {processor:11.2f} {peak / 1e6:8.0f} {faster[name]:13.1f}")
     reached = faster["traceviz: read"]
     met = "met" if reached >= BAR else "NOT MET"
     print(f"bar: at least {BAR:g} times faster than pandas.read_sql: {met} ({reached:.1f})")

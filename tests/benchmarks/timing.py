@@ -49,9 +49,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
     return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, output)
 
 
-def compare(
-    commands: Mapping[str, Sequence[str]], repeats: Callable[[str], int], environment: Mapping[str, str] | None = None
-) -> list[Summary]:
+def compare(commands: Mapping[str, Sequence[str]], repeats: Callable[[str], int]) -> list[Summary]:
     """Run several commands in turn, so that a slow moment of the machine hits all of them.
 
     Parameters
@@ -62,7 +60,7 @@ def compare(
     for turn in range(max(map(repeats, commands))):
         for name, command in commands.items():
             if turn < repeats(name):
-                runs[name].append(run(command, environment))
+                runs[name].append(run(command))
     return [_summary(name, each) for name, each in runs.items()]
 
 

@@ -45,9 +45,11 @@ def printed(command: str) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("page", "command", "shown"), [(page, *match) for page in PAGES for match in SHOWN.findall(read(page))]
-)
+COMMANDS = [(page, *match) for page in PAGES for match in SHOWN.findall(read(page))]
+COMMANDS.append(("comparing", *SHOWN.findall(read("comparing"))[0]))  # its other commands name files of the reader's
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
 def test_commands_print_what_is_shown(page: str, command: str, shown: str) -> None:
     output = printed(command)
     assert output
@@ -157,7 +159,7 @@ def test_every_table_of_an_exported_database_is_described(tmp_path: Path) -> Non
 
 
 if __name__ == "__main__":
-    for each in PAGES:
+    for each in (*PAGES, "comparing"):
         text = read(each)
         for command, _ in SHOWN.findall(text):
             before = f"```bash\n{command}```\n\n```text\n"

@@ -1,4 +1,4 @@
-"""How the code is laid out: one direction of imports, quiet analyzers, no circles, documented and runnable help."""
+"""How the code is laid out: one direction of imports, quiet analyzers, documented and runnable help."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
 from analyzers.select import language
-from traceviz.cli import app
+from tests.support.command_lines import commands
 from traceviz.options import arguments
 
 ROOT = Path(__file__).parents[2]
@@ -58,21 +55,6 @@ def test_imports_go_one_way(package: str) -> None:
     assert not wrong
 
 
-def test_no_modules_of_the_user_facing_package_import_each_other_in_a_circle() -> None:
-    """Imports within functions and for type checking count: who reads one module must not have to read both at once."""
-    needs: dict[str, set[str]] = {module_name(path): set() for path in sources("traceviz")}
-    for path in sources("traceviz"):
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ImportFrom):
-                found = {f"{node.module}.{alias.name}" for alias in node.names} & set(needs)
-                needs[module_name(path)] |= found or {str(node.module)} & set(needs)
-    TopologicalSorter(needs).prepare()  # which raises where there is one
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-
-
 def test_analyzers_neither_talk_nor_end_the_process() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
@@ -109,16 +91,7 @@ def public_definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.Class
                 )
 
 
-def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command below a group with the words that call it."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
-        else:
-            yield (*names, name), command
-
-
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = commands()
 BY_NAME = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 # How an option's text is read where its type alone doesn't say.

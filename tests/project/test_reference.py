@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from traceviz.cli import app
+from tests.support.command_lines import commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 HEAD = """# Commands
@@ -20,18 +17,11 @@ A TRACE is an `.nsys-rep`, an nsys `.sqlite`, a `torch.profiler` `.json`, either
 a glob, a folder or a manifest; several are the ranks of one run.
 """
 
-
-def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
-        else:
-            yield " ".join(("traceviz", *names, name)), command
+COMMANDS = {" ".join(("traceviz", *words)): command for words, command in commands().items()}
 
 
 def reference() -> str:
-    parts = [HEAD, *(section(name, command) for name, command in commands(typer.main.get_command(app)))]
-    return "\n".join(parts)
+    return "\n".join([HEAD, *(section(name, command) for name, command in COMMANDS.items())])
 
 
 def section(name: str, command: Any) -> str:
@@ -80,7 +70,7 @@ def test_the_reference_is_what_the_program_says() -> None:
 def test_the_reference_has_every_option_and_example() -> None:
     """By the help itself, as click renders it."""
     text = PAGE.read_text(encoding="utf-8")
-    for name, command in commands(typer.main.get_command(app)):
+    for name, command in COMMANDS.items():
         part = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         shown = command.get_help(command.make_context(name, [], resilient_parsing=True))
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", shown.partition("Examples:")[0])) - {"--help"}

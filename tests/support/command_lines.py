@@ -1,10 +1,12 @@
-"""Run traceviz commands within the test's own process."""
+"""The commands of traceviz, and running them within the test's own process."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
 from traceviz.cli import app
@@ -20,3 +22,16 @@ def run_text(*arguments: str) -> str:
 def run_json(*arguments: str) -> Any:
     """The same, read."""
     return json.loads(run_text(*arguments))
+
+
+def commands() -> dict[tuple[str, ...], Any]:
+    """Every command, by the words that call it."""
+    return dict(_commands(typer.main.get_command(app)))
+
+
+def _commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, *names, name)
+        else:
+            yield (*names, name), command
