@@ -195,3 +195,9 @@ class Builder:
         return assign_ranks(
             Trace(captures=(Capture("synthetic", "synthetic"),), processes=tuple(self.processes), **tables)
         )
+
+
+def one_rank() -> tuple[Builder, Rank]:
+    """A run of one process, and that process."""
+    run = Builder()
+    return run, run.rank(0)

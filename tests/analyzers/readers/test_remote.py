@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,18 @@ def test_a_new_version_of_a_file_in_memory_is_brought_anew() -> None:
             assert path.read_bytes() == text
 
 
+@contextlib.contextmanager
+def serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address, on 127.0.0.1, of a server that answers so."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """The address of a web server on 127.0.0.1 that has the captures."""
@@ -72,14 +84,8 @@ def site(tmp_path: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    handler = functools.partial(Quiet, directory=str(tmp_path))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(functools.partial(Quiet, directory=str(tmp_path))) as address:
+        yield address
 
 
 def script(text: str, *arguments: str, **environment: str) -> str:
@@ -93,10 +99,23 @@ def script(text: str, *arguments: str, **environment: str) -> str:
 
 
 COMMAND = "from traceviz.cli import main; main()"
+EXPANDING = """
+import sys
+from analyzers.common.errors import TracevizError
+from analyzers.readers.remote import expand
+
+try:
+    expand(sys.argv[1])
+except TracevizError as error:
+    print(error)
+"""
+ALONE_AND_BY_PARTS = pytest.mark.parametrize(
+    "more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join
+)
 
 
 @by_http
-@pytest.mark.parametrize("more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join)
+@ALONE_AND_BY_PARTS
 def test_urls_of_a_web_server_give_the_answers_of_their_files(site: str, more: list[str]) -> None:
     urls = [f"{site}/{path.name}" for path in TORCH]
     words = ["check-overlap", *urls, "--format", "json", *more]
@@ -105,11 +124,7 @@ def test_urls_of_a_web_server_give_the_answers_of_their_files(site: str, more: l
 
 @by_http
 def test_a_url_the_server_does_not_have_is_an_error_that_names_it(site: str) -> None:
-    program = (
-        "import sys\nfrom analyzers.common.errors import TracevizError\nfrom analyzers.readers.remote import expand\n"
-        "try: expand(sys.argv[1])\nexcept TracevizError as error: print(error)"
-    )
-    assert script(program, f"{site}/rank7.json") == f"{site}/rank7.json: There is no such file.\n"
+    assert script(EXPANDING, f"{site}/rank7.json") == f"{site}/rank7.json: There is no such file.\n"
 
 
 S3 = """
@@ -141,7 +156,7 @@ URL = "s3://captures/run7/dpmp_overlap.rank*.json.gz"
 
 
 @on_s3
-@pytest.mark.parametrize("more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join)
+@ALONE_AND_BY_PARTS
 def test_captures_on_s3_give_the_answers_of_their_files(more: list[str]) -> None:
     words = ["check-overlap", URL, "--format", "json", *more]
     assert script(S3, *PATHS, *words, **KEYS) == run_text("check-overlap", *PATHS)
@@ -201,21 +216,16 @@ class Bucket(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def google() -> Iterator[dict[str, str]]:
     """The environment in which gcsfs asks a server on 127.0.0.1."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield {
-        "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{server.server_address[1]}",
-        "FSSPEC_GS_TOKEN": "anon",
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which asks another server, by gRPC
-    }
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Bucket) as address:
+        yield {
+            "STORAGE_EMULATOR_HOST": address,
+            "FSSPEC_GS_TOKEN": "anon",
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which asks another server, by gRPC
+        }
 
 
 @on_gs
-@pytest.mark.parametrize("more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join)
+@ALONE_AND_BY_PARTS
 def test_captures_on_google_cloud_storage_give_the_answers_of_their_files(
     google: dict[str, str], more: list[str]
 ) -> None:
@@ -225,12 +235,8 @@ def test_captures_on_google_cloud_storage_give_the_answers_of_their_files(
 
 @on_gs
 def test_a_capture_that_the_bucket_lacks_is_an_error_that_names_it(google: dict[str, str]) -> None:
-    program = (
-        "import sys\nfrom analyzers.common.errors import TracevizError\nfrom analyzers.readers.remote import expand\n"
-        "try: expand(sys.argv[1])\nexcept TracevizError as error: print(error)"
-    )
     url = "gs://captures/run7/rank9.json"
-    assert script(program, url, **google) == f"{url}: There is no such file.\n"
+    assert script(EXPANDING, url, **google) == f"{url}: There is no such file.\n"
 
 
 def test_what_fsspec_cannot_open_is_an_error_in_the_projects_form(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -18,7 +17,9 @@ from analyzers.readers.kineto import read as kineto
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
+from analyzers.trace.steps import find_steps
 from tests.support.builder import Builder
+from tests.support.nsys_exports import Edit, edited
 from traceviz.cli import app
 from traceviz.output.contract import comparison
 from traceviz.output.document import markdown
@@ -96,16 +97,10 @@ def test_torch_states_what_its_allocator_had_handed_out(tmp_path: Path) -> None:
     # In all 900 after the last step; in steps 500 that came before the first; from the second step on, by hand: at its
     # beginning 200 still holds, then 110 and 210.
     assert memory_peaks(trace) == tuple(MemoryPeak(rank, rank, "allocator", 900 * MIB, 1000 * MIB) for rank in (0, 1))
-    first, second = sorted(set(steps_of(trace)))[:2]
+    first, second = find_steps(trace).present[:2]
     assert [one.peak_bytes for one in memory_peaks(trace, [first, second])] == [500 * MIB, 500 * MIB]
     assert [one.peak_bytes for one in memory_peaks(trace, [second])] == [210 * MIB, 210 * MIB]
     assert [one.reserved_peak_bytes for one in memory_peaks(trace, [second])] == [300 * MIB, 300 * MIB]
-
-
-def steps_of(trace: object) -> list[int]:
-    from analyzers.trace.steps import find_steps
-
-    return find_steps(trace).present  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("compact", [False, True], ids=["as torch prints", "as json.dumps prints"])
@@ -152,19 +147,17 @@ CHANGES = [
 ]
 
 
-def with_usage(tmp_path: Path) -> Path:
-    path = tmp_path / NSYS.name
-    shutil.copyfile(NSYS, path)
-    database = sqlite3.connect(path)
+def add_usage(database: sqlite3.Connection) -> None:
     database.execute(USAGE)
     owners = "SELECT DISTINCT globalPid, deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY globalPid"
     for rank, (owner, device) in enumerate(database.execute(owners).fetchall()):
         for start, mib, kind, operation in CHANGES:
             row = (start, owner, device, 1, 4096, 0, (1 + rank) * mib * MIB, kind, operation)
             database.execute("INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES (?,?,?,?,?,?,?,?,?,NULL,NULL,NULL)", row)
-    database.commit()
-    database.close()
-    return path
+
+
+def with_usage(tmp_path: Path, *edits: Edit) -> Path:
+    return edited(NSYS, tmp_path / NSYS.name, add_usage, *edits)
 
 
 def test_nsys_states_what_was_taken_from_the_driver_since_the_capture_began(tmp_path: Path) -> None:
@@ -179,11 +172,11 @@ def test_nsys_states_what_was_taken_from_the_driver_since_the_capture_began(tmp_
 
 
 def test_what_nsys_lists_at_the_beginning_was_taken_before_and_counts(tmp_path: Path) -> None:
-    path = with_usage(tmp_path)
-    database = sqlite3.connect(path)
-    database.execute("INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS SELECT 0, globalPid, deviceId, 1, 1, 0, 1048576000, 2, 0, NULL, NULL, NULL FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE start = 10 AND deviceId = 0")  # fmt: skip  # noqa: E501
-    database.commit()
-    database.close()
+    at_the_beginning = (
+        "INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS SELECT 0, globalPid, deviceId, 1, 1, 0, 1048576000, 2, 0, NULL, "
+        "NULL, NULL FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE start = 10 AND deviceId = 0"
+    )
+    path = with_usage(tmp_path, at_the_beginning)
     # On one of the two devices 1000 MiB more all the time, and so no mere change.
     assert [(one.source, one.peak_bytes // MIB) for one in memory_peaks(load([path]))] == [
         ("driver", 1157),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from analyzers.readers.kineto import read as kineto
 from analyzers.readers.nsys import read as nsys
 from analyzers.trace.overhead import about_overhead
 from tests.support.builder import Builder
+from tests.support.nsys_exports import edited
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -50,17 +48,12 @@ def test_torch_profiler_says_so_by_the_category(tmp_path: Path) -> None:
 
 
 def test_nsys_has_a_table_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "r.sqlite"
-    shutil.copyfile(DATA / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite", path)
-    with closing(sqlite3.connect(path)) as database:
-        low, high = database.execute("SELECT min(start), max(end) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
-        (copied,) = database.execute("SELECT max(end) FROM CUPTI_ACTIVITY_KIND_MEMSET").fetchone() or (0,)
-        assert copied is None or copied <= high
-        database.execute("DELETE FROM PROFILER_OVERHEAD")
-        middle = (low + high) // 2
-        database.execute(f"INSERT INTO PROFILER_OVERHEAD VALUES ({middle}, {high + 10**9}, 0, 0, 0)")
-        database.commit()
-    trace = nsys.read_sqlite(path)
-    said = {warning.code: warning.message for warning in trace.warnings}
-    assert "(50.0%)" in said["profiler-overhead"]
+    half_of_it = (
+        "INSERT INTO PROFILER_OVERHEAD SELECT (min(start) + max(end)) / 2, max(end) + 1000000000, 0, 0, 0 "
+        "FROM CUPTI_ACTIVITY_KIND_KERNEL"
+    )
+    source = DATA / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite"
+    trace = nsys.read_sqlite(edited(source, tmp_path / "r.sqlite", "DELETE FROM PROFILER_OVERHEAD", half_of_it))
+    messages = {warning.code: warning.message for warning in trace.warnings}
+    assert "(50.0%)" in messages["profiler-overhead"]
     assert not any("profiler" in text for text in trace.captures[0].lacks), "said once"

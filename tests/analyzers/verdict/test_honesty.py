@@ -5,12 +5,9 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
+from tests.support.nsys_exports import edited
 from traceviz.cli import app
 
 NSYS = Path(__file__).parents[2] / "data" / "nsys"
@@ -37,16 +35,7 @@ class Case:
 
 
 def export(name: str, *edits: str) -> Callable[[Path], list[Path]]:
-    def files(folder: Path) -> list[Path]:
-        target = folder / name
-        shutil.copyfile(NSYS / name, target)
-        with closing(sqlite3.connect(target)) as database:
-            for edit in edits:
-                database.execute(edit)
-            database.commit()
-        return [target]
-
-    return files
+    return lambda folder: [edited(NSYS / name, folder / name, *edits)]
 
 
 def ranks_without_a_common_collective(folder: Path) -> list[Path]:

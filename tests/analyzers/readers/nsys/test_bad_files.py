@@ -13,6 +13,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.read import read_sqlite
+from tests.support.nsys_exports import edited
 
 DATA = Path(__file__).parents[3] / "data" / "nsys"
 EXPORT = DATA / "rowpar_s1.rank0.nsys2025.sqlite"
@@ -99,10 +100,7 @@ def test_another_programs_database(copy: Path) -> None:
 
 @pytest.mark.parametrize("edit", ["DROP TABLE META_DATA_EXPORT", "DELETE FROM META_DATA_EXPORT"])
 def test_a_partial_export(copy: Path, edit: str) -> None:
-    database = sqlite3.connect(copy)
-    database.execute(edit)
-    database.commit()
-    database.close()
+    edited(EXPORT, copy, edit)
     assert "incomplete nsys export" in refused(copy)
     assert "nsys export --type sqlite" in refused(copy)
 

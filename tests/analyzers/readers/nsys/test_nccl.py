@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import struct
 from pathlib import Path
@@ -18,6 +17,7 @@ from analyzers.readers.nsys.nccl import Payload, read_comms
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
+from tests.support.nsys_exports import edited
 
 CAPTURE = Path(__file__).parents[3] / "data" / "nsys" / "collectives.2gpu.pinned.sqlite"
 # b has 2^21 floats: all_reduce(b); all_reduce of 4096; all_to_all halves; send and receive b; gather into, scatter from
@@ -34,15 +34,8 @@ KERNELS = {
 }  # fmt: skip
 
 
-def edited(tmp_path: Path, *statements: str) -> Trace:
-    copy = tmp_path / "edited.sqlite"
-    shutil.copyfile(CAPTURE, copy)
-    database = sqlite3.connect(copy)
-    for statement in statements:
-        database.execute(statement)
-    database.commit()
-    database.close()
-    return read_sqlite(copy)
+def read_edited(tmp_path: Path, statement: str) -> Trace:
+    return read_sqlite(edited(CAPTURE, tmp_path / "edited.sqlite", statement))
 
 
 def test_every_call_of_the_program_is_there_with_its_size_and_kernel() -> None:
@@ -89,12 +82,12 @@ def test_payloads_read_the_same_from_blobs_text_or_json(tmp_path: Path) -> None:
         "UPDATE NVTX_EVENTS SET binaryData = hex(binaryData), jsonText = NULL WHERE binaryData IS NOT NULL",
         "UPDATE NVTX_EVENTS SET binaryData = NULL",
     ):
-        pd.testing.assert_frame_equal(edited(tmp_path, statement).comms, expected)
+        pd.testing.assert_frame_equal(read_edited(tmp_path, statement).comms, expected)
 
 
 def test_without_payloads_calls_are_still_joined_to_their_kernels(tmp_path: Path) -> None:
     expected = read_sqlite(CAPTURE).comms
-    found = edited(tmp_path, "UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = NULL").comms
+    found = read_edited(tmp_path, "UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = NULL").comms
     assert set(found["bytes"]) == set(found["communicator"]) == {-1}
     unsaid = ["bytes", "communicator", "peer"]
     pd.testing.assert_frame_equal(found.drop(columns=unsaid), expected.drop(columns=unsaid))
@@ -102,7 +95,7 @@ def test_without_payloads_calls_are_still_joined_to_their_kernels(tmp_path: Path
 
 @pytest.mark.parametrize("blob", ["x''", "x'00'", "zeroblob(20)", "zeroblob(400)", "'no hex'"])
 def test_a_payload_that_makes_no_sense_says_nothing(tmp_path: Path, blob: str) -> None:
-    comms = edited(tmp_path, f"UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = {blob}").comms
+    comms = read_edited(tmp_path, f"UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = {blob}").comms
     assert set(comms["bytes"]) == {-1}
     assert len(comms) == 34
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,18 +12,13 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.tables import Trace
+from tests.support.nsys_exports import edited
 
 EXPORT = Path(__file__).parents[3] / "data" / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite"
 
 
 def changed(folder: Path, *edits: str) -> Path:
-    target = folder / "changed.sqlite"
-    shutil.copyfile(EXPORT, target)
-    with closing(sqlite3.connect(target)) as database:
-        for edit in edits:
-            database.execute(edit)
-        database.commit()
-    return target
+    return edited(EXPORT, folder / "changed.sqlite", *edits)
 
 
 def read(folder: Path, *edits: str) -> Trace:
