@@ -35,7 +35,7 @@ class Call:
     event: int | None = None
     inside: object = None
     end: int = 0
-    told: tuple[int, int] | None = None  # number of the record and its stream, as the capture says
+    claim: tuple[int, int] | None = None  # number of the record and its stream, as the capture says
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class HostProgram:
         """The record right before a wait on its thread, if it waits for that."""
         wait = self.waits[number]
         last = max((k for k, one in self.records_of(wait.thread) if one.at < wait.at), default=None)
-        if last is None or wait.told is not None or wait.thread is None:
+        if last is None or wait.claim is not None or wait.thread is None:
             return None
         record = self.records[last]
         behind = [one for one in self.waits if one.thread == wait.thread and one.at > record.at]
@@ -119,8 +119,8 @@ class HostProgram:
         found = []
         for number, wait in enumerate(self.waits):
             record = pairs[number]
-            if wait.told is not None:
-                found.append(wait.told)
+            if wait.claim is not None:
+                found.append(wait.claim)
                 continue
             if record is None:
                 lone = self.lone(wait, claimed, self.next_start(wait))
@@ -138,8 +138,8 @@ class HostProgram:
         return [self.lone(sync, claimed, sync.end) for sync in self.syncs]
 
     def claimed(self, pairs: Sequence[int | None]) -> set[int]:
-        told = {wait.told[0] for wait in self.waits if wait.told is not None}
-        return told | {pair for pair in pairs if pair is not None}
+        stated = {wait.claim[0] for wait in self.waits if wait.claim is not None}
+        return stated | {pair for pair in pairs if pair is not None}
 
     def source_of_pair(self, number: int, pairs: Sequence[int | None]) -> int | None:
         """The stream of a record nobody names, from the wait right behind it."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.ordering.calls import call_kind, calls_of_kind, communication_around, host_calls, match_calls
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
 
 KINDS = {
@@ -25,11 +25,6 @@ KINDS = {
     "captured": ["cudaStreamEndCapture", "hipStreamEndCapture"],
     "": ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaEventCreate", "cuStreamGetCaptureInfo", "notcudaEventRecord", ""],
 }
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in names])

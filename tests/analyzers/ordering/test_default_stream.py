@@ -9,13 +9,8 @@ import pytest
 
 from analyzers.ordering.graph import known_streams
 from analyzers.ordering.lanes import Lanes
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 from tests.support.order_of import Edge, edges_of, lanes_of, name_of, named
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def default_and_others(**kinds: int) -> tuple[Builder, Rank]:
@@ -38,22 +33,6 @@ def test_the_default_stream_and_a_blocking_one_wait_for_each_other() -> None:
     ]
 
 
-def test_records_and_waits_of_the_default_stream_wait_for_blocking_ones_too() -> None:
-    run, rank = default_and_others(s8=1)
-    rank.kernel("k", 8, 100, 110, launch=(0, 1))
-    record = rank.record(7, 10)
-    rank.kernel("k", 8, 110, 120, launch=(20, 21))
-    rank.wait(7, record, 30)
-    rank.wait(8, record, 40)
-    edges = [edge for edge in edges_of(run.trace()) if edge.kind == "default"]
-    assert edges == [
-        Edge("default", "s7", 10, 0, "s8", 10, 1),
-        Edge("default", "s7", 30, 0, "s8", 30, 2),
-        Edge("default", "s8", 20, 1, "s7", 20, 0),
-        Edge("default", "s8", 40, 2, "s7", 40, 0),
-    ]
-
-
 def test_streams_of_another_context_or_process_do_not_wait_for_the_default_stream() -> None:
     run, rank = default_and_others(s8=1, s9=0, s11=-1)
     elsewhere, neighbour = replace(rank, context=2), run.rank(1)
@@ -63,14 +42,6 @@ def test_streams_of_another_context_or_process_do_not_wait_for_the_default_strea
     for at, (of, stream) in enumerate(streams):
         of.kernel("k", stream, 100, 101, launch=(at, at + 1))
     assert [(edge.lane, edge.source) for edge in edges_of(run.trace())] == [("s7", "s8")]
-
-
-def test_two_default_streams_do_not_wait_for_each_other() -> None:
-    run, rank = default_and_others()
-    run.stream(rank, 8, default=1, blocking=1)
-    for at, stream in ((0, 8), (10, 7), (20, 8)):
-        rank.kernel("k", stream, 100 + at, 105 + at, launch=(at, at + 1))
-    assert edges_of(run.trace()) == []
 
 
 def test_what_is_queued_at_one_instant_waits_for_what_was_queued_before() -> None:
@@ -85,7 +56,7 @@ def test_what_is_queued_at_one_instant_waits_for_what_was_queued_before() -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("stated", "expected"),
     [
         ({"blocking": 1}, True),
         ({"blocking": 0}, True),
@@ -95,10 +66,10 @@ def test_what_is_queued_at_one_instant_waits_for_what_was_queued_before() -> Non
         ({}, False),
     ],
 )
-def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(told: dict[str, int], expected: bool) -> None:
+def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(stated: dict[str, int], expected: bool) -> None:
     run, rank = one_rank()
     run.stream(rank, 9, blocking=1)  # which is none of the trace's
-    run.stream(rank, 8, **told)
+    run.stream(rank, 8, **stated)
     for stream in (6, 7, 8):
         rank.kernel("k", stream, 100, 105)
     trace = run.trace()

@@ -6,13 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, one_rank
 from tests.support.order_of import Edge, edges_of, links_of
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def test_a_wait_learns_what_was_queued_before_the_record() -> None:
@@ -23,17 +18,6 @@ def test_a_wait_learns_what_was_queued_before_the_record() -> None:
     rank.kernel("k", 8, 200, 205, launch=(35, 36))
     rank.wait(8, record, 40)  # after one
     assert edges_of(run.trace()) == [Edge("event", "s8", 40, 1, "s7", 26, 3, record=4, call=6)]
-
-
-def test_a_record_learns_what_its_stream_knew_up_to_then() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 6, 50, 60, launch=(0, 1))
-    rank.wait(7, rank.record(6, 2), 4)
-    rank.wait(8, rank.record(7, 6), 8)
-    assert edges_of(run.trace()) == [
-        Edge("event", "s7", 4, 0, "s6", 3, 1, record=1, call=2),
-        Edge("event", "s8", 8, 0, "s7", 7, 0, record=3, call=4),
-    ]
 
 
 def test_a_wait_for_an_event_from_before_the_capture_is_no_edge() -> None:
@@ -64,14 +48,6 @@ def test_an_inferred_wait_is_marked() -> None:
     rank.kernel("k", 8, 5, 6, launch=(1, 2))
     rank.wait_stream(8, 7, 5, stated=False)
     assert edges_of(run.trace()) == [Edge("event", "s8", 7, 1, "s7", 6, 1, record=2, call=3, exact=False)]
-
-
-def test_a_thread_learns_of_an_event_when_its_synchronization_returns() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 50, 60, launch=(0, 1))
-    record = rank.record(7, 5)
-    rank.synchronize("event", 10, 70, record=record, thread=3)
-    assert edges_of(run.trace()) == [Edge("event", "t3", 70, 0, "s7", 6, 1, record=1, call=2)]
 
 
 def test_a_thread_learns_what_a_stream_had_been_given_when_its_synchronization_began() -> None:

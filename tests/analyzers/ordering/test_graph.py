@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import one_rank
 
 SEEDS = st.integers(0, 2**32)
 
@@ -37,8 +37,7 @@ class Program:
 
     def run(self, blocking: tuple[int, ...] = ()) -> Trace:
         dice = random.Random(self.seed)
-        run = Builder()
-        rank = run.rank(0)
+        run, rank = one_rank()
         for stream in range(1, self.streams + 1):
             run.stream(rank, stream, default=int(stream == 1), blocking=int(stream in blocking))
         queued: dict[int, int] = {}

@@ -77,7 +77,7 @@ def random_program(
         elif made.inside is None:
             stream = -thread
         waits.append(
-            replace(made, stream=stream, event=event if stream is not None and stream > 0 else None, told=guesses_of)
+            replace(made, stream=stream, event=event if stream is not None and stream > 0 else None, claim=guesses_of)
         )
 
     def synchronize(thread: int) -> None:

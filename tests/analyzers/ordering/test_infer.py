@@ -133,12 +133,12 @@ def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_cla
 def test_a_lone_wait_is_not_for_a_record_that_another_wait_is_stated_to_wait_for() -> None:
     host_thread = HostThread().record().launch(7).record().launch(8).wait(9).wait(9)
     trace = host_thread.trace()
-    told = replace(trace, syncs=trace.syncs.assign(record_correlation=[3, -1], record_stream=[7, -1]))
+    stated = replace(trace, syncs=trace.syncs.assign(record_correlation=[3, -1], record_stream=[7, -1]))
     assert links_of(trace) == [Link(20, "s7"), Link(20, "s7")]
-    assert links_of(told) == [Link(20, "s7", exact=True), Link(-1, "")]
+    assert links_of(stated) == [Link(20, "s7", exact=True), Link(-1, "")]
     first = HostThread().launch(7).record().launch(8).wait(9).wait(9).trace()
-    told = replace(first, syncs=first.syncs.assign(record_correlation=[2, -1], record_stream=[7, -1]))
-    assert links_of(told) == [Link(10, "s7", exact=True), Link(-1, "")]
+    stated = replace(first, syncs=first.syncs.assign(record_correlation=[2, -1], record_stream=[7, -1]))
+    assert links_of(stated) == [Link(10, "s7", exact=True), Link(-1, "")]
 
 
 def test_a_thread_without_a_record_waits_for_another_s() -> None:

@@ -12,16 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analyzers.ordering.lanes import UNSEEN, group_numbers, run_heads, take_or
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 rows = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.integers(0, 9), st.integers(-1, 2)), max_size=12)
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def test_pick_takes_what_stands_at_a_position_and_the_missing_value_where_that_is_negative() -> None:
@@ -67,10 +62,10 @@ def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
     assert hosts == threads
     assert np.all(np.diff(lanes.process) >= 0), "lanes of a process are neighbours"
     # A stream's units are numbered as they started, ties as they came.
-    place = lanes.unit_of_op - lanes.first[lane]
+    position = lanes.unit_of_op - lanes.first[lane]
     for one, row in enumerate(table):
         ahead = [k for k, other in enumerate(table) if other[:4] == row[:4] and (other[4], k) < (row[4], one)]
-        assert place[one] == len(ahead)
+        assert position[one] == len(ahead)
         launcher = int(lanes.launcher[lanes.unit_of_op[one]])
         assert (launcher < 0) if row[5] < 0 else (lanes.thread[launcher], lanes.process[launcher]) == (row[5], row[0])
     assert np.diff(lanes.first).tolist() == [int(np.count_nonzero(lane == each)) for each in range(lanes.size)]
@@ -154,8 +149,8 @@ def test_streams_are_found_by_process_context_and_number() -> None:
     assert names_of(lanes, np.flatnonzero(lanes.is_host())) == ["t1"]
     asked = [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 2, 8), (0, -1, 8), (1, -1, 7), (0, -1, 7), (0, 1, -1)]
     found = lanes.of_streams(*(array(*column) for column in zip(*asked, strict=True)))
-    told = [(lanes.process[lane], lanes.context[lane], lanes.stream[lane]) for lane in found if lane >= 0]
-    assert told == [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 1, 8), (1, 1, 7)]
+    keys = [(lanes.process[lane], lanes.context[lane], lanes.stream[lane]) for lane in found if lane >= 0]
+    assert keys == [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 1, 8), (1, 1, 7)]
     # No such stream in that context; then the two that nothing tells apart; then one whose number nobody knows.
     assert found[[4, 7, 8]].tolist() == [-1, -1, -1]
 
@@ -180,8 +175,8 @@ def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
     seven, eight = named(lanes, "s7"), named(lanes, "s8")
     lane, instant = array(seven, seven, seven, seven, eight, eight, -1), array(0, 1, 10, 99, 5, 6, 99)
     assert lanes.queued_before(lane, instant).tolist() == [0, 1, 1, 3, 0, 1, 0]
-    place = [(seven, -1), (seven, 0), (seven, 2), (seven, 3), (eight, 0), (eight, 1), (-1, 0)]
-    units = lanes.unit(array(*(lane for lane, _ in place)), array(*(position for _, position in place)))
+    positions = [(seven, -1), (seven, 0), (seven, 2), (seven, 3), (eight, 0), (eight, 1), (-1, 0)]
+    units = lanes.unit(array(*(lane for lane, _ in positions)), array(*(position for _, position in positions)))
     assert lanes.start_ns[units[[1, 2, 4]]].tolist() == [100, 120, 100]
     assert units[[0, 3, 5, 6]].tolist() == [-1] * 4
 

@@ -12,15 +12,10 @@ import pytest
 from analyzers.ordering.calls import Launches, communication_around, homes, host_calls
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, linked, name_of, named
 
 NCCL = "ncclDevKernel_AllGather_RING_LL"
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def launching(seed: int) -> tuple[Trace, list[tuple[int, int, int, int]]]:

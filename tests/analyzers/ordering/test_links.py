@@ -7,13 +7,8 @@ from dataclasses import replace
 import pytest
 
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 from tests.support.order_of import Link, linked, links_of, name_of
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def working(*streams: int) -> tuple[Builder, Rank]:

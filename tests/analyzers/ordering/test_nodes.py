@@ -74,13 +74,13 @@ class Net:
         """How many of a lane's units are complete at a node: what its edges tell, and those of earlier nodes there."""
         if node is None:
             return 0
-        told = [0]
+        counts = [0]
         for earlier in self.nodes:
             if earlier[0] == node[0] and earlier <= node:
                 for row in self.of(earlier):
-                    told.append(row["source_position"] if row["source"] == lane else 0)
-                    told.append(self.known(self.before(row["source"], row["source_instant_ns"]), lane))
-        return max(told)
+                    counts.append(row["source_position"] if row["source"] == lane else 0)
+                    counts.append(self.known(self.before(row["source"], row["source_instant_ns"]), lane))
+        return max(counts)
 
     def behind(self, node: Node) -> list[tuple[int, int, dict[str, int]]]:
         """The ops (end, number) behind the event waits and default streams of a node, and through which edge."""
@@ -148,9 +148,9 @@ def test_an_op_is_released_by_the_last_to_end_of_all_behind_its_waits() -> None:
     for net in nets(120):
         lanes = net.lanes
         releases = LatestWaits(Graph(lanes, net.edges))
-        places = [(lane, position) for lane, queue in enumerate(net.queued) for position in range(len(queue) + 1)]
-        released = releases.of(*(array(*column) for column in zip(*places, strict=True)))
-        for one, (lane, position) in enumerate(places):
+        points = [(lane, position) for lane, queue in enumerate(net.queued) for position in range(len(queue) + 1)]
+        released = releases.of(*(array(*column) for column in zip(*points, strict=True)))
+        for one, (lane, position) in enumerate(points):
             first = int(lanes.first[lane])
             assert released.previous[one] == (first + position - 1 + 1000 if position else -1)
             here = [node for node in net.nodes if node[:2] == (lane, position)]

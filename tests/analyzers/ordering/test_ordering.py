@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
 from analyzers.trace.columns import ints
-from analyzers.trace.ranks import assign_ranks
-from analyzers.trace.tables import Trace
+from tests.support.captures import DATA, one_capture
 
-DATA = Path(__file__).parents[2] / "data"
-CAPTURES = sorted([*DATA.glob("nsys/*.sqlite"), *DATA.glob("torch/*.json.gz")])
-
-
-def load(path: Path) -> Trace:
-    return assign_ranks(nsys.read_sqlite(path) if path.suffix == ".sqlite" else kineto.read(path))
+CAPTURES = sorted(str(path.relative_to(DATA)) for path in [*DATA.glob("nsys/*.sqlite"), *DATA.glob("torch/*.json.gz")])
 
 
 EXACT = ["dpmp_overlap.4gpu.sqlite", "rowpar_s4.4gpu.sqlite", "rowpar_s1.rank0.nsys2025.sqlite"]
@@ -29,7 +20,7 @@ EXACT = ["dpmp_overlap.4gpu.sqlite", "rowpar_s4.4gpu.sqlite", "rowpar_s1.rank0.n
 @pytest.mark.parametrize("name", EXACT)
 def test_inference_finds_what_nsys_states(name: str) -> None:
     """Hide from an exact capture all that Kineto does not say; between streams with work every link is found again."""
-    trace = load(DATA / "nsys" / name)
+    trace = one_capture(f"nsys/{name}")
     worked = set(zip(*(ints(trace.ops, column).tolist() for column in ("process", "stream")), strict=True))
     has_work = [
         each in worked
@@ -47,9 +38,9 @@ def test_inference_finds_what_nsys_states(name: str) -> None:
     checked = 0
     for wait in range(truth.calls.waits.size):
         lane, source = truth.wait_lane[wait], truth.waits.source[wait]
-        place = (int(stated.lanes.process[lane]), int(stated.lanes.stream[lane]))
+        waiting = (int(stated.lanes.process[lane]), int(stated.lanes.stream[lane]))
         behind = (int(stated.lanes.process[source]), int(stated.lanes.stream[source]))
-        if place in worked and behind in worked and source >= 0:
+        if waiting in worked and behind in worked and source >= 0:
             assert inferred.lanes.stream[guess.waits.source[wait]] == behind[1]
             checked += 1
     assert checked >= 12
@@ -57,18 +48,18 @@ def test_inference_finds_what_nsys_states(name: str) -> None:
 
 def test_no_wait_is_for_a_record_that_is_known_to_be_of_another_event() -> None:
     """The record that work.wait() waits for is there without its event, and behind it one of another event."""
-    found = Ordering(load(DATA / "nsys" / "dpmp_hidden_sync.2gpu.nsys2023.sqlite")).linked
+    found = Ordering(one_capture("nsys/dpmp_hidden_sync.2gpu.nsys2023.sqlite")).linked
     waits, records, record = found.calls.waits, found.calls.records, found.waits.record
-    asked, told = waits.event[record >= 0], records.event[record[record >= 0]]
+    asked, recorded = waits.event[record >= 0], records.event[record[record >= 0]]
     assert asked.size == 38
     assert (asked >= 0).all()
-    assert (told[told >= 0] == asked[told >= 0]).all()
+    assert (recorded[recorded >= 0] == asked[recorded >= 0]).all()
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_no_capture_contradicts_its_own_order(path: Path) -> None:
+@pytest.mark.parametrize("name", CAPTURES)
+def test_no_capture_contradicts_its_own_order(name: str) -> None:
     """Whatever is ordered before an op, inferred or not, had ended when that op started, on the GPU's own clock."""
-    trace = load(path)
+    trace = one_capture(name)
     ordering = Ordering(trace)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     process = ints(trace.ops, "process")
@@ -81,7 +72,7 @@ def test_no_capture_contradicts_its_own_order(path: Path) -> None:
 
 def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_stated_event() -> None:
     """In every step the side stream's wait was issued when the lookups on main had been queued."""
-    trace = load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite")
+    trace = one_capture("nsys/dpmp_overlap.4gpu.sqlite")
     ordering = Ordering(trace)
     names, launch = trace.ops["name"].astype(str), ints(trace.ops, "launch")
     starts, ends = ints(trace.api, "start_ns"), ints(trace.ops, "end_ns")
@@ -101,9 +92,9 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
 
 
 def test_what_is_inferred_or_assumed_is_reported() -> None:
-    stated = Ordering(load(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"))
+    stated = Ordering(one_capture("nsys/dpmp_overlap.4gpu.sqlite"))
     assert stated.warnings == ()
-    inferred = Ordering(load(DATA / "torch" / "dpmp_overlap.rank0.json.gz"))
+    inferred = Ordering(one_capture("torch/dpmp_overlap.rank0.json.gz"))
     assert [warning.code for warning in inferred.warnings] == ["inferred-waits", "unknown-streams"]
     assert "18 of 18 stream waits" in inferred.warnings[0].message
     assert "3 streams" in inferred.warnings[1].message

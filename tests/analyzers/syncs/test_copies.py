@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
 from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
-from analyzers.trace.ranks import assign_ranks
-from tests.support.builder import Builder
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.support.builder import Builder, one_rank
+from tests.support.captures import one_capture
 
 
 def steps(cover: str) -> UnwaitedCopies:
     """Two steps that copy a value to pinned memory, and wait for it or not before the host reads it."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for number in range(2):
         at = number * 1000
         rank.range(f"step {number}", at, at + 900)
@@ -54,8 +47,7 @@ def test_a_copy_nothing_waits_for_may_be_read_as_garbage(cover: str) -> None:
 
 
 def test_the_end_of_the_capture_is_the_last_chance() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.copy("DtoH", 7, 100, 120, launch=(5, 8), target_memory="pinned")
     (copy,) = unwaited_copies(run.trace()).copies()
     assert (copy.reason, copy.covered_ns) == ("end of capture", -1)
@@ -70,18 +62,18 @@ def test_copies_to_pageable_memory_wait_by_themselves() -> None:
 @pytest.mark.parametrize("name", ["a2a_async", "a2a_sync", "dpmp_hidden_sync", "delta_sync", "ddp"])
 def test_captures_that_wait_for_their_copies(name: str) -> None:
     for rank in (0, 1):
-        trace = assign_ranks(kineto.read(DATA / "torch" / f"{name}.rank{rank}.json.gz"))
+        trace = one_capture(f"torch/{name}.rank{rank}.json.gz")
         assert len(unwaited_copies(trace)) == 0
 
 
 def test_delta_tracking_never_waits_for_what_it_copies_out_before_copying_again() -> None:
-    trace = assign_ranks(kineto.read(DATA / "torch" / "delta_async.rank0.json.gz"))
+    trace = one_capture("torch/delta_async.rank0.json.gz")
     found = unwaited_copies(trace).copies()
     assert [(copy.range, copy.bytes, copy.reason) for copy in found] == [("stream out", 102_400_000, "next copy")] * 2
     assert all(copy.until_ns < copy.covered_ns for copy in found)
 
 
 def test_a_copy_on_a_side_stream_that_only_the_end_covers_is_found_in_nsys() -> None:
-    trace = assign_ranks(nsys.read_sqlite(DATA / "nsys" / "collectives.2gpu.pinned.sqlite"))
+    trace = one_capture("nsys/collectives.2gpu.pinned.sqlite")
     found = unwaited_copies(trace).copies()
     assert {(copy.rank, copy.stream, copy.range) for copy in found} == {(0, 24, "step 0"), (1, 24, "step 0")}

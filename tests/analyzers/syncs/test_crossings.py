@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
 from analyzers.syncs.crossings import Crossings, crossings
-from analyzers.trace.ranks import assign_ranks
-from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
+from tests.support.captures import DATA, one_capture
 
-DATA = Path(__file__).parents[2] / "data"
 CLEAN = [
     *(f"torch/{name}.rank{rank}.json.gz" for rank in (0, 1) for name in
       ("ddp", "a2a_async", "a2a_sync", "opt_overlap", "opt_serial", "full_gpu", "dpmp_overlap", "dpmp_serial",
@@ -24,19 +19,13 @@ CLEAN = [
 ]  # fmt: skip
 
 
-def load(name: str) -> Trace:
-    path = DATA / name
-    return assign_ranks(nsys.read_sqlite(path) if path.suffix == ".sqlite" else kineto.read(path))
-
-
 def statuses(found: Crossings) -> list[tuple[str, int, str]]:
     return [(row.what, row.stream, row.status) for row in found.table.itertuples()]
 
 
 def fork(*, wait: bool, busy: int = 500) -> Crossings:
     """Main runs until `busy`; the side stream gets an op at 20, with or without a wait."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("producer", 0, 4)
     rank.kernel("produce", 7, 10, busy, launch=(0, 2))
     if wait:
@@ -66,8 +55,7 @@ def test_a_fork_after_the_work_is_done_has_nothing_to_wait_for() -> None:
 
 
 def test_a_wait_before_newer_work_was_queued_is_taken_as_meant() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("inputs", 7, 10, 50, launch=(0, 2))
     rank.wait_stream(9, 7, 5)
     rank.kernel("MP", 7, 50, 500, launch=(10, 12))
@@ -78,8 +66,7 @@ def test_a_wait_before_newer_work_was_queued_is_taken_as_meant() -> None:
 
 
 def test_a_wait_without_its_stream_on_record_guards_the_next_launch() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("produce", 7, 10, 500, launch=(0, 2))
     rank.record(7, 10, stated=False)
     rank.call("cudaStreamWaitEvent", 12, 13)
@@ -99,8 +86,7 @@ def step(rank: Rank, at: int, *, join: bool) -> None:
 
 
 def test_a_join_left_out_in_one_step_is_a_missing_wait() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for number in range(3):
         step(rank, number * 1000, join=number != 1)
     rank.synchronize("device", 3000, 3100)
@@ -110,8 +96,7 @@ def test_a_join_left_out_in_one_step_is_a_missing_wait() -> None:
 
 
 def test_a_join_before_the_side_stream_is_used_again_comes_later() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for number in range(3):
         at = number * 1000
         rank.range(f"step {number}", at, at + 900)
@@ -127,8 +112,7 @@ def test_a_join_before_the_side_stream_is_used_again_comes_later() -> None:
 
 
 def fan_out(*, joined: tuple[int, ...]) -> Crossings:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("produce", 7, 10, 300, launch=(0, 2))
     for number, worker in enumerate((11, 12, 13, 14)):
         at = 10 + number * 10
@@ -150,8 +134,7 @@ def test_of_several_workers_the_one_that_is_not_joined_is_caught() -> None:
 
 def test_a_collective_joined_steps_later_is_no_alarm_and_one_never_joined_is() -> None:
     for joins in (True, False):
-        run = Builder()
-        rank = run.rank(0)
+        run, rank = one_rank()
         for number in range(5):
             at = number * 1000
             rank.range(f"step {number}", at, at + 900)
@@ -166,7 +149,7 @@ def test_a_collective_joined_steps_later_is_no_alarm_and_one_never_joined_is() -
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_race_is_flagged_in_every_step_that_still_had_work_in_flight(rank: int) -> None:
-    found = crossings(load(f"torch/dpmp_race.rank{rank}.json.gz"))
+    found = crossings(one_capture(f"torch/dpmp_race.rank{rank}.json.gz"))
     assert {(missing.what, missing.range, missing.behind_range) for missing in found.missing} == {
         ("fork", "DP Embedding", "MP Embedding")
     }
@@ -176,7 +159,7 @@ def test_the_race_is_flagged_in_every_step_that_still_had_work_in_flight(rank: i
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_captures_without_a_race_raise_no_alarm(name: str) -> None:
-    assert crossings(load(name)).missing == []
+    assert crossings(one_capture(name)).missing == []
 
 
 def test_a_side_stream_that_takes_no_wait_at_all_is_flagged_in_nsys() -> None:
@@ -184,7 +167,7 @@ def test_a_side_stream_that_takes_no_wait_at_all_is_flagged_in_nsys() -> None:
     with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as file:
         waits = file.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION WHERE streamId = 24").fetchone()
     assert waits == (0,)
-    found = crossings(load(f"nsys/{path.name}")).missing
+    found = crossings(one_capture(f"nsys/{path.name}")).missing
     assert {(missing.what, missing.stream, missing.other, missing.exact) for missing in found} == {
         ("fork", 24, 7, True),
         ("join", 7, 24, True),
@@ -192,7 +175,7 @@ def test_a_side_stream_that_takes_no_wait_at_all_is_flagged_in_nsys() -> None:
 
 
 def test_overlap_is_ordered_exactly_in_nsys() -> None:
-    table = crossings(load("nsys/dpmp_overlap.4gpu.sqlite")).table
+    table = crossings(one_capture("nsys/dpmp_overlap.4gpu.sqlite")).table
     side = table[table["range"] == "DP Embedding"]
     assert len(side) == 4 * 3
     assert (side["status"] == "ordered").all()
@@ -200,7 +183,7 @@ def test_overlap_is_ordered_exactly_in_nsys() -> None:
 
 
 def test_reuse_of_the_buffer_in_delta_tracking_is_ordered() -> None:
-    table = crossings(load("torch/delta_async.rank0.json.gz")).table
+    table = crossings(one_capture("torch/delta_async.rank0.json.gz")).table
     assert table[table["what"] == "join"]["status"].tolist() == ["later"] * 3
     assert table[table["what"] == "fork"]["status"].tolist() == ["done", "ordered", "ordered"]
 

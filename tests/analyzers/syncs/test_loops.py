@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
 from analyzers.syncs.loops import StreamPlan, stream_plan
-from analyzers.trace.ranks import assign_ranks
-from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
-
-DATA = Path(__file__).parents[2] / "data"
-
-
-def load(name: str) -> Trace:
-    path = DATA / name
-    return assign_ranks(nsys.read_sqlite(path) if path.suffix == ".sqlite" else kineto.read(path))
+from tests.support.builder import one_rank
+from tests.support.captures import one_capture
 
 
 def loop(*, forked: tuple[int, ...] = (0, 1, 2), joined: tuple[int, ...] = (0, 1, 2)) -> StreamPlan:
     """Two turns of a loop of three chunks, each on a worker of its own."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for turn in range(2):
         start = turn * 1000
         rank.kernel("before", 7, start + 10, start + 200, launch=(start, start + 2))
@@ -71,8 +58,7 @@ def test_a_fork_left_out_shows_at_its_chunk(missing: int) -> None:
 
 
 def test_a_worker_joined_through_another_is_joined_indirectly() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("before", 7, 10, 20, launch=(0, 2))
     for number, worker in enumerate((11, 12)):
         at = 10 + number * 20
@@ -86,14 +72,14 @@ def test_a_worker_joined_through_another_is_joined_indirectly() -> None:
 
 
 def test_steps_that_use_several_streams_are_no_chunks() -> None:
-    assert len(stream_plan(load("torch/dpmp_overlap.rank0.json.gz"))) == 0
+    assert len(stream_plan(one_capture("torch/dpmp_overlap.rank0.json.gz"))) == 0
 
 
 @pytest.mark.parametrize(
     ("name", "ranks", "exact"), [("nsys/rowpar_s4.4gpu.sqlite", 4, True), ("torch/rowpar_s4.rank0.json.gz", 1, False)]
 )
 def test_each_chunk_of_rowpar_runs_on_its_own_stream_forked_and_joined(name: str, ranks: int, exact: bool) -> None:
-    plan = stream_plan(load(name))
+    plan = stream_plan(one_capture(name))
     assert plan.holds
     assert len(plan) == ranks * 3 * 4
     for (_, _), turn in plan.table.groupby(["rank", "turn"]):
@@ -107,6 +93,6 @@ def test_each_chunk_of_rowpar_runs_on_its_own_stream_forked_and_joined(name: str
 
 @pytest.mark.parametrize("name", ["nsys/rowpar_s1.rank0.nsys2025.sqlite", "torch/rowpar_s1.rank0.json.gz"])
 def test_a_loop_of_one_chunk_is_a_loop_too(name: str) -> None:
-    plan = stream_plan(load(name))
+    plan = stream_plan(one_capture(name))
     assert plan.holds
     assert [(chunk.turn, chunk.chunk) for chunk in plan.chunks()] == [(turn, "chunk 0") for turn in range(3)]

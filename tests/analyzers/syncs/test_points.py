@@ -9,13 +9,8 @@ import pytest
 from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.syncs.report import order_report
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 from traceviz.output import contract
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def only(run: Builder) -> SyncPoint:

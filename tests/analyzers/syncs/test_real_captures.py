@@ -72,18 +72,18 @@ def steps(name: str, points: list[SyncPoint]) -> list[SyncPoint]:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "place", "delayed"),
+    ("scenario", "region", "delayed"),
     [("dpmp_hidden_sync", "MP Embedding", "MP Embedding"), ("a2a_sync", "assert", "irrelevant compute")],
 )
 @pytest.mark.parametrize("rank", [0, 1])
-def test_item_is_the_one_hidden_sync_of_each_step(scenario: str, place: str, delayed: str, rank: int) -> None:
+def test_item_is_the_one_hidden_sync_of_each_step(scenario: str, region: str, delayed: str, rank: int) -> None:
     name = f"{scenario}.rank{rank}"
     points = steps(name, torch_points(name))
     assert len(points) == 3
     for step in range(3):
         (point,) = inside(name, points, f"ProfilerStep#{step}")
         assert (point.rank, point.api, point.kind, point.hidden) == (rank, "cudaStreamSynchronize", "stream", True)
-        assert (point.range, point.op, point.copy, point.bytes) == (place, "aten::item", "DtoH", 1)
+        assert (point.range, point.op, point.copy, point.bytes) == (region, "aten::item", "DtoH", 1)
         assert point.chain == "aten::item → aten::_local_scalar_dense"
         assert point.delayed == delayed
     zero = min(event["ts"] for event in events(name))
