@@ -167,8 +167,8 @@ def run(
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("rank", "collective", "call", "group", "start", "end")}
     number = 0
     for _ in range(steps):
-        for place, call in enumerate(calls):
-            compute = int(gap * factor[place]) + int(random.exponential(step_noise))
+        for position, call in enumerate(calls):
+            compute = int(gap * factor[position]) + int(random.exponential(step_noise))
             arrive = clock + compute + random.exponential(rank_noise, ranks).astype(np.int64)
             for index, group in enumerate(call.groups or (tuple(range(ranks)),)):
                 who = np.array(group)
@@ -178,7 +178,7 @@ def run(
                 parts["rank"].append(who)
                 parts["start"].append(arrive[who])
                 parts["end"].append(ends)
-                for name, value in (("collective", number), ("call", place), ("group", index)):
+                for name, value in (("collective", number), ("call", position), ("group", index)):
                     parts[name].append(np.full(who.size, value))
                 clock[who] = ends
                 number += 1

@@ -66,12 +66,12 @@ def killed_everywhere(setup: str, work: str, folder: Path) -> Iterator[str]:
     with server, server.stdin, server.stdout:
         steps = (f"step {step}" for step in itertools.count(1))
         sizes = (f"bytes {3**power}" for power in itertools.count())
-        for kind, places in ((signal.SIGKILL, steps), (signal.SIGXFSZ, sizes)):
-            for place in places:
-                server.stdin.write(f"{place}\n")
+        for kind, points in ((signal.SIGKILL, steps), (signal.SIGXFSZ, sizes)):
+            for point in points:
+                server.stdin.write(f"{point}\n")
                 server.stdin.flush()
                 ended = int(server.stdout.readline())
                 if ended == 0:
                     break
-                assert ended == kind, (place, ended)
-                yield place
+                assert ended == kind, (point, ended)
+                yield point

@@ -16,10 +16,18 @@ SEND_RECV = "ncclDevKernel_SendRecv(x)"
 
 
 def call(
-    rank: int, end: int, *, name: str = KERNEL, stream: int = 20, grid: int = 24, lasts: int = MS, **said: Any
+    rank: int, end: int, *, name: str = KERNEL, stream: int = 20, grid: int = 24, lasts: int = MS, **stated: Any
 ) -> dict[str, Any]:
     """A call of a rank that ends then, and what the trace says of it."""
-    return {"rank": rank, "name": name, "stream": stream, "grid": grid, "start": end - lasts, "end": end, "said": said}
+    return {
+        "rank": rank,
+        "name": name,
+        "stream": stream,
+        "grid": grid,
+        "start": end - lasts,
+        "end": end,
+        "stated": stated,
+    }
 
 
 def trace(*calls: dict[str, Any]) -> Trace:
@@ -29,8 +37,8 @@ def trace(*calls: dict[str, Any]) -> Trace:
     for one in calls:
         rank = ranks[one["rank"]]
         rank.kernel(one["name"], one["stream"], one["start"], one["end"], launch=(1, 2), grid=one["grid"])
-        if one["said"]:
-            builder.add("comms", process=rank.process, correlation=builder.correlation, **one["said"])
+        if one["stated"]:
+            builder.add("comms", process=rank.process, correlation=builder.correlation, **one["stated"])
     return builder.trace()
 
 

@@ -17,25 +17,25 @@ def rows(found: Calls) -> list[dict[str, Any]]:
     return frame.where(frame.notna(), None).to_dict("records")
 
 
-def each(*said: dict[str, Any], name: str = ALL_REDUCE) -> list[dict[str, Any]]:
+def each(*stated: dict[str, Any], name: str = ALL_REDUCE) -> list[dict[str, Any]]:
     """What is made of kernels of which the trace says these."""
     builder = Builder()
     rank = builder.rank(0)
-    for one in said:
+    for one in stated:
         rank.kernel(name, 20, 100, 200, launch=(1, 2))
         builder.add("comms", process=0, correlation=builder.correlation, **one)
     return rows(calls(builder.trace()))
 
 
-def one_call(name: str = ALL_REDUCE, **said: Any) -> dict[str, Any]:
+def one_call(name: str = ALL_REDUCE, **stated: Any) -> dict[str, Any]:
     """What is made of one kernel of which the trace says this."""
-    return each(said, name=name)[0]
+    return each(stated, name=name)[0]
 
 
-def several(builder: Builder, *said: dict[str, Any], name: str = SEND_RECV, rank: int = 0) -> dict[str, Any]:
+def several(builder: Builder, *stated: dict[str, Any], name: str = SEND_RECV, rank: int = 0) -> dict[str, Any]:
     """What is made of one kernel that several calls were coalesced into."""
     builder.rank(rank).kernel(name, 20, 100, 200, launch=(1, 2))
-    for one in said:
+    for one in stated:
         builder.add("comms", process=0, correlation=builder.correlation, **one)
     (row,) = rows(calls(builder.trace()))
     return row

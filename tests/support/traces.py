@@ -40,14 +40,14 @@ ops = st.lists(
 )
 
 
-def build(rows: list[Op], *, shift: int = 0, scale: int = 1) -> Trace:
+def build(rows: list[Op], *, shift: int = 0) -> Trace:
     """Every rank is a process of its own that may use two devices."""
     run = Builder()
     ranks = {number: run.rank(number) for number in sorted({row.rank for row in rows})}
     for row in rows:
         rank = ranks[row.rank]
         rank.device = row.device
-        start, end = (instant * scale + shift for instant in row.interval)
+        start, end = (instant + shift for instant in row.interval)
         kind = "memset" if row.side == "neither" else "kernel"
         rank.op(NAMES[row.side], row.stream, start, end, kind=kind)
     return run.trace()

@@ -11,17 +11,13 @@ import pytest
 
 from analyzers.clocks.align import Aligned, align
 from analyzers.collectives.report import collectives
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
 from analyzers.trace.alignment import Clock
-from analyzers.trace.columns import ints, table
-from analyzers.trace.merge import merge
-from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
+from tests.support.captures import DATA, whole_run
 from tests.support.collective_runs import MS, Call, Loss, Run, lose, run
 
-DATA = Path(__file__).parents[2] / "data"
 KERNEL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
 
 
@@ -68,32 +64,6 @@ def test_true_offsets_lie_within_the_bounds_whatever_the_ends_do() -> None:
             assert clock.lower_ns <= clock.offset_ns <= clock.upper_ns
 
 
-def test_drift_is_found_where_the_capture_is_long_enough_to_show_it() -> None:
-    long = run(4, 400, gap=5 * MS, drift=20e-6, offset=MS, keyed="sequence", seed=2)
-    for rank, clock in by_rank(align(long.trace())).items():
-        assert clock.drift == pytest.approx(long.drift[rank] - long.drift[0], abs=1e-6)
-    short = run(4, 6, drift=20e-6, offset=MS, keyed="sequence", seed=2)
-    assert all(clock.drift == 0 for clock in align(short.trace()).clocks.clocks)
-
-
-def test_groups_that_share_ranks_put_all_on_one_clock() -> None:
-    pairs = (Call(groups=((0, 1), (2, 3)), name="a"), Call(groups=((1, 2),), name="b"))
-    recorded = run(4, 60, pairs, offset=50 * MS, drift=20e-6, keyed="sequence")
-    aligned = align(recorded.trace())
-    for rank, error in errors(recorded, aligned).items():
-        assert error <= (by_rank(aligned)[rank].residual_ns or 0) + 1_000 * rank
-
-
-def test_ranks_that_no_collective_links_are_said_so() -> None:
-    apart = (Call(groups=((0, 1), (2, 3)), name="a"),)
-    recorded = run(4, 30, apart, offset=MS, keyed="sequence")
-    aligned = align(recorded.trace())
-    clocks = by_rank(aligned)
-    for low, high in ((0, 1), (2, 3)):
-        found = clocks[high].offset_ns - clocks[low].offset_ns
-        assert abs(found - (recorded.offset[high] - recorded.offset[low])) <= (clocks[high].residual_ns or 0)
-
-
 def two_ranks(shift: int, spans: list[tuple[int, int, int]]) -> Builder:
     """Rank 1's clock runs `shift` ahead; each collective as (start on rank 0, start on rank 1, end on both)."""
     builder = Builder()
@@ -129,25 +99,6 @@ def test_a_contradiction_names_its_collective_and_marks_it_unsure() -> None:
     assert by_rank(aligned)[1].upper_ns == 56_000
 
 
-def test_without_collectives_session_times_are_used_and_said_so() -> None:
-    builder = Builder()
-    for rank in range(2):
-        builder.rank(rank).kernel("gemm", 7, 0, 10)
-        builder.rows["ops"][-1]["name"] = "ncclDevKernel_AllReduce" if rank else "ncclDevKernel_AllGather"
-    aligned = align(builder.trace())
-    assert aligned.clocks.method == "session"
-    assert aligned.clocks.residual_ns is None
-    assert "clocks-not-aligned" in {warning.code for warning in aligned.trace.warnings}
-
-
-def test_one_collective_claims_no_more_than_its_bounds() -> None:
-    clock = by_rank(align(two_ranks(50_000, SPANS[:1]).trace()))[1]
-    first, second, end = SPANS[0]
-    assert (clock.lower_ns, clock.upper_ns) == (50_000 + second - end, 50_000 + end - first)
-    assert clock.residual_ns == end - first
-    assert clock.offset_ns == 50_000
-
-
 def test_disabled_moves_nothing_and_waits_come_from_times_as_captured() -> None:
     trace = two_ranks(50_000, SPANS).trace()
     aligned = align(trace, enabled=False)
@@ -163,32 +114,6 @@ def test_a_trace_of_one_rank_has_one_clock() -> None:
     aligned = align(builder.trace())
     assert (aligned.clocks.method, aligned.clocks.residual_ns) == ("one", 0)
     assert ints(aligned.trace.ops, "wait_ns").tolist() == [0]
-
-
-def test_host_rows_of_one_report_keep_to_each_other_and_move_only_as_launches_ask() -> None:
-    """Launches precede each op by 5 µs on rank 0's clock; rank 0's ops are then stamped 42 µs early."""
-    builder = two_ranks(50_000, SPANS)
-    for row in builder.rows["ops"]:
-        row["start_ns"] -= 42_000
-        row["end_ns"] -= 42_000
-    trace = builder.trace()
-    aligned = align(trace).trace
-    moved = ints(trace.api, "start_ns") - ints(aligned.api, "start_ns")
-    assert len(set(moved.tolist())) == 1
-    launch = ints(aligned.ops, "launch")
-    assert np.all(ints(aligned.api, "start_ns")[launch] <= ints(aligned.ops, "start_ns"))
-    early = ints(aligned.ops, "start_ns") - ints(aligned.api, "start_ns")[launch]
-    assert 0 <= early.min() <= 1_000
-
-
-def test_a_capture_of_one_rank_moves_as_a_whole() -> None:
-    recorded = run(3, 40, offset=50 * MS, keyed="sequence")
-    trace = recorded.trace()
-    trace = replace(trace, api=table("api", {"process": np.arange(3), "start_ns": 7, "end_ns": 9}))
-    aligned = align(trace)
-    for rank, clock in by_rank(aligned).items():
-        assert ints(aligned.trace.api, "start_ns")[rank] == 7 - clock.offset_ns
-        assert aligned.trace.captures[rank].first_ns == -clock.offset_ns
 
 
 def assert_wait_and_transfer(aligned: Aligned) -> None:
@@ -213,12 +138,6 @@ def test_wait_lasts_to_the_last_arrival_and_transfer_is_the_rest(seed: int) -> N
     assert_wait_and_transfer(align(recorded.trace()))
 
 
-def real(name: str) -> Trace:
-    if name.endswith(".sqlite"):
-        return assign_ranks(nsys.read_sqlite(DATA / "nsys" / name))
-    return assign_ranks(merge([kineto.read(DATA / "torch" / f"{name}.rank{rank}.json.gz") for rank in (0, 1)]))
-
-
 REAL = ["ddp", "rowpar_s4", "rowpar_s4.4gpu.sqlite", "collectives.2gpu.pinned.sqlite"]
 
 
@@ -236,7 +155,7 @@ def shifted(trace: Trace, offset: dict[int, int], drift: dict[int, float]) -> Tr
 
 @pytest.mark.parametrize("name", REAL)
 def test_shifted_clocks_of_a_real_capture_are_recovered_and_its_figures_stay(name: str) -> None:
-    trace = real(name)
+    trace = whole_run(name)
     before = align(trace)
     plain = collectives(before)
     for seed in range(10):
@@ -270,7 +189,7 @@ def test_shifted_clocks_of_a_real_capture_are_recovered_and_its_figures_stay(nam
 
 @pytest.mark.parametrize("name", [*REAL, "a2a_async", "dpmp_overlap", "graph_overlap.4gpu.sqlite", "full_gpu"])
 def test_wait_and_transfer_hold_on_real_captures(name: str) -> None:
-    assert_wait_and_transfer(align(real(name)))
+    assert_wait_and_transfer(align(whole_run(name)))
 
 
 def kernels(path: Path, like: str) -> dict[int, list[tuple[int, int]]]:
@@ -290,7 +209,7 @@ def test_device_1_of_a_real_report_runs_87_microseconds_ahead() -> None:
     path = DATA / "nsys" / "rowpar_s4.4gpu.sqlite"
     spans = kernels(path, "%AllReduce_Sum_bf16%")
     assert {device: len(rows) for device, rows in spans.items()} == {0: 12, 1: 12, 3: 12}
-    aligned = align(real("rowpar_s4.4gpu.sqlite"))
+    aligned = align(whole_run("rowpar_s4.4gpu.sqlite"))
     for rank in (1, 3):
         by_hand = float(np.median([b[1] - a[1] for a, b in zip(spans[0], spans[rank], strict=True)]))
         clock = by_rank(aligned)[rank]
@@ -304,7 +223,7 @@ def test_device_1_of_a_real_report_runs_87_microseconds_ahead() -> None:
 
 
 def test_no_op_of_that_report_starts_before_its_launch_once_aligned() -> None:
-    trace = real("rowpar_s4.4gpu.sqlite")
+    trace = whole_run("rowpar_s4.4gpu.sqlite")
 
     def least_latency(ops: Trace) -> int:
         launch = ints(ops.ops, "launch")
@@ -318,7 +237,7 @@ def test_no_op_of_that_report_starts_before_its_launch_once_aligned() -> None:
 @pytest.mark.parametrize("name", ["ddp", "rowpar_s4"])
 def test_torch_traces_agree_with_a_calculation_by_hand(name: str) -> None:
     """Both ranks ran the same calls in one order: zip them, take the median of the ends' differences, and subtract."""
-    trace = real(name)
+    trace = whole_run(name)
     rows = []
     for rank in (0, 1):
         ops = trace.ops[(trace.ops["rank"] == rank) & trace.ops["name"].astype(str).str.contains("ncclDevKernel")]

@@ -15,7 +15,7 @@ from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Trace
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 from tests.support.collective_runs import MS, Call, run
 
 HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory")
@@ -150,8 +150,7 @@ def test_a_clock_that_runs_faster_is_ahead_by_its_offset_at_the_common_instant_a
     """At 1 s on the reference's clock 5 µs; 20 ppm make 20 µs of each second more."""
     true = np.array([-(10**9), 0, 10**9, 2 * 10**9, 10 * 10**9])
     recorded = true + 5_000 + np.rint(20e-6 * (true - 10**9)).astype(np.int64)
-    builder = Builder()
-    rank = builder.rank(0)
+    builder, rank = one_rank()
     for at in recorded.tolist():
         rank.kernel("gemm", 7, at, at + 10)
         rank.range("step", at, at + 10)
@@ -193,8 +192,7 @@ def test_an_island_of_another_zero_has_the_waits_that_it_has_beside_the_others()
 
 
 def test_times_are_rounded_to_the_nearest_nanosecond() -> None:
-    builder = Builder()
-    rank = builder.rank(0)
+    builder, rank = one_rank()
     for at in (14, 17, -14, -17):
         rank.kernel("gemm", 7, at, 100)
     moved = move(captured(builder, [0]), aligned(ahead(0, 0, drift=0.1)))

@@ -113,10 +113,10 @@ def test_at_most_three_contradictions_are_reported() -> None:
     for number in range(0, 40, 8):
         builder.rows["ops"][2 * number]["end_ns"] = ends[number] - 220_000
     aligned = align(builder.trace())
-    told = [one.message for one in aligned.trace.warnings if one.code == "clocks-contradict"]
+    messages = [one.message for one in aligned.trace.warnings if one.code == "clocks-contradict"]
     assert aligned.clocks.doubtful == (0, 8, 16, 24, 32)
-    assert len(told) == 3 < len(aligned.clocks.contradictions)
-    for message, numbers in zip(told, aligned.clocks.contradictions, strict=False):
+    assert len(messages) == 3 < len(aligned.clocks.contradictions)
+    for message, numbers in zip(messages, aligned.clocks.contradictions, strict=False):
         assert message.startswith(f"Collectives {', '.join(map(str, numbers))} contradict the others:")
         assert list(numbers) == sorted(numbers)
 

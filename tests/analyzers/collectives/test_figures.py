@@ -23,11 +23,11 @@ def run(*calls: Spans, elements: int = 1_000_000, group_size: int = -1, dtype: s
     builder = Builder()
     ranks = {rank: builder.rank(rank, rank + 4) for rank in sorted({rank for call in calls for rank in call})}
     for number, call in enumerate(calls):
-        for place, rank in enumerate(ranks):
+        for process, rank in enumerate(ranks):
             if rank in call:
                 ranks[rank].kernel("ncclDevKernel_AllReduce_Sum(x)", 20, *call[rank], launch=(0, 1))
                 builder.add(
-                    "comms", process=place, correlation=builder.correlation, group="g", group_size=group_size,
+                    "comms", process=process, correlation=builder.correlation, group="g", group_size=group_size,
                     sequence=number, dtype=dtype, in_elements=elements, out_elements=elements, operation="allreduce",
                 )  # fmt: skip
     aligned = align(builder.trace(), enabled=False)

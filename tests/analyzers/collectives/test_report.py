@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analyzers.clocks.align import align
 from analyzers.collectives.report import Collectives, bus_factor, collectives
 from analyzers.readers.nsys import read as nsys
 from analyzers.readers.nsys import stats
-from analyzers.trace.columns import ints
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
 from tests.support.builder import Builder
@@ -119,18 +117,6 @@ def test_the_summary_by_hand() -> None:
     assert (kinds["all_gather"].count, kinds["all_gather"].unsure) == (1, 0)
 
 
-def test_frames_have_a_row_for_each_rank_and_each_kind() -> None:
-    result = three_ranks()
-    frame = result.to_frame()
-    assert len(frame) == 9
-    assert ints(frame, "wait_ns").sum() == 60_000 + 30_000 + 50_000 + 40_000 + 2 * 20_000
-    assert frame.index.names == ["collective", "rank"]
-    assert {"operation", "bytes", "start_ns", "transfer_ns", "bus_gb_s"} <= set(frame)
-    summary = result.summary.to_frame()
-    assert len(summary) == 2
-    assert summary["count"].tolist() == [2, 1]
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 64])
 def test_bus_factors_are_those_of_nccl_tests(ranks: int) -> None:
     """From the fractions of a message each link carries, spelled out in nccl-tests' doc/PERFORMANCE.md."""
@@ -139,31 +125,6 @@ def test_bus_factors_are_those_of_nccl_tests(ranks: int) -> None:
         assert bus_factor(operation, ranks) == pytest.approx((ranks - 1) / ranks)
     for operation in ("broadcast", "reduce", "send_recv"):
         assert bus_factor(operation, ranks) == 1.0
-
-
-def test_ranks_nobody_profiled_are_counted() -> None:
-    builder = Builder()
-    for rank in (0, 2):
-        process = builder.rank(rank)
-        process.kernel("ncclDevKernel_AllReduce(x)", 20, 100, 200, launch=(0, 1))
-        builder.add("comms", process=len(builder.processes) - 1, correlation=builder.correlation, group="0",
-                    group_size=4, sequence=1)  # fmt: skip
-    result = collectives(align(builder.trace()))
-    assert "2 of 4 ranks" in next(one.message for one in result.warnings if one.code == "ranks-missing")
-
-
-def test_ranks_cut_off_at_different_points_are_named() -> None:
-    complete = run(4, 20, keyed="group")
-    rows = np.ones(complete.rank.size, dtype=bool)
-    rows[(complete.rank == 2) & (complete.collective < 3)] = False
-    rows[(complete.rank == 1) & (complete.collective >= 18)] = False
-    result = collectives(align(complete.keep(np.flatnonzero(rows)).trace()))
-    message = next(one.message for one in result.warnings if one.code == "cut-off")
-    assert "rank 2 lacks the first 3" in message
-    assert "rank 1 lacks the last 2" in message
-    assert "rank 0" not in message
-    whole = collectives(align(complete.trace()))
-    assert "cut-off" not in codes(whole)
 
 
 def test_groups_running_side_by_side_are_not_cut_off() -> None:

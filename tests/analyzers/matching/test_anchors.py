@@ -33,9 +33,9 @@ def scores(
             if kind != symbol or (limit is not None and not end - limit <= other < end + limit):
                 continue
             shift, score = end - other, 0.01
-            for place in range(max(row - 6, 0), min(row + 7, len(here))):
-                if place != row:
-                    score += 1 / (1 + (near(there, here[place][0] - shift, here[place][1]) / JITTER_NS) ** 2)
+            for beside in range(max(row - 6, 0), min(row + 7, len(here))):
+                if beside != row:
+                    score += 1 / (1 + (near(there, here[beside][0] - shift, here[beside][1]) / JITTER_NS) ** 2)
             found.setdefault(row, []).append((score, shift))
     return found
 
@@ -108,8 +108,10 @@ def test_the_shift_tried_first_is_that_in_the_middle_of_the_calls_whatever_the_d
 
 def test_no_more_than_three_shifts_are_tried_and_those_first_that_most_agree_on() -> None:
     ends = (np.arange(7) + 1) * 50 * MS
-    places = [(0, 7), (100, 6), (200, 5), (300, 4)]  # seconds, and how many calls are there
-    reference = sorted((int(end + at * SECOND), kind) for at, count in places for kind, end in enumerate(ends[:count]))
+    clusters = [(0, 7), (100, 6), (200, 5), (300, 4)]  # seconds, and how many calls are there
+    reference = sorted(
+        (int(end + at * SECOND), kind) for at, count in clusters for kind, end in enumerate(ends[:count])
+    )
     other = calls(ends, range(7))
     assert _hypotheses(calls(*zip(*reference, strict=True)), other, None) == [0, -100 * SECOND, -200 * SECOND]
 

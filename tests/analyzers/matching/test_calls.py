@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from analyzers.matching.calls import calls
 from analyzers.trace.columns import ints, is_one_of
-from analyzers.trace.tables import Capture, Trace
-from tests.support.builder import Builder
+from analyzers.trace.tables import Capture
+from tests.support.builder import Builder, one_rank
 from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, one_call, rows, several
 
 SAYS_NOTHING = {
@@ -38,8 +38,7 @@ def test_communication_calls_are_kernels_that_communicate() -> None:
 
 
 def test_a_kernel_without_a_name_is_no_communication() -> None:
-    builder = Builder()
-    rank = builder.rank(0)
+    builder, rank = one_rank()
     for _ in range(2):
         rank.kernel(ALL_REDUCE, 20, 100, 200)
     trace = builder.trace()
@@ -82,8 +81,7 @@ def test_calls_of_a_trace_that_names_no_process_are_of_its_first_capture() -> No
 
 
 def test_kernels_are_one_by_function_and_grid_whatever_their_arguments_are() -> None:
-    builder = Builder()
-    rank = builder.rank(0)
+    builder, rank = one_rank()
     kernels = [
         ("ncclKernel_AllReduce(a)", 24),
         ("ncclKernel_AllReduce<1>(b)", 24),
@@ -98,14 +96,14 @@ def test_kernels_are_one_by_function_and_grid_whatever_their_arguments_are() -> 
 
 
 def test_what_the_trace_says_of_a_call_stands_beside_it() -> None:
-    said: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "dtype": "Float", "group": "tensor", "group_ranks": "[0, 1]", "group_size": 2, "sequence": 17,
         "communicator": -12345678901, "peer": 1,
     }  # fmt: skip
-    row = one_call(operation="_allgather_base", in_elements=10, out_elements=20, **said)
+    row = one_call(operation="_allgather_base", in_elements=10, out_elements=20, **stated)
     assert row["operation"] == "all_gather"  # as called, not as the kernel is named
     assert (row["bytes"], row["per_rank"]) == (80, False)
-    assert {name: row[name] for name in said} == said
+    assert {name: row[name] for name in stated} == stated
 
 
 def test_a_call_the_trace_names_no_operation_of_is_what_its_kernel_is() -> None:
@@ -136,15 +134,15 @@ ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))
 @example([(4, 0), (0, 1)], [(2, 0), (0, 1), (4, 0), (4, 1)])
 @given(st.lists(ids, max_size=8, unique=True), st.lists(ids, min_size=1, max_size=8))
 def test_what_is_stated_is_found_by_process_and_correlation_id(
-    said: list[tuple[int, int]], ops: list[tuple[int, int]]
+    stated: list[tuple[int, int]], ops: list[tuple[int, int]]
 ) -> None:
     builder = Builder()
     ranks = [builder.rank(rank) for rank in range(5)]
     for process, correlation in ops:
         ranks[process].kernel(ALL_REDUCE, 20, 100, 200, correlation=correlation)
-    for number, (process, correlation) in enumerate(said):
+    for number, (process, correlation) in enumerate(stated):
         builder.add("comms", process=process, correlation=correlation, sequence=number)
-    known = {one: number for number, one in enumerate(said) if one[1] >= 0}
+    known = {one: number for number, one in enumerate(stated) if one[1] >= 0}
     assert ints(calls(builder.trace()).table, "sequence").tolist() == [known.get(one, -1) for one in ops]
 
 
@@ -183,8 +181,8 @@ def test_a_peer_is_a_rank_or_where_it_must_be_a_place_in_its_group(
     group_ranks: str, rank: int, peer: int, found: int
 ) -> None:
     builder = Builder()
-    said = {"operation": "ncclSend", "group": "a", "group_ranks": group_ranks, "peer": peer}
-    assert several(builder, said, rank=rank)["peer"] == found
+    stated = {"operation": "ncclSend", "group": "a", "group_ranks": group_ranks, "peer": peer}
+    assert several(builder, stated, rank=rank)["peer"] == found
 
 
 def test_peers_of_many_calls_are_each_found_in_their_own_group() -> None:
@@ -201,17 +199,3 @@ def test_rows_of_some_texts_are_found_and_missing_ones_are_none_of_them() -> Non
     assert is_one_of(frame, "text", ("a", "c")).tolist() == [True, False, False, True, True]
     assert is_one_of(frame, "text", ()).tolist() == [False] * 5
     assert is_one_of(frame, "text", ("a", "c")).dtype == np.bool_
-
-
-def test_a_table_is_read_whatever_order_its_calls_stand_in() -> None:
-    def made(order: list[int]) -> Trace:
-        builder = Builder()
-        ranks = [builder.rank(0), builder.rank(1)]
-        for number in range(6):
-            ranks[number % 2].kernel(ALL_REDUCE, 20, 100, 200, correlation=10 - number)
-        for number in order:
-            builder.add("comms", process=number % 2, correlation=10 - number, sequence=number)
-        return builder.trace()
-
-    for order in ([0, 1, 2, 3, 4, 5], [4, 2, 0, 5, 3, 1], [0, 4, 2, 1, 3, 5]):
-        assert ints(calls(made(order)).table, "sequence").tolist() == [0, 1, 2, 3, 4, 5]

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from analyzers.matching.calls import calls
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, each, rows, several
 
 
 def test_calls_coalesced_into_one_kernel_add_up_what_they_move() -> None:
-    said = [
+    stated = [
         {"operation": "allreduce", "in_elements": size, "out_elements": size + 1, "dtype": "Half"} for size in (3, 9)
     ]
-    row = several(Builder(), *said, name=ALL_REDUCE)
+    row = several(Builder(), *stated, name=ALL_REDUCE)
     assert (row["operation"], row["bytes"], row["dtype"]) == ("all_reduce", 2 * (4 + 10), "Half")
     assert several(Builder(), *({"bytes": size} for size in (5, 7, 11)), name=ALL_REDUCE)["bytes"] == 23
 
 
 @pytest.mark.parametrize("unknown", [0, 1])
 def test_sizes_that_are_not_all_known_are_not_known_in_sum(unknown: int) -> None:
-    said: list[dict[str, Any]] = [{"operation": "allreduce", "bytes": 5}, {"operation": "allreduce", "bytes": 7}]
-    said[unknown]["bytes"] = -1
-    assert several(Builder(), *said)["bytes"] == -1
+    stated: list[dict[str, Any]] = [{"operation": "allreduce", "bytes": 5}, {"operation": "allreduce", "bytes": 7}]
+    stated[unknown]["bytes"] = -1
+    assert several(Builder(), *stated)["bytes"] == -1
     assert several(Builder(), {"bytes": 0}, {"bytes": 7})["bytes"] == 7  # nothing is something that is known
 
 
@@ -42,7 +42,7 @@ def test_transfers_with_several_peers_at_once_have_none() -> None:
 
 
 def test_coalesced_calls_keep_what_the_first_says_of_them() -> None:
-    said = [
+    stated = [
         {"operation": "ncclSend", "group": "a", "group_ranks": "[0]", "sequence": 3, "communicator": 8, "dtype": "Int"},
         {
             "operation": "ncclSend",
@@ -53,7 +53,7 @@ def test_coalesced_calls_keep_what_the_first_says_of_them() -> None:
             "dtype": "Half",
         },
     ]
-    row = several(Builder(), *said)
+    row = several(Builder(), *stated)
     assert [row[name] for name in ("group", "group_ranks", "sequence", "communicator", "dtype")] == [
         "a",
         "[0]",
@@ -71,8 +71,8 @@ def test_coalesced_calls_beside_others_leave_those_as_they_are() -> None:
             ranks[process].kernel(SEND_RECV, 20, 100, 200, correlation=correlation)
             both = correlation == 5 and process == 1
             for operation in ("ncclSend", "ncclRecv") if both else ("ncclSend",):
-                said = {"process": process, "correlation": correlation, "operation": operation}
-                builder.add("comms", **said, bytes=correlation * 10 + process, peer=1 - process)
+                stated = {"process": process, "correlation": correlation, "operation": operation}
+                builder.add("comms", **stated, bytes=correlation * 10 + process, peer=1 - process)
     builder.add("comms", process=0, correlation=-1, bytes=1)
     builder.add("comms", process=0, correlation=-1, bytes=2)
     found = rows(calls(builder.trace()))
@@ -83,17 +83,16 @@ def test_coalesced_calls_beside_others_leave_those_as_they_are() -> None:
 
 def test_of_several_kernels_each_has_what_was_coalesced_into_it() -> None:
     """Their calls stand in another order than their ids, and each lacks something else."""
-    said = {
+    stated = {
         9: [{"operation": "ncclSend", "bytes": 8, "peer": 1}, {"operation": "ncclRecv", "bytes": 7, "peer": 1}],
         3: [{"operation": "ncclSend", "bytes": 5, "peer": 2}, {"operation": "ncclSend", "bytes": 4, "peer": 3}],
         6: [{"operation": "ncclRecv", "bytes": 1, "peer": 4}, {"operation": "ncclRecv", "bytes": -1, "peer": 4}],
         4: [{"operation": "ncclBroadcast", "bytes": 2, "peer": -1}],
     }
-    builder = Builder()
-    rank = builder.rank(0)
+    builder, rank = one_rank()
     for correlation in (3, 4, 6, 9):
         rank.kernel(SEND_RECV, 20, 100, 200, correlation=correlation)
-    for correlation, calls_said in said.items():
+    for correlation, calls_said in stated.items():
         for one in calls_said:
             builder.add("comms", process=0, correlation=correlation, **one)
     found = rows(calls(builder.trace()))
@@ -143,6 +142,6 @@ def test_elements_of_no_known_type_leave_the_size_that_is_stated() -> None:
     ],
 )
 def test_a_stated_size_is_one_rank_s_share_of_what_is_gathered_or_scattered(operation: str, share: bool) -> None:
-    said = [{"bytes": 0}, {"bytes": 100}, {}, {"bytes": 100, "dtype": "Int", "in_elements": 4, "out_elements": 4}]
-    found = each(*({"operation": operation, **one} for one in said))
+    stated = [{"bytes": 0}, {"bytes": 100}, {}, {"bytes": 100, "dtype": "Int", "in_elements": 4, "out_elements": 4}]
+    found = each(*({"operation": operation, **one} for one in stated))
     assert [(row["bytes"], row["per_rank"]) for row in found] == [(0, share), (100, share), (-1, False), (16, False)]

@@ -88,15 +88,15 @@ def test_calls_of_one_group_are_matched_by_order_and_those_of_others_are_not() -
 
 
 @pytest.mark.parametrize(
-    ("said", "found"), [({"group": "0"}, "group"), ({"communicator": 7}, "communicator"), ({}, "alone")]
+    ("stated", "found"), [({"group": "0"}, "group"), ({"communicator": 7}, "communicator"), ({}, "alone")]
 )
 def test_ranks_that_are_named_together_belong_together_however_their_ends_scatter(
-    said: dict[str, Any], found: str
+    stated: dict[str, Any], found: str
 ) -> None:
     """Half of rank 1's end 400 µs early, and half as late: without a name that is none of rank 0's."""
     ends = [at * 20 * MS + at * at * MS for at in range(1, 9)]
-    late = [call(1, end + (-1) ** at * 400_000, lasts=5 * MS, **said) for at, end in enumerate(ends)]
-    assert set(how(matched(*(call(0, end, lasts=5 * MS, **said) for end in ends), *late))) == {found}
+    late = [call(1, end + (-1) ** at * 400_000, lasts=5 * MS, **stated) for at, end in enumerate(ends)]
+    assert set(how(matched(*(call(0, end, lasts=5 * MS, **stated) for end in ends), *late))) == {found}
 
 
 @pytest.mark.parametrize("evidence", [{"group": "0"}, {"communicator": 7}])
@@ -229,12 +229,12 @@ def test_unnamed_transfers_among_many_are_one_only_where_they_end_closely_togeth
     ranks: int, count: int, name: str, group: str, strict: bool
 ) -> None:
     """One end of rank 1 is 20 µs late: beyond 16 times 0.03 jitters, and within 16 times a tenth."""
-    said = {"group": group} if group else {}
+    stated = {"group": group} if group else {}
     late = {(1, 4): 20_000}
     ends = [at * 10 * MS + at * at * MS for at in range(1, count + 1)]
     matches = matched(
         *(
-            call(rank, end + late.get((rank, at), 0), name=name, **said)
+            call(rank, end + late.get((rank, at), 0), name=name, **stated)
             for rank in range(ranks)
             for at, end in enumerate(ends)
         )

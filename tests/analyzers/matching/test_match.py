@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analyzers.matching.match import match
-from analyzers.matching.sequences import Sequence, align
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints, table
-from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
+from tests.support.captures import whole_run
 from tests.support.collective_runs import MS, Call, Loss, Run, lose, right_pairs, run
 
-DATA = Path(__file__).parents[2] / "data"
 TP = ((0, 1), (2, 3), (4, 5), (6, 7))
 DP = ((0, 2, 4, 6), (1, 3, 5, 7))
 MIXED = (Call(), Call("ReduceScatter", 1 << 16, 40_000), Call("AllGather", 1 << 16, 40_000), Call(transfer=8_000))
@@ -96,17 +91,6 @@ def test_a_perfectly_periodic_run_is_marked_unsure() -> None:
     assert not matches.collectives["sure"].any()
 
 
-def test_one_sequence_number_of_two_operations_is_marked_unsure() -> None:
-    builder = Builder()
-    for rank, operation in ((0, "AllReduce"), (1, "AllGather")):
-        process = builder.rank(rank)
-        process.kernel(f"ncclDevKernel_{operation}(x)", 20, 100, 200, launch=(1, 2))
-        builder.add("comms", process=rank, correlation=rank + 1, operation=operation, group="0", sequence=7)
-    matches = match(builder.trace())
-    assert len(matches.collectives) == 1
-    assert not matches.collectives["sure"].any()
-
-
 def pipeline(stages: int, batches: int, *, named: bool) -> tuple[Trace, np.ndarray]:
     """Each micro-batch is sent from stage to stage; returns the true transfer of each op, in order of ops."""
     random = np.random.default_rng(3)
@@ -145,94 +129,10 @@ def test_sends_match_receives_between_each_two_stages(named: bool) -> None:
     assert set(matches.collectives["matched_by"]) == ({"pair"} if named else {"order"})
 
 
-def test_a_peer_printed_as_a_place_in_its_group_is_found() -> None:
-    builder = Builder()
-    for rank, operation, peer in ((0, "send", 1), (2, "recv", 0)):
-        process = builder.rank(rank)
-        process.kernel("ncclDevKernel_SendRecv(x)", 20, 100, 200, launch=(1, 2))
-        builder.add(
-            "comms", process=len(builder.processes) - 1, correlation=builder.correlation, operation=operation,
-            group="1", group_ranks="[0, 2]", peer=peer,
-        )  # fmt: skip
-    matches = match(builder.trace())
-    assert len(matches.collectives) == 1
-    assert list(matches.collectives["matched_by"]) == ["pair"]
-
-
-def test_calls_coalesced_into_one_kernel_add_up() -> None:
-    builder = Builder()
-    for rank in range(2):
-        process = builder.rank(rank)
-        process.kernel("ncclDevKernel_AllReduce_Sum(x)", 20, 100, 200, launch=(1, 2))
-        for size in (1000, 24):
-            builder.add(
-                "comms", process=rank, correlation=builder.correlation, operation="allreduce", group="0", bytes=size
-            )
-    matches = match(builder.trace())
-    assert ints(matches.collectives, "bytes").tolist() == [1024]
-
-
-def test_a_send_and_a_receive_at_once_count_once() -> None:
-    builder = Builder()
-    for rank in range(2):
-        process = builder.rank(rank)
-        process.kernel("ncclDevKernel_SendRecv(x)", 20, 100, 200, launch=(1, 2))
-        for operation in ("ncclSend", "ncclRecv"):
-            builder.add(
-                "comms", process=rank, correlation=builder.correlation, operation=operation, communicator=-5, bytes=512
-            )
-    matches = match(builder.trace())
-    assert ints(matches.collectives, "bytes").tolist() == [512]
-    assert list(matches.collectives["matched_by"]) == ["communicator"]
-
-
-@pytest.mark.parametrize(
-    ("operation", "said", "ranks", "bytes_"),
-    [
-        ("ncclAllGather", {"bytes": 1000, "communicator": 1}, 4, 4000),
-        ("ncclReduceScatter", {"bytes": 1000, "communicator": 1}, 4, 4000),
-        ("ncclAllReduce", {"bytes": 1000, "communicator": 1}, 4, 1000),
-        ("_allgather_base", {"in_elements": 10, "out_elements": 40, "dtype": "BFloat16", "group": "0"}, 4, 80),
-        ("_reduce_scatter_base", {"in_elements": 40, "out_elements": 10, "dtype": "Float", "group": "0"}, 4, 160),
-        ("all_to_allv", {"in_elements": 40, "out_elements": 38, "dtype": "Float", "group": "0"}, 2, 160),
-    ],
-)
-def test_size_is_what_nccl_tests_calls_size(operation: str, said: dict[str, object], ranks: int, bytes_: int) -> None:
-    builder = Builder()
-    for rank in range(ranks):
-        process = builder.rank(rank)
-        process.kernel("ncclDevKernel_x(x)", 20, 100 + rank, 200, launch=(1, 2))
-        builder.add("comms", process=rank, correlation=builder.correlation, operation=operation, **said)
-    matches = match(builder.trace())
-    assert ints(matches.collectives, "bytes").tolist() == [bytes_]
-
-
-def test_a_trace_without_communication_matches_nothing() -> None:
-    builder = Builder()
-    builder.rank(0).kernel("gemm", 7, 0, 10)
-    matches = match(builder.trace())
-    assert (len(matches.calls), len(matches.collectives), len(matches.members)) == (0, 0, 0)
-
-
-def test_a_call_is_nearest_to_itself_when_both_sequences_are_equal() -> None:
-    random = np.random.default_rng(0)
-    ends = np.cumsum(random.integers(1_000, 1_000_000, 500))
-    one = Sequence(random.integers(0, 3, 500), ends - 500, ends)
-    found = align(one, one, None)
-    assert np.array_equal(found.index, np.arange(500))
-    assert found.scatter_ns == 0
-
-
-def real(name: str) -> Trace:
-    if name.endswith(".sqlite"):
-        return assign_ranks(nsys.read_sqlite(DATA / "nsys" / name))
-    return assign_ranks(merge([kineto.read(DATA / "torch" / f"{name}.rank{rank}.json.gz") for rank in (0, 1)]))
-
-
 @pytest.mark.parametrize("name", ["ddp", "rowpar_s4", "rowpar_s4.4gpu.sqlite", "collectives.2gpu.pinned.sqlite"])
 def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None:
     """The truth: what the complete capture matches. Each rank loses calls at its head, tail and middle."""
-    trace = real(name)
+    trace = whole_run(name)
     complete = match(trace)
     truth = np.full(len(trace.ops), -1)
     truth[ints(complete.calls, "op")] = ints(complete.calls, "collective")
@@ -262,7 +162,7 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None
 
 @pytest.mark.parametrize("name", ["a2a_async", "ddp", "dpmp_overlap", "dpmp_serial", "full_gpu", "rowpar_s4"])
 def test_a_trace_that_says_nothing_of_its_calls_matches_as_one_that_does(name: str) -> None:
-    trace = real(name)
+    trace = whole_run(name)
     named, unnamed = match(trace), match(replace(trace, comms=table("comms")))
     for column in ("op", "collective"):
         assert ints(named.calls, column).tolist() == ints(unnamed.calls, column).tolist()

@@ -68,11 +68,11 @@ def test_collectives_are_numbered_by_who_of_them_ended_first() -> None:
 
 
 def test_a_collective_is_what_its_lowest_rank_says_and_as_large_as_any_says() -> None:
-    said = {"operation": "all_to_all", "group": "0", "dtype": "Int", "sequence": 0}
+    stated = {"operation": "all_to_all", "group": "0", "dtype": "Int", "sequence": 0}
     matches = matched(
-        call(1, 5 * MS, **{**said, "dtype": "Half", "bytes": 700, "group_size": 8}),
-        call(0, 6 * MS, **said, bytes=400, group_size=4),
-        call(2, 7 * MS, **{**said, "bytes": 600}),
+        call(1, 5 * MS, **{**stated, "dtype": "Half", "bytes": 700, "group_size": 8}),
+        call(0, 6 * MS, **stated, bytes=400, group_size=4),
+        call(2, 7 * MS, **{**stated, "bytes": 600}),
     )
     assert fields(matches, "dtype", "group_size") == [("Int", 4)]
     # One rank's share of 700 is that of a size of 4 ranks.
@@ -85,14 +85,14 @@ def test_a_collective_is_what_its_lowest_rank_says_and_as_large_as_any_says() ->
 def test_a_share_is_counted_for_each_rank_of_the_group_or_of_those_seen(
     ranks: int, group_size: int, bytes_: int
 ) -> None:
-    said = {"operation": "ncclAllGather", "bytes": 100, "communicator": 3, "group_size": group_size}
-    assert fields(matched(*(call(rank, 5 * MS, **said) for rank in range(ranks))), "bytes") == [(bytes_,)]
+    stated = {"operation": "ncclAllGather", "bytes": 100, "communicator": 3, "group_size": group_size}
+    assert fields(matched(*(call(rank, 5 * MS, **stated) for rank in range(ranks))), "bytes") == [(bytes_,)]
 
 
 def test_a_size_that_is_no_share_is_counted_once_however_many_ranks_there_are() -> None:
     for ranks in (1, 3):
-        said = {"operation": "ncclAllReduce", "bytes": 100, "communicator": 3, "group_size": 3}
-        assert fields(matched(*(call(rank, 5 * MS, **said) for rank in range(ranks))), "bytes") == [(100,)]
+        stated = {"operation": "ncclAllReduce", "bytes": 100, "communicator": 3, "group_size": 3}
+        assert fields(matched(*(call(rank, 5 * MS, **stated) for rank in range(ranks))), "bytes") == [(100,)]
 
 
 def test_a_transfer_of_two_is_a_send_and_a_receive_and_one_nobody_answers_is_what_it_is() -> None:
@@ -109,7 +109,7 @@ def test_a_transfer_of_two_is_a_send_and_a_receive_and_one_nobody_answers_is_wha
 
 def test_what_only_one_rank_made_is_alone_and_not_sure() -> None:
     matches = matched(
-        *(call(0, at * 10 * MS, **said) for at, said in enumerate(({}, {"group": "a"}, {"communicator": 3}), 1))
+        *(call(0, at * 10 * MS, **stated) for at, stated in enumerate(({}, {"group": "a"}, {"communicator": 3}), 1))
     )
     assert how(matches) == ["alone"] * 3
     assert matches.collectives["sure"].tolist() == [False] * 3

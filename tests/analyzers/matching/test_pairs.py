@@ -27,12 +27,12 @@ def test_the_nearest_call_is_that_of_a_search_through_all(
     """Of two equally near the earlier is taken; where the symbol is unknown, none."""
     reference = calls(*zip(*there, strict=True))
     # In two rows: whatever shape the wanted ones have, the answers have it, too.
-    symbol, end = (np.array([[row[place] for row in wanted]] * 2) for place in (1, 0))
+    symbol, end = (np.array([[row[column] for row in wanted]] * 2) for column in (1, 0))
     found, distance = nearest(*keyed_by_symbol(reference), reference, symbol, end)
     assert found.shape == distance.shape == symbol.shape
     assert found[0].tolist() == found[1].tolist()
     for (at, kind), row, how_far in zip(wanted, found[0].tolist(), distance[0].tolist(), strict=True):
-        same = [(abs(at - place), place) for place, other in there if other == kind]
+        same = [(abs(at - other_end), other_end) for other_end, other in there if other == kind]
         if not same:
             assert (row, how_far) == (-1, np.inf)
             continue

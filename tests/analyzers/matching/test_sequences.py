@@ -97,8 +97,8 @@ def test_an_alignment_is_the_surer_the_more_any_other_would_cost(
 
 def test_of_several_rivals_the_nearest_tells_how_sure_an_alignment_is() -> None:
     ends = np.array([50, 100]) * MS
-    places = [ends + np.array([0, 200_000]), ends + 10 * SECOND, ends + 20 * SECOND + [0, 2_000]]
-    found = align(calls(np.concatenate(places), [0, 1] * 3), calls(ends, [0, 1]), None)
+    copies = [ends + np.array([0, 200_000]), ends + 10 * SECOND, ends + 20 * SECOND + [0, 2_000]]
+    found = align(calls(np.concatenate(copies), [0, 1] * 3), calls(ends, [0, 1]), None)
     assert found.index.tolist() == [2, 3]
     assert found.confidence == pytest.approx([0.42389, 0.42389], abs=1e-5)
 

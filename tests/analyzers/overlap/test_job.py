@@ -16,7 +16,7 @@ from analyzers.trace.narrow import clip, only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 AR, GEMM = "ncclDevKernel_AllReduce", "gemm"
 Span = tuple[int, int]
@@ -76,8 +76,7 @@ def test_ranks_that_wait_speak_for_nothing_although_they_look_hidden() -> None:
 
 def test_waits_are_taken_out_on_both_sides() -> None:
     """Two collectives against each other: the heads of both are waits."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel(AR, 9, 0, 100, wait_ns=40)
     rank.kernel("ncclDevKernel_AllGather", 10, 50, 150, wait_ns=30)
     (rank_0,) = check_overlap(run.trace(), "collective:all_reduce", "collective:all_gather").ranks
@@ -100,11 +99,6 @@ def test_a_collective_seen_on_one_rank_only_is_left_to_the_lowest_rank() -> None
     assert ints(trace.ops, "last_rank").tolist() == [-1, -1]
     job = check_overlap(trace).job
     assert (job.rule, job.critical_rank, job.real_overlap_ns, job.achievable_ns) == ("lowest-rank", 0, 50, 100)
-
-
-def test_of_two_that_arrive_together_the_lower_rank_counts() -> None:
-    trace = job_run([{0: (10, 100), 1: (10, 100)}], {0: [(0, 50)], 1: [(0, 90)]})
-    assert ints(trace.ops, "last_rank").tolist() == [0, 0, -1, -1]
 
 
 def test_a_part_knows_who_was_last_outside_it() -> None:

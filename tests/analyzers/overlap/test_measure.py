@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.support import oracle, traces
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 from tests.support.traces import Op
 
 
@@ -23,8 +22,7 @@ def only(trace: Trace, a: str = "comm", b: str = "compute") -> RankOverlap:
 
 
 def two(a: list[tuple[int, int]], b: list[tuple[int, int]], *, b_stream: int = 7) -> Trace:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for start, end in a:
         rank.kernel("ncclDevKernel_AllReduce", 9, start, end)
     for start, end in b:
@@ -75,20 +73,8 @@ def test_two_ranks_that_both_claim_device_0_and_the_same_streams_never_overlap_e
     assert result.verdict == "serialized"
 
 
-def test_two_devices_of_one_process_never_overlap_each_other() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    rank.kernel("ncclKernel", 9, 0, 100)
-    rank.kernel("gemm", 7, 90, 190)
-    rank.device = 1
-    rank.kernel("gemm", 7, 0, 100)
-    rank.kernel("ncclKernel", 9, 60, 160)
-    assert figures(check_overlap(run.trace())) == {(0, 0): (100, 100, 10, 1, 1), (0, 1): (100, 100, 40, 1, 1)}
-
-
 def test_two_contexts_of_one_device_do_overlap() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("ncclKernel", 7, 0, 100)
     rank.context = 2
     rank.kernel("gemm", 7, 50, 150)
@@ -108,8 +94,7 @@ def test_waiting_for_a_late_rank_hides_nothing() -> None:
 
 
 def test_achievable_and_missed_are_of_paired_instances() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     #     step 0: A 30, B 10, overlap 5; step 1: A 10, B 50, overlap 10; step 2: A alone
     for step, (a, b) in enumerate([((0, 30), (25, 35)), ((100, 110), (90, 140)), ((200, 210), None)]):
         rank.range(f"step {step}", 1000 * step, 1000 * step + 900)
@@ -125,56 +110,16 @@ def test_achievable_and_missed_are_of_paired_instances() -> None:
     assert [(one.start_ns, one.end_ns) for one in found.instances] == [(0, 35), (90, 140)]
 
 
-@given(traces.ops)
-def test_every_rank_and_device_agrees_with_the_oracle(rows: list[Op]) -> None:
-    found = figures(check_overlap(traces.build(rows)))
+@given(traces.ops, st.sampled_from([0, -(2**40), 2**60]), st.booleans())
+def test_every_rank_and_device_agrees_with_the_oracle(rows: list[Op], shift: int, swapped: bool) -> None:
+    """Rows come in any order, on any streams, among work of neither side; wherever times begin, whichever side is A."""
+    sides = ("compute", "comm") if swapped else ("comm", "compute")
+    found = figures(check_overlap(traces.build(rows, shift=shift), *sides))
     expected = {}
     for key in sorted({(row.rank, row.device) for row in rows if row.side != "neither"}):
-        a, b = (traces.intervals(rows, *key, side) for side in ("comm", "compute"))
+        a, b = (traces.intervals(rows, *key, side) for side in sides)
         expected[key] = (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b), len(a), len(b))
     assert found == expected
-
-
-@given(traces.ops, st.integers(-(2**40), 2**60))
-def test_moving_all_times_changes_no_length(rows: list[Op], shift: int) -> None:
-    assert figures(check_overlap(traces.build(rows, shift=shift))) == figures(check_overlap(traces.build(rows)))
-
-
-@given(traces.ops, st.randoms(use_true_random=False))
-def test_the_order_of_rows_changes_nothing(rows: list[Op], random: Random) -> None:
-    shuffled = random.sample(rows, len(rows))
-    assert figures(check_overlap(traces.build(shuffled))) == figures(check_overlap(traces.build(rows)))
-
-
-@given(traces.ops)
-def test_the_names_of_streams_change_nothing(rows: list[Op]) -> None:
-    renamed = [row._replace(stream=1000 - 13 * row.stream) for row in rows]
-    on_one = [row._replace(stream=7) for row in rows]
-    assert figures(check_overlap(traces.build(renamed))) == figures(check_overlap(traces.build(rows)))
-    assert figures(check_overlap(traces.build(on_one))) == figures(check_overlap(traces.build(rows)))
-
-
-@given(traces.ops, traces.ops)
-def test_work_of_neither_side_changes_nothing(rows: list[Op], more: list[Op]) -> None:
-    unrelated = [row._replace(side="neither", stream=99, rank=0) for row in more]
-    sides = [*rows, Op(0, 0, 5, "comm", 0, 1)]  # rank 0 is there with or without the unrelated work
-    assert figures(check_overlap(traces.build(sides + unrelated))) == figures(check_overlap(traces.build(sides)))
-
-
-@given(traces.ops)
-def test_twice_the_times_are_twice_the_lengths_at_the_same_ratios(rows: list[Op]) -> None:
-    once, twice = check_overlap(traces.build(rows)), check_overlap(traces.build(rows, scale=2))
-    for one, two_ in zip(once.ranks, twice.ranks, strict=True):
-        assert (two_.a.busy_ns, two_.overlap_ns) == (2 * one.a.busy_ns, 2 * one.overlap_ns)
-        assert two_.overlap_ratio == one.overlap_ratio
-    assert once.verdict == twice.verdict
-
-
-@given(traces.ops)
-def test_the_sides_may_be_swapped(rows: list[Op]) -> None:
-    found = figures(check_overlap(traces.build(rows)))
-    swapped = figures(check_overlap(traces.build(rows), "compute", "comm"))
-    assert swapped == {key: (b, a, both, of_b, of_a) for key, (a, b, both, of_a, of_b) in found.items()}
 
 
 @given(traces.ops, st.integers(-5, 40), st.integers(1, 30))

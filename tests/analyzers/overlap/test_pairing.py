@@ -6,7 +6,7 @@ from analyzers.overlap.pairing import Pairing
 from analyzers.select.select import select
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 from tests.support.pairing import pair
 
 
@@ -29,8 +29,7 @@ def launch_in(rank: Rank, name: str, at: int, op: str, stream: int, start: int, 
 
 
 def test_the_kth_range_of_one_belongs_to_the_kth_of_the_other() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for k in (1, 0):  # rows need not be in the order of time
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 100 * k, 100 * k + 50)
         launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 100 * k + 20, 100 * k + 60)
@@ -46,8 +45,7 @@ def test_the_kth_range_of_one_belongs_to_the_kth_of_the_other() -> None:
 
 
 def test_work_that_a_window_took_away_shifts_no_pair() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for k in range(3):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
         launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k + 500, 1000 * k + 550)
@@ -61,8 +59,7 @@ def test_work_that_a_window_took_away_shifts_no_pair() -> None:
 
 
 def test_an_occurrence_without_work_leaves_those_with_work_paired() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 0, 1)  # launches nothing
     for k in (1, 2):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
@@ -73,8 +70,7 @@ def test_an_occurrence_without_work_leaves_those_with_work_paired() -> None:
 
 
 def test_ranges_that_occur_unequally_often_are_paired_by_step() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for step in range(2):
         rank.range(f"step {step}", 1000 * step, 1000 * step + 900)
         launch_in(rank, "A", 1000 * step, f"a{step}", 1, 1000 * step, 1000 * step + 50)
@@ -135,8 +131,7 @@ def test_a_pipeline_pairs_one_batch_with_its_neighbour_where_more_overlaps(moved
 
 
 def test_a_tie_moves_nothing() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for k in range(3):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 10)
         launch_in(rank, "B", 100 * k + 50, f"b{k}", 2, 1000 * k + 500, 1000 * k + 510)
@@ -144,8 +139,7 @@ def test_a_tie_moves_nothing() -> None:
 
 
 def test_two_devices_of_one_process_never_pull_a_pair_towards_each_other() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for k in range(3):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 10)
         rank.device = 1
