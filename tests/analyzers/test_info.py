@@ -10,7 +10,7 @@ from analyzers.info import MOST_RANGES, info
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.trace.tables import Capture
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURES = ("torch/ddp.rank0.json.gz", "torch/dpmp_hidden_sync.rank1.json.gz", "nsys/rowpar_s4.4gpu.sqlite")
@@ -50,8 +50,7 @@ def test_ranges_count_every_occurrence_and_launch_also_of_ranges_inside_them() -
 
 
 def test_more_names_than_are_listed_are_counted() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("k", 7, 0, 1)
     for k in range(MOST_RANGES + 3):
         rank.range(f"range {k:03d}", k, k + 1)
@@ -89,9 +88,9 @@ def full() -> Builder:
 
 
 def test_what_a_bare_trace_can_not_tell() -> None:
-    said = "\n".join(info(bare().trace()).cannot)
+    lacking = "\n".join(info(bare().trace()).cannot)
     for part in ("only one rank", "regions by name", "who launched what", "which stream waited", "steps:", "operator"):
-        assert part in said
+        assert part in lacking
 
 
 def test_a_trace_with_everything_has_nothing_it_can_not_tell() -> None:
@@ -118,8 +117,8 @@ def test_what_only_some_captures_lack_is_said_of_those() -> None:
     trace = full().trace()
     lacks = [("colours",), (), ("colours", "sounds"), ("colours",), ("colours",)]
     captures = [replace(trace.captures[0], path=f"a/r{n}.json", lacks=one) for n, one in enumerate(lacks)]
-    said = info(replace(trace, captures=tuple(captures))).cannot
-    assert said == ("colours: in r0.json, r2.json, r3.json, 1 more", "sounds: in r2.json")
+    lacking = info(replace(trace, captures=tuple(captures))).cannot
+    assert lacking == ("colours: in r0.json, r2.json, r3.json, 1 more", "sounds: in r2.json")
     assert info(replace(trace, captures=tuple(captures[:1]))).cannot == ("colours",)
 
 
@@ -140,8 +139,7 @@ def test_launches_of_every_range_are_those_it_would_pick(name: str) -> None:
 
 
 def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("outer", 0, 100)
     rank.range("again", 10, 90)
     rank.range("again", 20, 80)
@@ -153,11 +151,10 @@ def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
 
 
 def test_steps_too_few_for_a_median_are_reported() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("step 1", 0, 10)
     rank.kernel("k", 7, 10, 20, launch=(1, 2))
     assert "how much steps vary: 1 are too few for a median" in info(run.trace()).cannot
     rank.range("step 2", 10, 20)
     rank.range("step 3", 20, 30)
-    assert not [said for said in info(run.trace()).cannot if "median" in said]
+    assert not [lacking for lacking in info(run.trace()).cannot if "median" in lacking]

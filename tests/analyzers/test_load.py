@@ -74,6 +74,6 @@ def test_in_a_report_over_several_ranks_the_manifest_tells_them_by_pid(
     captures = [{"path": "all-ranks.sqlite", "rank": None}]
     content = {"schema": MANIFEST_SCHEMA, "captures": captures, "ranks": ranks}
     (tmp_path / "manifest.json").write_text(json.dumps(content))
-    said = {one.pid: (one.rank, one.rule) for one in load([tmp_path]).processes if one.rank >= 0}
+    assigned = {one.pid: (one.rank, one.rule) for one in load([tmp_path]).processes if one.rank >= 0}
     without = {one.pid: one.rank for one in load([REPORT]).processes if one.rank >= 0}
-    assert said == {pid: (rank, rule) for pid, rank in (by_pid or without).items()}
+    assert assigned == {pid: (rank, rule) for pid, rank in (by_pid or without).items()}

@@ -9,7 +9,7 @@ from analyzers import streams as concurrency
 from analyzers.streams import RankStreams, streams
 from analyzers.trace.tables import Trace
 from tests.support import oracle, traces
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 from tests.support.traces import Op
 
 
@@ -51,8 +51,7 @@ def test_a_matrix_swept_in_chunks_is_the_same(rows: list[Op]) -> None:
 
 
 def sample() -> Trace:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("k", 7, 0, 10)
     rank.kernel("k", 9, 5, 15)
     rank.kernel("k", 9, 20, 30)
@@ -61,8 +60,7 @@ def sample() -> Trace:
 
 
 def test_two_gpus_are_never_summed() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for device in (0, 1):
         rank.device = device
         rank.kernel("k", 7, 0, 100)
@@ -71,8 +69,7 @@ def test_two_gpus_are_never_summed() -> None:
 
 
 def test_ops_of_one_stream_that_run_together_are_one_busy_stream() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("k", 7, 0, 10)
     rank.kernel("k", 7, 8, 20)
     (found,) = streams(run.trace()).ranks
@@ -80,8 +77,7 @@ def test_ops_of_one_stream_that_run_together_are_one_busy_stream() -> None:
 
 
 def test_the_same_stream_number_in_two_contexts_is_two_streams() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("k", 7, 0, 10)
     rank.context = 2
     rank.kernel("k", 7, 5, 15)

@@ -39,8 +39,8 @@ def make(folder: Path, ranks: int, megabytes: int) -> list[Path]:
     paths = [folder / f"rank{rank}.json" for rank in range(ranks)]
     if not paths[0].exists():
         tile(SOURCE, paths[0], round(megabytes * 1e6 / BYTES_PER_EVENT))
-    head, said, rest = paths[0].read_bytes().partition(b'"rank": 0,')
-    assert said
+    head, rank_0, rest = paths[0].read_bytes().partition(b'"rank": 0,')
+    assert rank_0
     for rank, path in enumerate(paths):
         if not path.exists():
             with path.open("wb") as file:
@@ -131,9 +131,9 @@ def main() -> None:
         for name, start in others.items():
             if start[0] is not None:
                 found = measured([*start, *paths], "off", options.patience)
-                said = "not done in time" if found is None else "{:6.1f} s ({:.1f} s of CPU)".format(*found)
+                result = "not done in time" if found is None else "{:6.1f} s ({:.1f} s of CPU)".format(*found)
                 memory = "" if found is None else f", memory {found[2] / 1e6:.0f} MB"
-                print(f"{ranks:3} ranks × {options.mb} MB, {name}: {said}{memory}", flush=True)
+                print(f"{ranks:3} ranks × {options.mb} MB, {name}: {result}{memory}", flush=True)
     growth = math.log(busy[-1] / busy[0]) / math.log(options.ranks[-1] / options.ranks[0])
     print(f"exponent of the first look's processor seconds: {growth:.2f}")
     if not options.keep:

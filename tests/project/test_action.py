@@ -41,7 +41,7 @@ class Job:
     codes: list[int] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
     summary: str = ""
-    said: str = ""
+    printed: str = ""
     notes: str = ""
 
 
@@ -83,7 +83,7 @@ def run(folder: Path, **given: str) -> Job:
             cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         job.codes.append(done.returncode)
-        job.said += done.stdout + done.stderr
+        job.printed += done.stdout + done.stderr
         job.summary += summary.read_text(encoding="utf-8")
         steps[step.get("id", "")] = dict(line.split("=", 1) for line in output.read_text().splitlines())
         if done.returncode:
@@ -101,7 +101,7 @@ PAIR = {"traces": CAPTURES, "a": "nvtx:DP Embedding", "b": "nvtx:MP Embedding"}
 def test_a_bar_that_is_met_lets_the_job_pass(tmp_path: Path) -> None:
     # One rank alone: with both, 10 % lies within the error bar of their clocks.
     job = run(tmp_path, **{**PAIR, "traces": ONE_RANK}, **{"min-overlap": "10%"})
-    assert job.codes == [0, 0], job.said
+    assert job.codes == [0, 0], job.printed
     assert job.outputs == {"verdict": "overlapped", "report": str(tmp_path / "with space" / "report")}
     assert job.summary.startswith("## OVERLAPPED: 16.1% ")
     assert job.summary == (tmp_path / "with space" / "report" / "summary.md").read_text(encoding="utf-8")
@@ -113,7 +113,7 @@ def test_a_bar_that_is_met_lets_the_job_pass(tmp_path: Path) -> None:
 
 def test_a_missed_bar_fails_the_job_after_the_report_was_written(tmp_path: Path) -> None:
     job = run(tmp_path, **PAIR)
-    assert job.codes == [0, 1], job.said
+    assert job.codes == [0, 1], job.printed
     assert job.outputs["verdict"] == "partial"
     assert job.summary.startswith("## PARTIAL: 16.0% ")
     results = json.loads((tmp_path / "with space" / "report" / "results.json").read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ def test_a_missed_bar_fails_the_job_after_the_report_was_written(tmp_path: Path)
 
 def test_what_cannot_be_told_fails_the_job_with_its_reason(tmp_path: Path) -> None:
     job = run(tmp_path, traces=CAPTURES, a="nvtx:no such range", b="compute")
-    assert job.codes == [0, 3], job.said
+    assert job.codes == [0, 3], job.printed
     assert job.outputs["verdict"] == "inconclusive"
     assert "no range 'no such range'" in job.summary
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_told_fails_the_job_with_its_reason(tmp_path: Path) -> No
 @pytest.mark.parametrize("traces", ["", "not/there.json"])
 def test_bad_input_fails_the_job_and_leaves_no_summary(tmp_path: Path, traces: str) -> None:
     job = run(tmp_path, traces=traces)
-    assert job.codes == [0, 2], job.said
+    assert job.codes == [0, 2], job.printed
     assert (job.summary, job.outputs) == ("", {"verdict": "", "report": ""})
 
 
@@ -138,7 +138,7 @@ def test_inputs_are_texts_never_commands(tmp_path: Path) -> None:
     marker = tmp_path / "hacked"
     text = f'nvtx:x"; touch {marker}; $(touch {marker}) `touch {marker}`'
     job = run(tmp_path, traces=CAPTURES, a=text, b=f"nvtx:$(touch {marker})")
-    assert job.codes[-1] in (2, 3), job.said
+    assert job.codes[-1] in (2, 3), job.printed
     assert not marker.exists()
 
 

@@ -36,9 +36,9 @@ def required() -> list[str]:
 
 
 def licence(name: str) -> str:
-    said = metadata.metadata(name)
-    classifiers = [one for one in said.get_all("Classifier") or [] if one.startswith("License ::")]
-    return " ".join([said.get("License-Expression") or "", (said.get("License") or "")[:200], *classifiers])
+    about = metadata.metadata(name)
+    classifiers = [one for one in about.get_all("Classifier") or [] if one.startswith("License ::")]
+    return " ".join([about.get("License-Expression") or "", (about.get("License") or "")[:200], *classifiers])
 
 
 @pytest.mark.parametrize("name", required())

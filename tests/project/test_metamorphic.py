@@ -42,9 +42,11 @@ def test_where_doubling_does_not_double_a_match_is_lost_and_the_verdict_says_so(
     ]
     assert matched == [3, 2]
     answers = [run_json("check-overlap", *names, "-a", pair[0], "-b", pair[1]) for names in captures]
-    said = [[one["message"] for one in answer["warnings"] if one["code"] == "unmatched-calls"] for answer in answers]
-    assert not said[0]
-    assert said[1][0].startswith("2 of 6 ops of communication are matched with no other rank's")
+    messages = [
+        [one["message"] for one in answer["warnings"] if one["code"] == "unmatched-calls"] for answer in answers
+    ]
+    assert not messages[0]
+    assert messages[1][0].startswith("2 of 6 ops of communication are matched with no other rank's")
     for before, after in zip(answers[0]["ranks"], answers[1]["ranks"], strict=True):  # what rests on no match
         assert after["overlap_ns"] == 2 * before["overlap_ns"]
         for side in "ab":

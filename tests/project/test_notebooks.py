@@ -53,12 +53,12 @@ def test_runs_from_top_to_bottom(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
         notebook = nbformat.read(path, as_version=4)
         config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
-        place = {"metadata": {"path": path.parent}}
-        nbclient.NotebookClient(notebook, timeout=120, resources=place, config=config).execute()
+        resources = {"metadata": {"path": path.parent}}
+        nbclient.NotebookClient(notebook, timeout=120, resources=resources, config=config).execute()
     nothing_shown = [cell.id for cell in notebook.cells if cell.cell_type == "code" and not cell.outputs]
     assert not nothing_shown
-    said = json.dumps([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
-    assert [text for text in SAYS[path.stem] if text not in said] == []
+    outputs = json.dumps([cell.outputs for cell in notebook.cells if cell.cell_type == "code"])
+    assert [text for text in SAYS[path.stem] if text not in outputs] == []
 
 
 @BY_PATH

@@ -45,7 +45,7 @@ def test_rows_are_ordered_as_sorted_does_it(keys: tuple[npt.NDArray[np.int64], .
     rows = rows_of(keys)
     order, heads = grouped(*keys)
     assert ordered(*keys).tolist() == order.tolist() == sorted(range(len(rows)), key=rows.__getitem__)
-    new = [place for place, (one, two) in enumerate(pairwise(order.tolist()), 1) if rows[one] != rows[two]]
+    new = [index for index, (one, two) in enumerate(pairwise(order.tolist()), 1) if rows[one] != rows[two]]
     assert heads.tolist() == [0, *new][: len(rows)]
 
 

@@ -315,10 +315,10 @@ def test_a_database_that_is_being_written_is_refused_from_the_cache_too(tmp_path
 
 def test_the_command_shows_limits_and_clears(folder: Path) -> None:
     load.load([TORCH])
-    said = run_json("cache")
-    assert [Path(one["path"]).name.startswith("ddp.rank0.json.gz-") for one in said["entries"]] == [True]
-    on_disk = sum(file.stat().st_size for file in Path(said["entries"][0]["path"]).iterdir())
-    assert (said["entries"][0]["bytes"], said["folder"], said["unusable"]) == (on_disk, str(folder), "")
+    answer = run_json("cache")
+    assert [Path(one["path"]).name.startswith("ddp.rank0.json.gz-") for one in answer["entries"]] == [True]
+    on_disk = sum(file.stat().st_size for file in Path(answer["entries"][0]["path"]).iterdir())
+    assert (answer["entries"][0]["bytes"], answer["folder"], answer["unusable"]) == (on_disk, str(folder), "")
     assert run_json("cache", "--limit", "1kB")["entries"] == []
     assert run_json("cache")["limit_bytes"] == 1000
     load.load([TORCH])

@@ -9,16 +9,11 @@ import pytest
 from analyzers.overlap.measure import Missed
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 from tests.support.causes_of import alone_by_instance, with_one_queue
 
 A, B = "kernel:alpha", "kernel:beta"
 US = 1000
-
-
-def one_rank() -> tuple[Builder, Rank]:
-    run = Builder()
-    return run, run.rank(0)
 
 
 def h200(run: Builder, process: int = 0) -> None:

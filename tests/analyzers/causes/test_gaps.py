@@ -7,13 +7,12 @@ import numpy as np
 from analyzers.causes.gaps import find_gaps
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import one_rank
 
 
 def trace_of(*ops: tuple[str, int, int, int]) -> Trace:
     """Ops (name, start, end, wait), each on a stream of its own."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for stream, (name, start, end, wait) in enumerate(ops):
         rank.kernel(name, stream, start, end, wait_ns=wait)
     return run.trace()

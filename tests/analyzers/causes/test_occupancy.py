@@ -7,15 +7,14 @@ import pytest
 
 from analyzers.causes.occupancy import Limits, blocks_per_sm, limits_of, no_room, room, running_at
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 H200 = Limits(sms=132, threads=2048, blocks=32, registers=65536, shared_bytes=233472)
 
 
 def kernels(*sizes: tuple[int, int, int, int]) -> Trace:
     """Kernels of (grid, block, registers, shared bytes), each on a stream of its own, from 0 to 100."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for stream, (grid, block, registers, shared) in enumerate(sizes):
         rank.kernel("k", stream, 0, 100, grid=grid, block=block, registers=registers, shared_bytes=shared)
     return run.trace()
@@ -86,8 +85,7 @@ def test_copies_take_no_room_and_need_none() -> None:
 
 
 def test_a_window_is_cut_where_room_comes_and_goes() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     size = {"block": 256, "registers": 32, "shared_bytes": 0}
     for start, end, grid in ((10, 30, 1056), (30, 40, 1056), (40, 50, 1), (60, 70, 1056)):
         rank.kernel("other", 7, start, end, grid=grid, **size)

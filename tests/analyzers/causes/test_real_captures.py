@@ -111,9 +111,9 @@ def test_causes_are_those_of_the_slow_calculation(name: str) -> None:
     for rank in trace.rank_ids:
         device, rows = device_of(trace, rank)
         number = {row: k for k, row in enumerate(rows)}
-        (place,) = {int(each) for each in ints(trace.ops, "device")[rows]}
-        found = alone_by_instance(trace, a, b, rank=rank, device=place)
-        groups = instances(trace, a, b, rank=rank, device=place)
+        (device_number,) = {int(each) for each in ints(trace.ops, "device")[rows]}
+        found = alone_by_instance(trace, a, b, rank=rank, device=device_number)
+        groups = instances(trace, a, b, rank=rank, device=device_number)
         sides = side_of_rows(trace, a, b)
         device.ops = [replace(op, side=sides.get(row, "")) for op, row in zip(device.ops, rows, strict=True)]
         for instance, members in groups.items():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from analyzers.causes.causes import Explainer
-from tests.analyzers.causes.test_causes import US, A, B, causes, missed, one_rank
-from tests.support.builder import Builder
+from tests.analyzers.causes.test_causes import US, A, B, causes, missed
+from tests.support.builder import Builder, one_rank
 from tests.support.causes_of import alone_by_instance, paired
 
 

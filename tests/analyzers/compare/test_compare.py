@@ -15,7 +15,7 @@ from analyzers.compare.results import Comparison
 from analyzers.load import load
 from analyzers.trace.tables import Trace
 from tests.support import oracle, raw_captures
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 TORCH = Path(__file__).parents[2] / "data" / "torch"
 PAIRS = {
@@ -172,8 +172,7 @@ def test_a_change_on_one_rank_is_told_of_that_rank() -> None:
 
 
 def test_a_region_that_only_one_run_has_is_reported() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("step 1", 0, 99)
     rank.range("new", 10, 20)
     rank.kernel("gemm", 7, 100, 110, launch=(15, 16))

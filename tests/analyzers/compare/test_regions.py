@@ -3,7 +3,7 @@ from __future__ import annotations
 from analyzers.compare.regions import outermost_twins, region_figures
 from analyzers.compare.steps import group_steps
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 
 def regions(trace: Trace, twins: dict[str, str] | None = None) -> dict[str, list[list[int]]]:
@@ -12,8 +12,7 @@ def regions(trace: Trace, twins: dict[str, str] | None = None) -> dict[str, list
 
 
 def nested() -> Trace:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for step in (0, 1):
         at = 1000 * step
         rank.range(f"ProfilerStep#{step}", at, at + 900)
@@ -32,8 +31,7 @@ def test_an_op_counts_for_its_innermost_region_without_steps_library_ranges_and_
 
 
 def test_ranges_that_hold_the_same_ops_are_one_region_named_by_the_outermost() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for at in (0, 100):
         rank.range("optimizer", at, at + 50)
         rank.range("inner", at + 1, at + 49)

@@ -8,7 +8,7 @@ from analyzers.compare.steps import FIGURES, WHOLE_CAPTURE, StepFigures, group_s
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.tables import Trace
 from tests.support import oracle
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 COMM, GEMM = "ncclDevKernel_AllReduce", "gemm"
 
@@ -18,8 +18,7 @@ def figures_of(trace: Trace) -> StepFigures:
 
 
 def test_a_step_runs_from_the_end_of_the_one_before_and_the_first_from_its_start() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for number, launched, start, end in ((3, 0, 100, 150), (4, 10, 180, 220), (7, 20, 300, 390)):
         rank.range(f"ProfilerStep#{number}", launched, launched + 9)
         rank.kernel(GEMM, 7, start, end, launch=(launched + 1, launched + 2))
@@ -32,8 +31,7 @@ def test_a_step_runs_from_the_end_of_the_one_before_and_the_first_from_its_start
 
 
 def test_a_side_streams_work_that_runs_ahead_does_not_shorten_steps() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for number in range(4):
         rank.range(f"step {number}", 10 * number, 10 * number + 9)
         rank.copy("HtoD", 8, 10 * number + 3, 10 * number + 5, launch=(10 * number + 1, 10 * number + 2))
@@ -42,8 +40,7 @@ def test_a_side_streams_work_that_runs_ahead_does_not_shorten_steps() -> None:
 
 
 def test_a_pairs_figures_by_hand_waits_taken_out_of_the_real_ones_only() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("step 1", 0, 9)
     rank.kernel(COMM, 9, 100, 200, launch=(1, 2), wait_ns=30)
     rank.kernel(GEMM, 7, 120, 160, launch=(3, 4))
@@ -62,8 +59,7 @@ def test_a_pairs_figures_by_hand_waits_taken_out_of_the_real_ones_only() -> None
 
 
 def test_a_sync_costs_the_step_in_which_the_host_was_blocked() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("step 1", 0, 999)
     rank.range("step 2", 1000, 1999)
     rank.kernel(GEMM, 7, 100, 500, launch=(10, 20))
@@ -84,8 +80,7 @@ def test_without_marks_the_whole_capture_is_one_step() -> None:
 
 
 def test_a_step_marked_twice_is_left_out_and_reported() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for at, number in ((0, 1), (100, 2), (200, 1)):
         rank.range(f"step {number}", at, at + 50)
         rank.kernel(GEMM, 7, at + 20, at + 60, launch=(at + 1, at + 2))
@@ -121,14 +116,14 @@ def test_every_step_is_as_counted_piece_by_piece(rows: list[tuple[int, int, str,
         kind = "memset" if name == "Memset" else "kernel"
         ranks[rank].op(name, 7, start, start + length, kind=kind, launch=(100 * step + 1, 100 * step + 2))
     found = figures_of(run.trace())
-    for place, (rank, _) in enumerate(found.groups.lanes):
+    for lane, (rank, _) in enumerate(found.groups.lanes):
         for column, step in enumerate(found.groups.numbers.tolist()):
             mine = {
                 side: [(s, s + n) for r, k, name, s, n in rows if (r, k) == (rank, step) and name in names]
                 for side, names in (("a", [COMM]), ("b", [GEMM]), ("all", [COMM, GEMM, "Memset"]))
             }
-            got = {name: int(found.values[name][place, column]) for name in FIGURES}
-            assert found.groups.there[place, column] == bool(mine["all"])
+            got = {name: int(found.values[name][lane, column]) for name in FIGURES}
+            assert found.groups.there[lane, column] == bool(mine["all"])
             assert got["busy_ns"] == oracle.busy(mine["all"])
             assert (got["a_busy_ns"], got["b_busy_ns"]) == (oracle.busy(mine["a"]), oracle.busy(mine["b"]))
             assert got["overlap_ns"] == got["real_overlap_ns"] == oracle.overlap(mine["a"], mine["b"])
@@ -136,8 +131,7 @@ def test_every_step_is_as_counted_piece_by_piece(rows: list[tuple[int, int, str,
 
 
 def test_no_ops_no_steps() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("step 1", 0, 10)
     rank.kernel(GEMM, 7, 50, 60, launch=(20, 21))
     assert group_steps(run.trace()).numbers.size == 0

@@ -130,12 +130,12 @@ times = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=30)
 @given(times)
 def test_slices_kept_on_a_track_never_cross_and_one_that_crosses_nothing_stays(pairs: list[tuple[int, int]]) -> None:
     intervals = [(start, start + length) for start, length in pairs]
-    starts, ends = (np.array([one[place] for one in intervals], np.int64) for place in (0, 1))
+    starts, ends = (np.array([one[index] for one in intervals], np.int64) for index in (0, 1))
     kept = nesting(starts, ends)
     assert not crossing([one for one, stays in zip(intervals, kept, strict=True) if stays])
-    for place, one in enumerate(intervals):
-        if not any(crossing([one, other]) for k, other in enumerate(intervals) if k != place):
-            assert kept[place]
+    for index, one in enumerate(intervals):
+        if not any(crossing([one, other]) for k, other in enumerate(intervals) if k != index):
+            assert kept[index]
     assert kept.any() or not intervals
 
 
@@ -203,8 +203,8 @@ def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidenc
     gaps = sum(rank.gaps.side.size for rank in result.ranks if rank.gaps is not None)
     assert len(missed) == gaps > 0
     assert {"late-launch", "event-dependency", "gpu-full"} <= {event["name"] for event in missed}
-    said = [event["args"]["evidence"] for event in missed if "evidence" in event["args"]]
-    assert any("was submitted" in text for text in said)
+    evidence = [event["args"]["evidence"] for event in missed if "evidence" in event["args"]]
+    assert any("was submitted" in text for text in evidence)
     waits = sum(round(e["dur"] * 1000) for e in content["traceEvents"] if e.get("cat") == "traceviz.wait")
     assert waits == int(trace.ops["wait_ns"].sum())
 
@@ -233,18 +233,18 @@ def test_nothing_is_written_over_unless_asked(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["x.json"]
 
 
-@pytest.mark.parametrize("place", ["no/such/folder/x.json", "."])
-def test_a_place_that_cannot_be_written_is_named(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["no/such/folder/x.json", "."])
+def test_a_place_that_cannot_be_written_is_named(target: str, tmp_path: Path) -> None:
     with pytest.raises(tv.TracevizError, match=r"there already|Could not"):
-        to_perfetto(crossed(), tmp_path / place)
+        to_perfetto(crossed(), tmp_path / target)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])
 def test_one_that_is_given_is_an_error_that_points_to_parquet(name: str, tmp_path: Path) -> None:
     path = to_perfetto(crossed(), tmp_path / name)
-    for place in (path, tmp_path):
+    for exported in (path, tmp_path):
         with pytest.raises(tv.TracevizError, match="--to parquet, which can be read back") as raised:
-            tv.load(place)
+            tv.load(exported)
         assert (raised.value.path, raised.value.exit_code) == (str(path), 2)
 
 

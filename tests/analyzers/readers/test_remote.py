@@ -164,8 +164,8 @@ def test_captures_on_s3_give_the_answers_of_their_files(more: list[str]) -> None
 
 @on_s3
 def test_captures_on_s3_are_cited_by_their_urls() -> None:
-    said = json.loads(script(S3, *PATHS, "info", URL, "--format", "json", **KEYS))
-    assert [one["path"] for one in said["captures"]] == [f"s3://captures/run7/{path.name}" for path in TORCH]
+    answer = json.loads(script(S3, *PATHS, "info", URL, "--format", "json", **KEYS))
+    assert [one["path"] for one in answer["captures"]] == [f"s3://captures/run7/{path.name}" for path in TORCH]
 
 
 class Bucket(http.server.BaseHTTPRequestHandler):
@@ -197,8 +197,8 @@ class Bucket(http.server.BaseHTTPRequestHandler):
 
     def about(self, name: str) -> dict[str, str]:
         size = str(self.files[name].stat().st_size)
-        place = f"download/storage/v1/b/captures/o/{urllib.parse.quote(name, safe='')}"
-        link = f"http://{self.headers['Host']}/{place}?alt=media"
+        path = f"download/storage/v1/b/captures/o/{urllib.parse.quote(name, safe='')}"
+        link = f"http://{self.headers['Host']}/{path}?alt=media"
         return {"name": name, "bucket": "captures", "size": size, "generation": "1", "etag": "x", "mediaLink": link}
 
     def answer(self, code: int, content: bytes) -> None:

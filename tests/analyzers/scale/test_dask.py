@@ -106,10 +106,10 @@ def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
     urls = ["check-overlap", *(f"file://{path}" for path in TORCH)]
     with cluster(tmp_path, 2) as (address, _):
         asked = [[*question, "--dask", address] for question in (*questions, urls)]
-        *said, of_urls = json.loads(script(ASKING, json.dumps(asked)))
+        *answers, of_urls = json.loads(script(ASKING, json.dumps(asked)))
         first = script(COMMAND, *questions[0], "--format", "json", "--dask", address)
-    assert said == [run_text(*question) for question in questions]
-    assert of_urls == first == said[0]
+    assert answers == [run_text(*question) for question in questions]
+    assert of_urls == first == answers[0]
 
 
 KILLING = """
@@ -173,14 +173,14 @@ def test_urls_give_the_answers_of_their_files() -> None:
 
 def test_a_file_is_brought_once_for_each_of_its_versions(tmp_path: Path) -> None:
     there = tmp_path / "rank0.json"
-    places = set()
+    paths = set()
     for text in ("first", "second, longer"):
         there.write_text(text)
         for _ in range(2):
             with brought(f"file://{there}", keep=True) as path:
                 assert (path.name, path.read_text()) == ("rank0.json", text)
-                places.add(path)
-    assert len(places) == 2
+                paths.add(path)
+    assert len(paths) == 2
     with brought(f"file://{there}", keep=False) as path:
         assert path.read_text() == "second, longer"
     assert not path.exists()

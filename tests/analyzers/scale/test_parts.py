@@ -58,7 +58,7 @@ QUESTIONS = [
 ]
 # every question of every run; those of workers of their own, which take seconds to start, of one run after the other
 CASES = [(name, question, "1") for question in QUESTIONS for name in RUNS]
-CASES += [(list(RUNS)[place % len(RUNS)], question, "2") for place, question in enumerate(QUESTIONS)]
+CASES += [(list(RUNS)[number % len(RUNS)], question, "2") for number, question in enumerate(QUESTIONS)]
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     trace = load.joined(list(captures.values()), inputs, [], [], align=True)
     assert len(merge(list(captures.values())).ops) == sum(summary.size for summary in run.summaries)
     narrowings = Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))
-    for place in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
-        narrowing, which = narrowings[place], place + seed // 4
+    for number in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
+        narrowing, which = narrowings[number], number + seed // 4
         assert other_answers(run, None, narrowing) == other_answers(None, trace, narrowing)
         for a, b in (*PAIRS[which % 2 :: 2], NOTHING[which % len(NOTHING)]):
             assert verdict(run, None, a, b, narrowing) == verdict(None, trace, a, b, narrowing)

@@ -5,13 +5,12 @@ import pytest
 from analyzers.select.absence import nearest
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 
 def every_kind() -> Trace:
     """One process with an op of every kind."""
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("MP Embedding", 0, 100)
     for start in (20, 40):
         rank.range("DP Embedding", start, start + 10)
@@ -94,8 +93,7 @@ def test_nothing_picked_says_why_and_what_comes_near(text: str, reason: str) -> 
 
 
 def test_what_is_suggested_picks_something() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("void at::native::(anonymous namespace)::softmax_warp_forward<float>(float*)", 7, 0, 1)
     trace = run.trace()
     reason = select(trace, "kernel:at::native::softmax_warp_forwards").reason
@@ -114,8 +112,7 @@ def test_what_is_suggested_picks_something() -> None:
     ],
 )
 def test_a_trace_without_a_kind_of_op_says_so(text: str, what: str) -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.op("x", 7, 0, 1, kind="memset" if text != "memset" else "memcpy", copy="" if text != "memset" else "HtoD")
     assert select(run.trace(), text).reason == f"there is no {what} in the trace"
     assert select(Builder().trace(), text).reason == "there is no GPU work in what was selected"
@@ -129,8 +126,7 @@ def test_a_trace_without_ranges_says_that_there_are_none() -> None:
 
 
 def test_an_annotation_is_a_range_and_an_operator_is_not() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 0, 10, kind="annotation")
     rank.range("B", 0, 10, kind="op")
     rank.kernel("k", 7, 10, 20, launch=(5, 6))
@@ -140,8 +136,7 @@ def test_an_annotation_is_a_range_and_an_operator_is_not() -> None:
 
 
 def test_where_there_are_no_operators_nvtx_ranges_of_emit_nvtx_stand_in() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("aten::mm, seq = 12, sizes = [[2, 2]]", 0, 10)
     rank.kernel("k", 7, 10, 20, launch=(5, 6))
     assert select(run.trace(), "op:aten::mm").picked.tolist() == [True]
@@ -156,8 +151,7 @@ def test_the_occurrence_is_the_innermost_range_the_selector_names() -> None:
 
 
 def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_reported() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 0, 100)
     rank.kernel("k", 7, 0, 1, launch=(10, 11))
     for start in (20, 30):

@@ -9,7 +9,7 @@ from analyzers.select.language import Atom
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import one_rank
 
 
 def names(trace: Trace, a: str, b: str) -> tuple[list[str], list[str], list[str]]:
@@ -21,8 +21,7 @@ def names(trace: Trace, a: str, b: str) -> tuple[list[str], list[str], list[str]
 
 
 def forward() -> Trace:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("forward", 0, 100)
     rank.range("lookup", 10, 20)
     rank.range("crossing", 15, 120)
@@ -47,8 +46,7 @@ def test_the_smaller_set_inside_the_larger_keeps_the_shared_ops(swapped: bool) -
 
 
 def test_a_range_inside_the_other_sides_range_keeps_its_ops_though_both_have_others() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("outer", 0, 100)
     rank.range("inner", 10, 20)
     rank.range("inner", 200, 210)
@@ -63,8 +61,7 @@ def test_a_range_inside_the_other_sides_range_keeps_its_ops_though_both_have_oth
 
 
 def test_each_side_may_be_the_inner_one_of_some_ops() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for start, outer, inner in ((0, "A", "B"), (100, "B", "A")):
         rank.range(outer, start, start + 50)
         rank.range(inner, start + 10, start + 20)
@@ -82,8 +79,7 @@ def test_two_names_of_the_same_ops_are_an_error() -> None:
 
 
 def test_ranges_that_cross_or_coincide_claim_no_shared_op() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 0, 50)
     rank.range("A", 100, 110)
     rank.range("B", 0, 50)
@@ -96,8 +92,7 @@ def test_ranges_that_cross_or_coincide_claim_no_shared_op() -> None:
 
 def test_the_hint_of_the_error_works_when_pasted_into_a_shell() -> None:
     awkward = 'user\'s "own", (range)'
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range(awkward, 0, 30)
     rank.kernel("shared", 7, 0, 1, launch=(1, 2))
     rank.kernel("range only", 8, 0, 1, launch=(3, 4))

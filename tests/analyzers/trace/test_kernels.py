@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from analyzers.trace.kernels import function, is_communication, is_compute, operations
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 COMMUNICATION = [
     ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_reduce"),
@@ -35,8 +35,7 @@ COMPUTE = [
 
 
 def test_kernels_that_move_data_between_gpus_are_communication_and_all_others_compute() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for name in [*(name for name, _ in COMMUNICATION), *COMPUTE]:
         rank.kernel(name, 7, 0, 1)
     trace = run.trace()
@@ -47,8 +46,7 @@ def test_kernels_that_move_data_between_gpus_are_communication_and_all_others_co
 
 
 def test_copies_and_memsets_are_neither_but_for_copies_between_peers() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for direction in ("HtoD", "DtoH", "DtoD", "PtoP"):
         rank.copy(direction, 7, 0, 1)
     rank.op("nccl memset", 7, 0, 1, kind="memset")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from analyzers.trace.lost import about_lost_work, count_lost_work
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 
 
 def lost_work_warnings(run: Builder) -> list[str]:
@@ -34,48 +36,27 @@ def test_a_launch_amid_others_without_its_kernel_is_counted_per_rank() -> None:
     assert "lacks: 2 of 5 of rank 3." in message
 
 
-def test_launches_after_the_last_with_a_kernel_had_not_ended_with_the_capture() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    kernels(rank, 0, 10)
+@pytest.mark.parametrize(
+    ("calls", "lost"),
+    [
+        (["cudaMemcpyAsync", "cuMemsetD8Async"], "2 of 4 of rank 0."),  # copies and memsets count as well
+        (["cudaMemGetInfo", "cudaLaunchHostFunc"], ""),  # which launch nothing
+        (["cudaStreamBeginCapture", "cudaLaunchKernel", "cudaStreamEndCapture"], ""),  # into a graph: nothing runs
+    ],
+)
+def test_calls_amid_launches_count_if_they_should_have_run_something(calls: list[str], lost: str) -> None:
+    run, rank = one_rank()
+    kernels(rank, 0)
+    for number, name in enumerate(calls):
+        rank.call(name, 10 + 2 * number, 11 + 2 * number)
+    kernels(rank, 20)
+    messages = lost_work_warnings(run)
+    assert [f"lacks: {lost}" in message for message in messages] == ([True] if lost else [])
+
+
+@pytest.mark.parametrize("before", [(), (0, 10)])
+def test_launches_after_the_last_with_a_kernel_had_not_ended_with_the_capture(before: tuple[int, ...]) -> None:
+    run, rank = one_rank()
+    kernels(rank, *before)
     rank.call("cudaLaunchKernel", 20, 25)
-    assert not lost_work_warnings(run)
-
-
-def test_launches_into_a_graph_under_capture_run_nothing() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    kernels(rank, 0)
-    rank.call("cudaStreamBeginCapture", 10, 11)
-    rank.call("cudaLaunchKernel", 12, 13)
-    rank.call("cudaStreamEndCapture", 14, 15)
-    kernels(rank, 20)
-    assert not lost_work_warnings(run)
-
-
-def test_copies_and_memsets_count_as_well() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    kernels(rank, 0)
-    rank.call("cudaMemcpyAsync", 10, 11)
-    rank.call("cuMemsetD8Async", 12, 13)
-    kernels(rank, 20)
-    (message,) = lost_work_warnings(run)
-    assert "lacks: 2 of 4 of rank 0." in message
-
-
-def test_other_calls_launch_nothing() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    kernels(rank, 0)
-    rank.call("cudaMemGetInfo", 10, 11)
-    rank.call("cudaLaunchHostFunc", 12, 13)
-    kernels(rank, 20)
-    assert not lost_work_warnings(run)
-
-
-def test_without_any_kernel_nothing_is_known_to_be_lost() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    rank.call("cudaLaunchKernel", 10, 11)
     assert not lost_work_warnings(run)

@@ -6,7 +6,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.trace.narrow import clip, only_ranks, only_steps
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 
 def two_ranks() -> Trace:
@@ -55,8 +55,7 @@ def test_steps_that_are_not_there_are_an_error(first: int, last: int, says: str)
 
 
 def test_a_trace_without_step_marks_or_a_step_without_work_is_an_error() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("k", 7, 0, 1, launch=(5, 6))
     with pytest.raises(TracevizError, match="no step marks"):
         only_steps(run.trace(), 0, 1)
@@ -66,8 +65,7 @@ def test_a_trace_without_step_marks_or_a_step_without_work_is_an_error() -> None
 
 
 def window_of(low: int, high: int) -> list[tuple[str, int, int, int]]:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel("early", 7, 0, 10)
     rank.kernel("cut", 7, 5, 25, wait_ns=12)
     rank.kernel("point", 7, 20, 20)

@@ -31,8 +31,8 @@ def test_overhead_is_what_lies_within_the_gpu_work(spans: list[tuple[int, int]],
     run.rank(0).kernel("k", 7, 100, 1100)
     starts, ends = np.array(spans, np.int64).T
     unanswered, warnings = about_overhead(starts, ends, run.trace().ops)
-    told = [*unanswered, *(warning.message for warning in warnings)]
-    assert [text in said for said in told] == ([True] if text else []), "once"
+    messages = [*unanswered, *(warning.message for warning in warnings)]
+    assert [text in message for message in messages] == ([True] if text else []), "once"
     assert [warning.code for warning in warnings] == ["profiler-overhead"] * warned
 
 

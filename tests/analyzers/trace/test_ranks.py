@@ -18,9 +18,7 @@ def trace_of(*claims: dict[str, int], idle: tuple[int, ...] = (), captures: int 
         if number not in idle:
             rank.kernel("k", 7, 0, 1)
     files = tuple(Capture(f"file{k}", "synthetic") for k in range(captures or len(claims)))
-    processes = tuple(
-        Process(capture=min(k, len(files) - 1), pid=100 + k, claims=said) for k, said in enumerate(claims)
-    )
+    processes = tuple(Process(capture=min(k, len(files) - 1), pid=100 + k, claims=own) for k, own in enumerate(claims))
     return assign_ranks(replace(run.trace(), processes=processes, captures=files))
 
 
@@ -35,8 +33,8 @@ def test_each_rule_names_the_ranks_and_gaps_stay_gaps(rule: str) -> None:
 
 def test_rules_are_believed_in_their_order() -> None:
     order = ["manifest", "distributed", "environment", "file-name", "gpu"]
-    for place, rule in enumerate(order):
-        claims = [{later: 10 * k + process for k, later in enumerate(order[place:])} for process in (1, 2)]
+    for first, rule in enumerate(order):
+        claims = [{later: 10 * k + process for k, later in enumerate(order[first:])} for process in (1, 2)]
         trace = trace_of(*claims)
         assert trace.ops["rank"].tolist() == [1, 2]
         assert trace.processes[0].rule == rule

@@ -6,7 +6,7 @@ import pytest
 from analyzers.trace.columns import is_one_of
 from analyzers.trace.regions import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 
 ENGINE = "autograd::engine::evaluate_function: MulBackward0"
 WORKERS = [2, -1462335040]  # Kineto cuts the ids of some threads to 32 bits, with their sign
@@ -19,8 +19,7 @@ def inside(trace: Trace, *names: str) -> list[str]:
 
 
 def test_an_op_belongs_to_a_range_by_its_launch_not_by_when_it_runs() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 10, 20)
     rank.kernel("runs later", 7, 500, 600, launch=(12, 14))
     rank.kernel("runs in it, launched before", 7, 12, 18, launch=(1, 3))
@@ -30,8 +29,7 @@ def test_an_op_belongs_to_a_range_by_its_launch_not_by_when_it_runs() -> None:
 
 
 def test_both_ends_of_a_range_are_inside() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 10, 20)
     for start in (9, 10, 20, 21):
         rank.kernel(f"at {start}", 7, 100, 101, launch=(start, start + 1))
@@ -39,8 +37,7 @@ def test_both_ends_of_a_range_are_inside() -> None:
 
 
 def test_only_the_thread_the_range_is_open_on_counts() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("A", 0, 100)
     rank.kernel("mine", 7, 10, 20, launch=(1, 2))
     rank.kernel("other thread's", 7, 20, 30, launch=(3, 4), thread=-9)
@@ -52,8 +49,7 @@ def test_only_the_thread_the_range_is_open_on_counts() -> None:
 
 
 def test_an_op_whose_launch_is_unknown_belongs_to_no_range() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for thread in (-1, 0, 1):
         rank.range("A", 0, 100, thread=thread)
     rank.kernel("no launch", 7, 10, 20)
@@ -74,8 +70,7 @@ def test_a_trace_without_any_launch_or_range_has_no_regions() -> None:
 
 
 def test_the_innermost_of_the_wanted_ranges_is_found() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     outer, inner = rank.range("A", 0, 100), rank.range("A", 10, 20)
     rank.range("B", 12, 18)
     rank.kernel("k", 7, 100, 101, launch=(15, 16))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from analyzers.trace.steps import STEP, find_steps, step_of_ops
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,7 @@ def test_a_number_no_step_can_have_breaks_nothing() -> None:
 
 
 def test_the_profilers_own_marks_come_before_those_written_by_hand() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("ProfilerStep#8", 0, 100, kind="annotation")
     rank.range("step 1", 10, 20)
     assert find_steps(run.trace()).present == [8]
@@ -53,8 +52,7 @@ def test_operators_and_python_functions_are_no_steps() -> None:
 
 
 def test_where_marks_nest_the_outer_ones_count() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     for step in range(2):
         rank.range(f"iteration {step}", 100 * step, 100 * step + 90)
         for batch in range(3):
@@ -67,8 +65,7 @@ def test_where_marks_nest_the_outer_ones_count() -> None:
 
 
 def test_marks_that_cross_are_all_steps() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("step 1", 0, 100)
     rank.range("step 2", 80, 180)
     rank.kernel("k", 7, 0, 1, launch=(90, 91))

@@ -8,7 +8,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap, verdict
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 
 COMM, GEMM = "ncclDevKernel_AllReduce", "gemm"
 
@@ -122,8 +122,7 @@ def test_a_rank_where_neither_side_ran_is_reported_not_dropped_silently() -> Non
 
 
 def test_a_device_with_one_side_only_is_named_where_its_rank_has_several() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.kernel(COMM, 9, 0, 10)
     rank.kernel(GEMM, 7, 0, 10)
     rank.device = 1
@@ -153,8 +152,7 @@ def test_the_repr_says_the_verdict_with_its_figure_or_its_reason() -> None:
 
 
 def graph_trace(*, launched_in_range: bool = False) -> Trace:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.range("replay", 0, 10)
     rank.kernel(COMM, 9, 0, 100, launch=(20, 21))
     rank.kernel(GEMM, 7, 50, 150, launch=(22, 23))
@@ -182,8 +180,7 @@ def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
 
 
 def test_a_graph_is_of_no_concern_to_sides_that_pick_no_kernels() -> None:
-    run = Builder()
-    rank = run.rank(0)
+    run, rank = one_rank()
     rank.copy("DtoH", 9, 0, 100)
     rank.op("Memset", 7, 50, 150, kind="memset")
     rank.op("graph 1", 7, 200, 300, kind="graph")

@@ -75,7 +75,7 @@ def nobody(count: int) -> Overall:
 def test_results_come_in_the_order_of_tasks_with_progress() -> None:
     heard: list[tuple[int, int, int]] = []
     overall = nobody(7)
-    overall.update = lambda *said: heard.append(said)  # type: ignore[method-assign]
+    overall.update = lambda *counts: heard.append(counts)  # type: ignore[method-assign]
     with local_workers(3) as workers:
         assert workers.map(doubled, [(number,) for number in range(7)], overall) == [0, 2, 4, 6, 8, 10, 12]
     assert {(number, number, 10) for number in range(7)} | {(number, 1, 1) for number in range(7)} == set(heard)
@@ -137,15 +137,15 @@ def test_a_bad_rank_is_an_error_that_names_it(with_a_bad_rank: list[str], count:
 
 @pytest.mark.parametrize("count", ["1", "3"])
 def test_bad_ranks_are_skipped_on_request_and_named(with_a_bad_rank: list[str], count: str) -> None:
-    said = run_json("check-overlap", *with_a_bad_rank, "--skip-bad", "--workers", count)
-    skipped = [one["message"] for one in said["warnings"] if one["code"] == "skipped-bad"]
+    answer = run_json("check-overlap", *with_a_bad_rank, "--skip-bad", "--workers", count)
+    skipped = [one["message"] for one in answer["warnings"] if one["code"] == "skipped-bad"]
     assert [re.sub(r".*/", "", message.partition(" was left out")[0]) for message in skipped] == [
         "rank7.json (rank 7)",
         "rank8.json (rank 8)",
     ]
     without = run_json("check-overlap", *RANKS)
-    said["warnings"] = [one for one in said["warnings"] if one["code"] != "skipped-bad"]
-    assert said == without
+    answer["warnings"] = [one for one in answer["warnings"] if one["code"] != "skipped-bad"]
+    assert answer == without
 
 
 def test_where_all_are_bad_skipping_is_no_answer(with_a_bad_rank: list[str]) -> None:
@@ -154,13 +154,13 @@ def test_where_all_are_bad_skipping_is_no_answer(with_a_bad_rank: list[str]) -> 
 
 
 def test_one_bar_counts_bytes_and_files_and_never_goes_back() -> None:
-    said: list[tuple[str, int, int]] = []
-    overall = Overall(lambda what, done, total: said.append((what, done, total)), "reading", [100, 300])
+    reported: list[tuple[str, int, int]] = []
+    overall = Overall(lambda what, done, total: reported.append((what, done, total)), "reading", [100, 300])
     overall.update(0, 5, 10)
     overall.update(0, 1, 10)  # the reader began anew
     overall.update(1, 1, 1)
-    assert [(done, total) for _, done, total in said] == [(50, 400), (50, 400), (350, 400)]
-    assert "1 of 2" in said[-1][0]
+    assert [(done, total) for _, done, total in reported] == [(50, 400), (50, 400), (350, 400)]
+    assert "1 of 2" in reported[-1][0]
 
 
 SCRIPT = """
@@ -216,8 +216,8 @@ def test_an_interrupted_command_leaves_no_process(how: signal.Signals, more: lis
     (tmp_path / "tmp").mkdir()
     assert soon(lambda: len([file for file in tmp_path.glob("*.pid") if file.read_text()]) == 2)
     os.killpg(command.pid, how)  # as a terminal does: all of them hear it
-    said, _ = command.communicate(timeout=120)
-    assert (command.returncode, said) == (128 + how, "")
+    output, _ = command.communicate(timeout=120)
+    assert (command.returncode, output) == (128 + how, "")
     assert soon(lambda: not in_session(command.pid))
     assert not list((tmp_path / "tmp").iterdir())
 

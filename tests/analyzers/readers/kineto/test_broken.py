@@ -173,12 +173,12 @@ def test_ops_before_their_launch_and_without_one_are_reported(path: Path) -> Non
     assert [warning.code for warning in trace.warnings] == ["missing-launch", "op-before-launch"]
 
 
-@pytest.mark.parametrize("place", ["args", "header"])
-def test_nesting_without_end_is_refused(path: Path, place: str) -> None:
+@pytest.mark.parametrize("part", ["args", "header"])
+def test_nesting_without_end_is_refused(path: Path, part: str) -> None:
     deep = "[" * 200_000 + "]" * 200_000
     event = json.dumps(EVENT)
-    odd = event[:-1] + f', "args": {{"x": {deep}}}}}' if place == "args" else event
-    header = f', "more": {deep}' if place == "header" else ""
+    odd = event[:-1] + f', "args": {{"x": {deep}}}}}' if part == "args" else event
+    header = f', "more": {deep}' if part == "header" else ""
     assert refused(path, f'{{"traceEvents": [{event}, {odd}]{header}}}').startswith("nests brackets too deeply")
 
 
@@ -190,12 +190,12 @@ def test_an_id_that_would_become_another_one_is_refused(path: Path, key: str) ->
         load([path])
 
 
-@pytest.mark.parametrize("place", ["name", "key", "args", "header", "suffix"])
+@pytest.mark.parametrize("part", ["name", "key", "args", "header", "suffix"])
 @pytest.mark.parametrize("odd", [b"\xc5", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80"])
-def test_bytes_that_are_no_utf_8_are_replaced_or_refused(path: Path, place: str, odd: bytes) -> None:
+def test_bytes_that_are_no_utf_8_are_replaced_or_refused(path: Path, part: str, odd: bytes) -> None:
     text = json.dumps({"head": "header", "traceEvents": [EVENT, {**EVENT, "name": "name", "key": 1}], "end": "suffix"})
     args = text.replace('"correlation"', '"args": "args", "correlation"')
-    path.write_bytes(args.encode().replace(b'"' + place.encode() + b'"', b'"' + odd + b'"'))
+    path.write_bytes(args.encode().replace(b'"' + part.encode() + b'"', b'"' + odd + b'"'))
     try:
         trace = read(path)
     except TracevizError as error:

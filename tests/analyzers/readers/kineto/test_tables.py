@@ -162,7 +162,7 @@ class Oracle:
 
     def comms(self) -> Rows:
         """Each NCCL kernel with the record_param_comms around its launch, then those around no kernel."""
-        said = [event for event in self.cpu if event["name"] == "record_param_comms"]
+        calls = [event for event in self.cpu if event["name"] == "record_param_comms"]
         rows, used = [], set()
         for event in self.gpu:
             if "nccl" not in event["name"]:
@@ -170,13 +170,13 @@ class Oracle:
             call = self.calls[self.launch(event["args"]["correlation"])]
             around = [
                 other
-                for other in said
+                for other in calls
                 if other["tid"] == call["tid"] and other["ts"] <= call["ts"] <= other["ts"] + other["dur"]
             ]
             (around,) = around  # no call lies within another in these captures
             used.add(id(around))
             rows.append(self.comm(around, event["args"]["correlation"]))
-        return rows + [self.comm(event, -1) for event in said if id(event) not in used]
+        return rows + [self.comm(event, -1) for event in calls if id(event) not in used]
 
     def comm(self, event: dict[str, Any], correlation: int) -> dict[str, Any]:
         args = event["args"]

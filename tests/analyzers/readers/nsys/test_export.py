@@ -117,9 +117,9 @@ def test_a_report_newer_than_nsys_says_which_made_it_which_is_here_and_what_to_d
     shutil.copyfile(NEWER, lone)
     with pytest.raises(TracevizError) as caught:
         exported(lone, real_nsys)
-    said = str(caught.value)
-    assert "made by nsys 2025.3.1, newer than nsys 20" in said
-    assert f"nsys export --type sqlite --output {lone.stem}.sqlite {lone.name}" in said
+    message = str(caught.value)
+    assert "made by nsys 2025.3.1, newer than nsys 20" in message
+    assert f"nsys export --type sqlite --output {lone.stem}.sqlite {lone.name}" in message
     assert left_in(cache) == []
 
 
@@ -198,17 +198,17 @@ def test_an_interrupt_leaves_nothing_running_or_lying_about(
 
 
 def test_progress_follows_the_growing_file(report: Path, fake: Callable[..., Path], tmp_path: Path) -> None:
-    said: list[int] = []
+    reported: list[int] = []
 
     def progress(what: str, done: int, total: int) -> None:
-        said.append(done)
+        reported.append(done)
         (tmp_path / f"seen-{done}").touch()
 
     sizes = [50000, EXPORT.stat().st_size]
     seen = [f'until [ -e "{tmp_path}/seen-{size}" ]; do sleep 0.05; done' for size in sizes]
     exported(report, str(fake(f'head -c 50000 "{EXPORT}" > "$out"; {seen[0]}; {GOOD}; {seen[1]}')), progress)
-    assert said == sorted(said)
-    assert set(sizes) <= set(said)
+    assert reported == sorted(reported)
+    assert set(sizes) <= set(reported)
 
 
 def test_two_processes_exporting_at_once_end_in_one_good_entry(

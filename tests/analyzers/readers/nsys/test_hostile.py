@@ -53,10 +53,10 @@ def test_which_nsys_runs_is_said_on_a_terminal(tmp_path: Path, monkeypatch: pyte
     tool = tmp_path / "nsys"
     tool.write_text("#!/bin/sh\necho NVIDIA Nsight Systems version 2024.6.1.90-1v0\n")
     tool.chmod(0o755)
-    said: list[str] = []
+    reported: list[str] = []
     with pytest.raises(TracevizError):  # it exports nothing
-        exported(REPORT, str(tool), lambda what, done, total: said.append(what), tmp_path / "kept")
-    assert set(said) == {f"exporting · nsys 2024.6.1 at {tool}"}
+        exported(REPORT, str(tool), lambda what, done, total: reported.append(what), tmp_path / "kept")
+    assert set(reported) == {f"exporting · nsys 2024.6.1 at {tool}"}
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

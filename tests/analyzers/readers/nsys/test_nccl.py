@@ -42,8 +42,8 @@ def test_every_call_of_the_program_is_there_with_its_size_and_kernel() -> None:
     trace = read_sqlite(CAPTURE)
     for process in (0, 1):
         comms = trace.comms[trace.comms["process"] == process]
-        said = list(zip(comms["operation"], comms["bytes"], strict=True))
-        assert said == [*STEP, *STEP, ("ncclAllReduce", 4)]
+        stated = list(zip(comms["operation"], comms["bytes"], strict=True))
+        assert stated == [*STEP, *STEP, ("ncclAllReduce", 4)]
         for operation, correlation in zip(comms["operation"], comms["correlation"], strict=True):
             ops = trace.ops[(trace.ops["process"] == process) & (trace.ops["correlation"] == correlation)]
             assert [name.startswith(KERNELS[operation]) for name in ops["name"]] == [True]
@@ -58,10 +58,10 @@ def test_payloads_agree_with_the_json_nsys_made_of_them() -> None:
     for tid, start, text, data in connection.execute(
         "SELECT globalTid, start, jsonText, binaryData FROM NVTX_EVENTS WHERE jsonText IS NOT NULL"
     ):
-        said = json.loads(text)
+        stated = json.loads(text)
         communicator, size = struct.unpack_from("<qq", data, 32)
-        assert (communicator % 2**64, size) == (said["NCCL communicator ID"], said["Message size [bytes]"])
-        expected[tid % 2**24, start] = (communicator, size, said.get("Peer rank", -1))
+        assert (communicator % 2**64, size) == (stated["NCCL communicator ID"], stated["Message size [bytes]"])
+        expected[tid % 2**24, start] = (communicator, size, stated.get("Peer rank", -1))
     connection.close()
     comms = read_sqlite(CAPTURE).comms
     columns = ["communicator", "bytes", "peer"]

@@ -108,8 +108,8 @@ def test_names_in_the_schema_that_are_no_text_are_damage(tmp_path: Path) -> None
 def test_times_that_cannot_be_are_left_out_and_counted(tmp_path: Path, edit: str, left_out: str) -> None:
     """They led to times beyond 64 bits in timelines, and to intervals that end before they start."""
     trace = read(tmp_path, edit)
-    (said,) = [warning.message for warning in trace.warnings if warning.code == "absurd-times"]
-    assert f"lie a day apart from the others: {left_out}." in said
+    (message,) = [warning.message for warning in trace.warnings if warning.code == "absurd-times"]
+    assert f"lie a day apart from the others: {left_out}." in message
     assert int(trace.ops["end_ns"].max()) < 10**12
 
 
@@ -120,5 +120,5 @@ def test_a_table_of_copies_that_is_gone_is_noticed_by_its_calls(tmp_path: Path) 
             "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME AS call JOIN SOMETHING_ELSE USING (correlationId)"
         ).fetchone()
     assert calls
-    said = {warning.code: warning.message for warning in load([path]).warnings}
-    assert f"lacks: {calls} of " in said["lost-work"]
+    messages = {warning.code: warning.message for warning in load([path]).warnings}
+    assert f"lacks: {calls} of " in messages["lost-work"]

@@ -309,10 +309,10 @@ def test_a_report_is_named_in_place_of_its_export(tmp_path: Path) -> None:
 
 
 def test_progress_counts_up_to_its_total() -> None:
-    said: list[tuple[str, int, int]] = []
-    read_sqlite(EXPORTS[0], lambda what, done, total: said.append((what, done, total)))
-    assert [done for _, done, _ in said] == list(range(len(said)))
-    assert said[-1][1] == said[-1][2]
+    reported: list[tuple[str, int, int]] = []
+    read_sqlite(EXPORTS[0], lambda what, done, total: reported.append((what, done, total)))
+    assert [done for _, done, _ in reported] == list(range(len(reported)))
+    assert reported[-1][1] == reported[-1][2]
 
 
 @pytest.mark.parametrize(
@@ -333,9 +333,9 @@ def test_captures_that_lost_something_say_so(name: str, codes: set[str]) -> None
 
 
 def test_warnings_say_which_process_lost_what() -> None:
-    said = {warning.code: warning.message for warning in read_sqlite(DATA / "rowpar_s4.4gpu.sqlite").warnings}
-    assert "process 1282" in said["no-gpu-work"]
-    assert "process 1281, 1283: Number of incomplete CUPTI events dropped: 2." in said["dropped-events"]
+    messages = {warning.code: warning.message for warning in read_sqlite(DATA / "rowpar_s4.4gpu.sqlite").warnings}
+    assert "process 1282" in messages["no-gpu-work"]
+    assert "process 1281, 1283: Number of incomplete CUPTI events dropped: 2." in messages["dropped-events"]
     early = {warning.code: warning.message for warning in read_sqlite(UNEVEN).warnings}["uneven-ends"]
     assert "process 963 by 3.0 ms" in early
 
@@ -368,6 +368,6 @@ def test_the_join_finds_what_a_dictionary_finds(known: list[int], wanted: list[i
     """Dense ids go through a table, sparse ones through a search."""
     ids = np.array(known, np.int64) * scale
     asked = np.where(np.array(wanted, np.int64) < 0, -1, np.array(wanted, np.int64) * scale)
-    place = {int(key): row for row, key in enumerate(ids)}
+    row_of = {int(key): row for row, key in enumerate(ids)}
     found = _join(asked, ids, np.arange(ids.size))
-    assert found.tolist() == [place.get(int(key), -1) for key in asked]
+    assert found.tolist() == [row_of.get(int(key), -1) for key in asked]

@@ -235,8 +235,8 @@ def test_work_without_an_end_is_left_out_and_counted(read_edited: Callable[..., 
     # the export declares times NOT NULL, so an end that lies before its start stands for a broken one
     trace = read_edited(ONE_REPORT, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1 WHERE rowid <= 3")
     assert len(trace.ops) == 142
-    said = {warning.code: warning.message for warning in trace.warnings}
-    assert "3 GPU ops" in said["no-times"]
+    stated = {warning.code: warning.message for warning in trace.warnings}
+    assert "3 GPU ops" in stated["no-times"]
 
 
 def test_sparse_correlation_ids_join_as_dense_ones_do(read_edited: Callable[..., Trace]) -> None:
@@ -267,12 +267,12 @@ def test_shifted_exports_read_in_session_time(read_edited: Callable[..., Trace],
         f"UPDATE {table} SET start = start + {total}, end = end + {total}"
         for table in ("NVTX_EVENTS", *(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("RUNTIME", *ACTIVITY[:4])))
     ]
-    said = {
+    messages = {
         "EXPORT_PARAM_TIME_NORMALIZE": str(normalized).lower(),
         "EXPORT_PARAM_TIME_SHIFT": hand,
         "EXPORT_CONFIG_TIME_SHIFT": total,
     }
-    notes = [f"UPDATE META_DATA_EXPORT SET value = '{value}' WHERE name = '{name}'" for name, value in said.items()]
+    notes = [f"UPDATE META_DATA_EXPORT SET value = '{value}' WHERE name = '{name}'" for name, value in messages.items()]
     trace = read_edited(ONE_REPORT, *moved, *notes)
     assert_same(trace, ONE_REPORT)
     assert trace.origin_utc_ns == original.origin_utc_ns + hand  # reports aligned by hand stay aligned

@@ -116,10 +116,10 @@ def test_each_device_of_a_paste_is_read() -> None:
 
 
 @pytest.mark.parametrize("number", [str(2**63), str(2**64), "9" * 300])
-@pytest.mark.parametrize("place", [0, 1, 2, 3, 18])
-def test_a_row_with_a_number_beyond_64_bits_is_left_out_and_reported(tmp_path: Path, number: str, place: int) -> None:
+@pytest.mark.parametrize("column", [0, 1, 2, 3, 18])
+def test_a_row_with_a_number_beyond_64_bits_is_left_out_and_reported(tmp_path: Path, number: str, column: int) -> None:
     good = (DATA / "config3_rank0_only.txt").read_text().splitlines()[0]
     words = good.split()
-    words[place] = number
+    words[column] = number
     trace = read(written(tmp_path, f"{good}\n{' '.join(words)}\n"))
     assert len(trace.ops) == 1
