@@ -68,14 +68,6 @@ def test_two_gpus_are_never_summed() -> None:
     assert [one.concurrent_ns for one in streams(run.trace()).ranks] == [0, 0]
 
 
-def test_ops_of_one_stream_that_run_together_are_one_busy_stream() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 0, 10)
-    rank.kernel("k", 7, 8, 20)
-    (found,) = streams(run.trace()).ranks
-    assert found.busy_streams_ns == (0, 20)
-
-
 def test_the_same_stream_number_in_two_contexts_is_two_streams() -> None:
     run, rank = one_rank()
     rank.kernel("k", 7, 0, 10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -128,15 +127,6 @@ def test_a_paste_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
         file.truncate(1 << 40)  # no disk holds it
     with pytest.raises(TracevizError, match="more than anybody pastes"):
         stats.read(path)
-
-
-@pytest.mark.parametrize("name", ["t.json", "r.sqlite", "r.nsys-rep", "p.txt"])
-def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(TracevizError, match="not a regular file"):
-        load([tmp_path / name])
-    with pytest.raises(TracevizError, match="no capture in this folder"):
-        load([tmp_path])
 
 
 def test_links_in_a_loop_are_refused(tmp_path: Path) -> None:

@@ -52,14 +52,19 @@ def test_files_in_memory_are_read_as_those_on_disk() -> None:
     assert [one["path"] for one in run_json("info", url)["captures"]] == found
 
 
-def test_a_new_version_of_a_file_in_memory_is_brought_anew() -> None:
-    import fsspec
-
-    files = fsspec.filesystem("memory")
-    for text in (b"first", b"second, longer"):
-        files.pipe_file("/versions/rank0.json", text)
-        with brought("memory://versions/rank0.json", keep=True) as path:
-            assert path.read_bytes() == text
+def test_a_file_is_brought_once_for_each_of_its_versions(tmp_path: Path) -> None:
+    there = tmp_path / "rank0.json"
+    paths = set()
+    for text in ("first", "second, longer"):
+        there.write_text(text)
+        for _ in range(2):
+            with brought(f"file://{there}", keep=True) as path:
+                assert (path.name, path.read_text()) == ("rank0.json", text)
+                paths.add(path)
+    assert len(paths) == 2
+    with brought(f"file://{there}", keep=False) as path:
+        assert path.read_text() == "second, longer"
+    assert not path.exists()
 
 
 @contextlib.contextmanager
@@ -243,6 +248,8 @@ def test_what_fsspec_cannot_open_is_an_error_in_the_projects_form(monkeypatch: p
     with pytest.raises(TracevizError) as caught:
         expand("nosuch://bucket/rank0.json")
     assert caught.value.path == "nosuch://bucket/rank0.json"
+    with pytest.raises(TracevizError, match="There is no such file"):
+        expand("file:///nowhere/rank0.json")
     monkeypatch.setenv(cache.VARIABLE, "off")
     with pytest.raises(TracevizError, match="can't be read"):
         head_of("memory://nothing/here.json")

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.common.errors import TracevizError
-from analyzers.readers.remote import brought, expand
 from tests.support.command_lines import run_text
 from tests.support.waiting import soon
 
@@ -162,43 +160,3 @@ def test_a_scheduler_that_is_not_there_is_an_error_in_one_line() -> None:
     assert found.returncode == 2
     assert "No Dask scheduler answers at tcp://127.0.0.1:9" in found.stderr
     assert "Traceback" not in found.stderr
-
-
-def test_urls_give_the_answers_of_their_files() -> None:
-    url = f"file://{DATA}/torch/dpmp_overlap.rank*.json.gz"
-    assert expand(url) == [f"file://{path}" for path in TORCH]
-    assert run_text("check-overlap", url) == run_text("check-overlap", *TORCH)
-    assert run_text("check-overlap", url, "--no-cache", "--memory", "8GB") == run_text("check-overlap", *TORCH)
-
-
-def test_a_file_is_brought_once_for_each_of_its_versions(tmp_path: Path) -> None:
-    there = tmp_path / "rank0.json"
-    paths = set()
-    for text in ("first", "second, longer"):
-        there.write_text(text)
-        for _ in range(2):
-            with brought(f"file://{there}", keep=True) as path:
-                assert (path.name, path.read_text()) == ("rank0.json", text)
-                paths.add(path)
-    assert len(paths) == 2
-    with brought(f"file://{there}", keep=False) as path:
-        assert path.read_text() == "second, longer"
-    assert not path.exists()
-
-
-def test_a_url_that_names_nothing_is_an_error_that_names_it() -> None:
-    with pytest.raises(TracevizError, match="There is no such file") as caught:
-        run_text_raising("check-overlap", "file:///nowhere/rank0.json")
-    assert caught.value.path == "file:///nowhere/rank0.json"
-    with pytest.raises(TracevizError, match="can't be read"):
-        run_text_raising("check-overlap", "nosuch://bucket/rank0.json")
-
-
-def run_text_raising(*arguments: str) -> None:
-    from typer.testing import CliRunner
-
-    from traceviz.cli import app
-
-    error = CliRunner().invoke(app, list(arguments)).exception
-    if error is not None:
-        raise error
