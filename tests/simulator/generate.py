@@ -1,0 +1,329 @@
+"""Random programs in the shapes that people write, right by construction: every conflict of their data is ordered.
+
+An Author writes a rank's program op by op and adds the waits that the data need, as `wait_stream` does (an event is
+recorded when it is needed) or by an event recorded right behind the op that is waited for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tests.simulator.program import (
+    Action,
+    Busy,
+    Copy,
+    Launch,
+    Post,
+    Program,
+    Record,
+    Synchronize,
+    Take,
+    Wait,
+)
+
+MAIN, SIDE, THIRD = 7, 13, 17
+Clock = dict[int, int]  # stream -> how many of its ops are ordered before
+
+
+@dataclass
+class Author:
+    """Writes one rank's program; several threads may take turns, each handing over to the next."""
+
+    rng: random.Random
+    early_records: bool
+    threads: list[list[Action]] = field(default_factory=lambda: [[]])
+    at: int = 0
+    seen: dict[int, Clock] = field(default_factory=dict)
+    host: dict[int, Clock] = field(default_factory=dict)  # what each thread knows to be done
+    writer: dict[str, tuple[int, int]] = field(default_factory=dict)
+    readers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    recorded: dict[tuple[int, int], tuple[str, Clock]] = field(default_factory=dict)
+    events: int = 0
+    flags: int = 0
+
+    def do(self, action: Action) -> None:
+        self.threads[self.at].append(action)
+
+    def busy(self, low: int, high: int) -> None:
+        self.do(Busy(self.rng.randint(low, high)))
+
+    def hand_over(self, thread: int) -> None:
+        """Go on in another thread, which waits for this one."""
+        self.flags += 1
+        self.do(Post(f"flag {self.flags}"))
+        while len(self.threads) <= thread:
+            self.threads.append([])
+        known = self.host.get(self.at, {})
+        self.at = thread
+        self.do(Take(f"flag {self.flags}"))
+        self.host[thread] = merged(self.host.get(thread, {}), known)
+
+    def launch(self, op: Launch | Copy) -> None:
+        """Launch an op behind all that its data need."""
+        clock = self.seen.setdefault(op.stream, {})
+        clock |= merged(clock, self.host.get(self.at, {}))
+        needed = [self.writer[name] for name in (*op.reads, *op.writes) if name in self.writer]
+        needed += [reader for name in op.writes for reader in self.readers.get(name, ())]
+        for stream, number in sorted(needed, key=lambda one: -one[1]):
+            if self.seen[op.stream].get(stream, 0) < number and stream != op.stream:
+                self.order(stream, number, op.stream)
+        self.seen[op.stream][op.stream] = number = self.seen[op.stream].get(op.stream, 0) + 1
+        self.do(op)
+        for name in op.reads:
+            self.readers.setdefault(name, []).append((op.stream, number))
+        for name in op.writes:
+            self.writer[name], self.readers[name] = (op.stream, number), []
+        if self.early_records and op.writes:
+            self.record(op.stream)
+        if isinstance(op, Copy) and op.blocking:
+            self.host[self.at] = merged(self.host.get(self.at, {}), self.seen[op.stream])
+
+    def record(self, stream: int) -> tuple[str, Clock]:
+        self.events += 1
+        event = f"event {self.events}"
+        self.do(Record(event, stream))
+        clock = dict(self.seen.setdefault(stream, {}))
+        self.recorded[stream, clock.get(stream, 0)] = event, clock
+        return event, clock
+
+    def order(self, before: int, number: int, after: int) -> None:
+        event, clock = self.recorded.get((before, number)) or self.record(before)
+        self.do(Wait(event, after))
+        self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
+
+    def wait_stream(self, after: int, before: int) -> None:
+        """As torch's `wait_stream` does, whether the data need it or not."""
+        event, clock = self.record(before)
+        self.do(Wait(event, after))
+        self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
+
+    def synchronize(self, what: int | str | None) -> None:
+        self.do(Synchronize(what))
+        clocks = list(self.seen.values()) if what is None else [self.seen.get(what, {})] if isinstance(what, int) else []
+        for clock in clocks:
+            self.host[self.at] = merged(self.host.get(self.at, {}), clock)
+
+    def item(self, stream: int, reads: tuple[str, ...]) -> None:
+        """A value is fetched, as `.item()` does."""
+        if self.rng.random() < 0.5:
+            self.launch(Copy(stream, 1_500, True, reads, ("host",)))
+        else:
+            self.launch(Copy(stream, 1_500, False, reads, ("host",)))
+            self.synchronize(stream)
+
+
+def merged(one: Clock, other: Clock) -> Clock:
+    return {key: max(one.get(key, 0), other.get(key, 0)) for key in one | other}
+
+
+def ns(rng: random.Random, low: int, high: int) -> int:
+    """Log-uniform."""
+    return int(low * (high / low) ** rng.random())
+
+
+def size(rng: random.Random) -> int:
+    return rng.choice([64, 64, 512, 1024, 2048])
+
+
+Shape = Callable[[Author, random.Random, int], None]
+
+
+def side_stream(author: Author, rng: random.Random, step: int) -> None:
+    """A is put on a side stream between a fork and a join, beside B on the main one."""
+    plan = random.Random(rng.random())
+    fork_first, item, join_late = plan.random() < 0.6, plan.random() < 0.4, plan.random() < 0.7
+    a = [Launch("a", SIDE, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"a{k}",)) for k in range(plan.randint(1, 4))]
+    b = [Launch("b", MAIN, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"b{k}",)) for k in range(plan.randint(1, 5))]
+    author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
+    if fork_first:
+        author.wait_stream(SIDE, MAIN)
+    first, second = (a, b) if plan.random() < 0.5 else (b, a)
+    for op in first:
+        author.launch(op)
+        author.busy(500, 8_000)
+    if item:
+        author.item(first[-1].stream, first[-1].writes)
+    author.busy(500, plan.choice([5_000, 60_000]))
+    if not fork_first:
+        author.wait_stream(SIDE, MAIN)
+    for op in second:
+        author.launch(op)
+        author.busy(500, 8_000)
+    if join_late:
+        author.launch(Launch("", MAIN, 6_000, 64, reads=tuple(w for op in b for w in op.writes), writes=("mid",)))
+    author.wait_stream(MAIN, SIDE)
+    author.launch(Launch("", MAIN, 6_000, 64, reads=tuple(w for op in (*a, *b) for w in op.writes), writes=("out",)))
+
+
+def async_collective(author: Author, rng: random.Random, step: int) -> None:
+    """c10d: a collective on a stream of its own waits for the current one; its result is waited for later."""
+    plan = random.Random(rng.random())
+    for k in range(plan.randint(1, 3)):
+        author.launch(Launch("b", MAIN, ns(plan, 10_000, 90_000), size(plan), writes=(f"grad{k}",)))
+        author.busy(1_000, 6_000)
+        author.wait_stream(SIDE, MAIN)
+        transfer = ns(plan, 20_000, 150_000)
+        author.launch(Launch("a", SIDE, transfer, 512, f"all-reduce {step} {k}", (f"grad{k}",), (f"grad{k}",), plan.choice([8_000, 25_000])))
+        author.busy(1_000, plan.choice([4_000, 30_000]))
+        for extra in range(plan.randint(0, 2)):
+            author.launch(Launch("b", MAIN, ns(plan, 10_000, 90_000), size(plan), writes=(f"act{k}{extra}",)))
+            author.busy(500, 5_000)
+    author.wait_stream(MAIN, SIDE)
+    author.launch(Launch("", MAIN, 9_000, 512, reads=("grad0",), writes=("weights",)))
+    if plan.random() < 0.3:
+        author.item(MAIN, ("weights",))
+
+
+def chunks(author: Author, rng: random.Random, step: int) -> None:
+    """Each chunk's matmul and all-reduce on a worker stream; main joins them all."""
+    plan = random.Random(rng.random())
+    workers = [SIDE, THIRD, 21, 23][: plan.randint(1, 4)]
+    work, transfer, held = ns(plan, 15_000, 90_000), ns(plan, 15_000, 90_000), size(plan)
+    author.launch(Launch("", MAIN, 8_000, 512, writes=("in",)))
+    for k in range(plan.choice([2, 4])):
+        worker = workers[k % len(workers)]
+        author.wait_stream(worker, MAIN)
+        author.launch(Launch("b", worker, work, held, reads=("in",), writes=(f"part{k}",)))
+        author.busy(1_000, 4_000)
+        author.launch(Launch("a", worker, transfer, 512, f"all-reduce {step} {k}", (f"part{k}",), (f"part{k}",), 9_000))
+        author.busy(1_000, plan.choice([3_000, 40_000]))
+    for worker in workers:
+        author.wait_stream(MAIN, worker)
+    author.launch(Launch("", MAIN, 8_000, 512, reads=("part0", "part1"), writes=("out",)))
+
+
+def backward(author: Author, rng: random.Random, step: int) -> None:
+    """Forward in one thread, backward in another, whose gradients are reduced while it goes on."""
+    plan = random.Random(rng.random())
+    layers = plan.randint(2, 4)
+    for k in range(layers):
+        author.launch(Launch("b", MAIN, ns(plan, 8_000, 60_000), size(plan), reads=("weights",), writes=(f"act{k}",)))
+        author.busy(1_000, 8_000)
+    author.hand_over(1)
+    for k in range(layers):
+        author.launch(Launch("b", MAIN, ns(plan, 8_000, 60_000), size(plan), reads=(f"act{k}",), writes=(f"grad{k}",)))
+        author.busy(1_000, plan.choice([5_000, 25_000]))
+        if k % 2:
+            author.wait_stream(SIDE, MAIN)
+            author.launch(Launch("a", SIDE, ns(plan, 20_000, 120_000), 512, f"all-reduce {step} {k}", (f"grad{k}",), (f"grad{k}",), 9_000))
+    author.wait_stream(MAIN, SIDE)
+    author.hand_over(0)
+    author.launch(Launch("", MAIN, 15_000, 1024, reads=("grad1",), writes=("weights",)))
+    if plan.random() < 0.5:
+        author.item(MAIN, ("weights",))
+
+
+def one_stream(author: Author, rng: random.Random, step: int) -> None:
+    """Both sides on one stream, or on two with a third between."""
+    plan = random.Random(rng.random())
+    for k in range(plan.randint(3, 7)):
+        side = plan.choice("ab")
+        stream = MAIN if side == "b" or plan.random() < 0.5 else SIDE
+        author.launch(Launch(side, stream, ns(plan, 8_000, 80_000), size(plan), reads=("in",), writes=(f"{side}{k}",)))
+        author.busy(500, plan.choice([3_000, 3_000, 40_000]))
+        if plan.random() < 0.25:
+            author.launch(Launch("", plan.choice([MAIN, SIDE, THIRD]), ns(plan, 8_000, 60_000), size(plan), reads=(f"{side}{k}",), writes=(f"c{k}",)))
+    author.synchronize(plan.choice([None, MAIN]))
+    author.launch(Launch("", MAIN, 5_000, 64, writes=("in",)))
+
+
+def prefetch(author: Author, rng: random.Random, step: int) -> None:
+    """The next batch is prepared on a third stream while both sides work on this one."""
+    plan = random.Random(rng.random())
+    author.launch(Launch("", THIRD, ns(plan, 20_000, 120_000), 64, writes=(f"batch{(step + 1) % 2}",)))
+    author.launch(Launch("b", MAIN, ns(plan, 20_000, 120_000), size(plan), reads=(f"batch{step % 2}",), writes=("h",)))
+    author.busy(500, plan.choice([5_000, 50_000]))
+    author.launch(Launch("a", SIDE, ns(plan, 20_000, 120_000), size(plan), reads=(f"batch{step % 2}",), writes=("e",)))
+    author.busy(500, 5_000)
+    author.launch(Launch("b", MAIN, ns(plan, 20_000, 120_000), size(plan), reads=("h", "e") if plan.random() < 0.5 else ("h",), writes=("g",)))
+    if plan.random() < 0.3:
+        author.synchronize(THIRD)
+
+
+SHAPES: tuple[Shape, ...] = (side_stream, async_collective, chunks, backward, one_stream, prefetch)
+
+
+def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None) -> Program:
+    """Draw a program: one shape, the same plan in each step; ranks differ in how long their hosts take."""
+    draw = random.Random(f"program {seed}")
+    shape = shape or SHAPES[seed % len(SHAPES)]
+    plan, early, steps = draw.random(), draw.random() < 0.4, draw.randint(2, 4)
+    late = draw.choice([0, 0, 200_000]) if ranks > 1 else 0
+    written = []
+    for rank in range(ranks):
+        author = Author(random.Random(f"host {seed} {rank}"), early)
+        author.busy(1_000, 20_000)
+        for step in range(steps):
+            if rank == ranks - 1 and late:
+                author.do(Busy(late))
+            shape(author, random.Random(plan), step)
+            author.busy(1_000, 15_000)
+        author.synchronize(None)
+        written.append(tuple(tuple(thread) for thread in author.threads))
+    return Program(tuple(written), seed=seed)
+
+
+def races(program: Program, rank: int = 0) -> list[tuple[str, int, int]]:
+    """Conflicts of a rank's data that nothing orders: (buffer, stream, stream). Counts what each action knows.
+
+    A thread's actions are in order, and so is what one thread posts and another takes.
+    """
+    known: dict[object, Clock] = {}  # by stream, event, thread and flag
+    accesses: list[tuple[str, bool, int, int]] = []
+    found = []
+    threads = [list(thread) for thread in program.ranks[rank]]
+    posted: dict[str, Clock] = {}
+    while any(threads):
+        moved = False
+        for thread, left in enumerate(threads):
+            mine: object = ("thread", thread)
+            while left:
+                action = left[0]
+                if isinstance(action, Take):
+                    if action.flag not in posted:
+                        break
+                    known[mine] = merged(known.get(mine, {}), posted[action.flag])
+                elif isinstance(action, Post):
+                    posted[action.flag] = known.get(mine, {})
+                elif isinstance(action, Record):
+                    known[action.event] = dict(known.get(action.stream, {}))
+                elif isinstance(action, Wait):
+                    known[action.stream] = merged(known.get(action.stream, {}), known[action.event])
+                elif isinstance(action, Synchronize):
+                    every = [known[key] for key in known if isinstance(key, int) and action.what in (None, key)]
+                    for clock in [known[action.what]] if isinstance(action.what, str) else every:
+                        known[mine] = merged(known.get(mine, {}), clock)
+                elif isinstance(action, Launch | Copy):
+                    clock = merged(known.get(action.stream, {}), known.get(mine, {}))
+                    number = clock[action.stream] = clock.get(action.stream, 0) + 1
+                    known[action.stream] = clock
+                    for name, writes in [*((n, False) for n in action.reads), *((n, True) for n in action.writes)]:
+                        for other, wrote, stream, earlier in accesses:
+                            if other == name and (wrote or writes) and clock.get(stream, 0) < earlier:
+                                found.append((name, stream, action.stream))
+                        accesses.append((name, writes, action.stream, number))
+                    if isinstance(action, Copy) and action.blocking:
+                        known[mine] = merged(known.get(mine, {}), clock)
+                left.pop(0)
+                moved = True
+        assert moved, "deadlock"
+    return found
+
+
+def without_action(program: Program, rank: int, thread: int, position: int) -> Program:
+    """The program less one action of one rank."""
+    ranks = [list(map(list, each)) for each in program.ranks]
+    del ranks[rank][thread][position]
+    return replace(program, ranks=tuple(tuple(tuple(one) for one in each) for each in ranks))
+
+
+def needed_waits(program: Program, rank: int = 0) -> list[tuple[int, int]]:
+    """Waits (thread, position) without which a conflict is unordered."""
+    found = []
+    for thread, actions in enumerate(program.ranks[rank]):
+        for position, action in enumerate(actions):
+            if isinstance(action, Wait) and races(without_action(program, rank, thread, position), rank):
+                found.append((thread, position))
+    return found

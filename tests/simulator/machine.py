@@ -1,0 +1,375 @@
+"""A machine that runs programs: host threads, streams that keep order, events, and a GPU with so much room.
+
+An op is released when its call has submitted it, its stream's op before it is done, and what its stream's waits are for
+is done; a few µs of dispatch later it starts, as soon as the GPU has room for all of it, those released first first. A
+collective moves data once all ranks' calls of it have started, and ends on all of them at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulator.program import (
+    THREADS_PER_SM,
+    Busy,
+    Copy,
+    Enter,
+    Launch,
+    Leave,
+    Post,
+    Program,
+    Record,
+    Synchronize,
+    Take,
+    Wait,
+)
+
+DISPATCH_NS = (1_000, 2_500)  # from an op's release to its start
+AFTER_DRAIN_NS = 2_000  # from the end of the work to the return of the call that waits for it
+Where = tuple[int, int, int]  # rank, thread, position in the thread: names an action in every run of a program
+
+
+@dataclass
+class Call:
+    """A CUDA call: `blocked` where it waits for the GPU, `queue_full` for how long it waited for a place."""
+
+    where: Where
+    name: str
+    start: int
+    end: int = -1
+    number: int = 0
+    blocked: bool = False
+    queue_full_ns: int = 0
+
+
+@dataclass
+class Op:
+    """A GPU op and when each thing that it waited for let it go."""
+
+    where: Where
+    action: Launch | Copy
+    call: Call
+    stream: int
+    submitted: int = -1
+    before: Op | None = None  # on its stream
+    waits: list[EventRecord] = field(default_factory=list)  # since that op
+    released: int = -1
+    room_at: int = -1  # when the GPU had room, where it had none at first
+    start: int = -1
+    arrived: int = -1  # when the last rank was there
+    end: int = -1
+
+    @property
+    def side(self) -> str:
+        return self.action.side if isinstance(self.action, Launch) else ""
+
+    @property
+    def threads(self) -> int:
+        return self.action.threads if isinstance(self.action, Launch) else 0
+
+
+@dataclass
+class EventRecord:
+    """A recorded event; done when the op before it is."""
+
+    where: Where
+    event: str
+    stream: int
+    call: Call
+    number: int
+    before: Op | None = None
+    waits: list[EventRecord] = field(default_factory=list)
+    done: int = -1
+
+
+@dataclass(frozen=True)
+class Without:
+    """What does not count in a run: constraints of single ops, or time of single host actions.
+
+    launch : ops that are submitted as soon as what is before them on their stream is; with the waits right before them.
+    stream, waits, room : ops that don't wait for the op before them, for events, for room.
+    host : action -> ns that it takes instead, for calls that block and for a thread that computes.
+    """
+
+    stream: frozenset[Where] = frozenset()
+    waits: frozenset[Where] = frozenset()
+    room: frozenset[Where] = frozenset()
+    host: dict[Where, int] = field(default_factory=dict)
+    everywhere: frozenset[str] = frozenset()
+
+
+@dataclass
+class Run:
+    """What happened: ops, calls, records, waits (call, stream, record) and ranges (rank, thread, name, start, end)."""
+
+    program: Program
+    ops: list[Op] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    records: list[EventRecord] = field(default_factory=list)
+    waits: list[tuple[Call, int, EventRecord]] = field(default_factory=list)
+    syncs: list[tuple[Call, Synchronize, EventRecord | None]] = field(default_factory=list)
+    ranges: list[tuple[int, int, str, int, int]] = field(default_factory=list)
+    busy: list[tuple[Where, int, int]] = field(default_factory=list)  # what threads computed: begin, end
+
+    def of_rank(self, rank: int) -> list[Op]:
+        return [op for op in self.ops if op.where[0] == rank]
+
+
+class Signal:
+    """Something that happens once; who waits for it is woken."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.waiting: list[Callable[[], None]] = []
+
+
+Process = Generator[int | Signal, None, None]
+
+
+class Machine:
+    """Runs one program once."""
+
+    def __init__(self, program: Program, without: Without) -> None:
+        self.program, self.without = program, without
+        self.run = Run(program)
+        self.now = 0
+        self.queue: list[tuple[int, int, Callable[[], None]]] = []
+        self.order = 0
+        self.numbers = [0] * len(program.ranks)
+        self.tails: dict[tuple[int, int], Op | EventRecord] = {}
+        self.pending_waits: dict[tuple[int, int], list[EventRecord]] = defaultdict(list)
+        self.signals: dict[int, Signal] = defaultdict(Signal)
+        self.last_record: dict[tuple[int, str], EventRecord] = {}
+        self.flags: dict[tuple[int, str], Signal] = defaultdict(Signal)
+        self.used = [0] * len(program.ranks)
+        self.wanting: list[list[tuple[Op, Signal]]] = [[] for _ in program.ranks]
+        self.in_queue: dict[tuple[int, int], int] = defaultdict(int)
+        self.place: dict[tuple[int, int], list[Signal]] = defaultdict(list)
+        self.arrivals: dict[str, list[Op]] = defaultdict(list)
+        self.all_there: dict[str, Signal] = defaultdict(Signal)
+        self.together: dict[str, int] = {}
+        for rank in program.ranks:
+            for key in {a.collective for thread in rank for a in thread if isinstance(a, Launch) and a.collective}:
+                self.together[key] = self.together.get(key, 0) + 1
+
+    # A tiny event loop.
+    def at(self, time: int, what: Callable[[], None]) -> None:
+        self.order += 1
+        heapq.heappush(self.queue, (time, self.order, what))
+
+    def start(self, process: Process) -> None:
+        def go_on() -> None:
+            for wanted in process:
+                if isinstance(wanted, int):
+                    self.at(self.now + wanted, go_on)
+                    return
+                if not wanted.done:
+                    wanted.waiting.append(go_on)
+                    return
+
+        self.at(self.now, go_on)
+
+    def fire(self, signal: Signal) -> None:
+        signal.done = True
+        for each in signal.waiting:
+            self.at(self.now, each)
+        signal.waiting.clear()
+
+    def random(self, where: Where, low: int, high: int) -> int:
+        """The same for an action in every run of a program."""
+        return random.Random(f"{self.program.seed} {where}").randint(low, high)
+
+    def simulate(self) -> Run:
+        for rank, threads in enumerate(self.program.ranks):
+            for thread in range(len(threads)):
+                self.start(self.host(rank, thread))
+        while self.queue:
+            self.now, _, what = heapq.heappop(self.queue)
+            what()
+        assert all(op.end >= 0 for op in self.run.ops), "deadlock"
+        return self.run
+
+    # The host.
+    def host(self, rank: int, thread: int) -> Process:
+        open_ranges: list[tuple[str, int]] = []
+        for position, action in enumerate(self.program.ranks[rank][thread]):
+            where = (rank, thread, position)
+            if isinstance(action, Busy):
+                began = self.now
+                yield self.host_ns(where, action.ns)
+                self.run.busy.append((where, began, self.now))
+            elif isinstance(action, Enter):
+                open_ranges.append((action.name, self.now))
+            elif isinstance(action, Leave):
+                name, began = open_ranges.pop()
+                self.run.ranges.append((rank, thread, name, began, self.now))
+            elif isinstance(action, Post):
+                self.fire(self.flags[rank, action.flag])
+            elif isinstance(action, Take):
+                yield self.flags[rank, action.flag]
+            elif isinstance(action, Launch | Copy):
+                yield from self.launch(where, action)
+            else:
+                yield from self.order_streams(where, action)
+            yield 200 if "late-launch" not in self.without.everywhere else 0
+
+    def called(self, where: Where, name: str, *, blocked: bool = False) -> Call:
+        self.numbers[where[0]] += 1
+        call = Call(where, name, self.now, number=self.numbers[where[0]], blocked=blocked)
+        self.run.calls.append(call)
+        return call
+
+    def host_ns(self, where: Where, ns: int) -> int:
+        return 0 if "late-launch" in self.without.everywhere else min(ns, self.without.host.get(where, ns))
+
+    def launch(self, where: Where, action: Launch | Copy) -> Process:
+        rank, stream = where[0], action.stream
+        blocking = isinstance(action, Copy) and action.blocking
+        name = "cudaLaunchKernel" if isinstance(action, Launch) else "cudaMemcpyAsync"
+        call = self.called(where, name, blocked=blocking)
+        while self.in_queue[rank, stream] >= self.program.queue:
+            began, free = self.now, Signal()
+            self.place[rank, stream].append(free)
+            yield free
+            call.queue_full_ns += self.now - began
+        takes = self.host_ns(where, action.call_ns if isinstance(action, Launch) else 4_000)
+        yield max(0, takes - 500)
+        op = Op(where, action, call, stream, submitted=self.now)
+        self.run.ops.append(op)
+        self.in_queue[rank, stream] += 1
+        self.put(op)
+        if blocking and "host-sync" not in self.without.everywhere and where not in self.without.host:
+            yield self.signal(op)
+            yield AFTER_DRAIN_NS
+        elif blocking and where in self.without.host:
+            yield self.without.host[where]
+        yield min(500, takes)
+        call.end = self.now
+
+    def order_streams(self, where: Where, action: Any) -> Process:
+        rank = where[0]
+        if isinstance(action, Record):
+            call = self.called(where, "cudaEventRecord")
+            yield self.host_ns(where, 1_000)
+            record = EventRecord(where, action.event, action.stream, call, call.number)
+            self.last_record[rank, action.event] = record
+            self.run.records.append(record)
+            self.put(record)
+        elif isinstance(action, Wait):
+            call = self.called(where, "cudaStreamWaitEvent")
+            yield self.host_ns(where, 1_000)
+            record = self.last_record[rank, action.event]
+            self.pending_waits[rank, action.stream].append(record)
+            self.run.waits.append((call, action.stream, record))
+        else:
+            assert isinstance(action, Synchronize)
+            yield from self.synchronize(where, action)
+            return
+        call.end = self.now
+
+    def synchronize(self, where: Where, action: Synchronize) -> Process:
+        rank, what = where[0], action.what
+        name = "Device" if what is None else "Stream" if isinstance(what, int) else "Event"
+        call = self.called(where, f"cuda{name}Synchronize", blocked=True)
+        record = self.last_record[rank, what] if isinstance(what, str) else None
+        self.run.syncs.append((call, action, record))
+        yield self.host_ns(where, 1_000)
+        if "host-sync" not in self.without.everywhere and where not in self.without.host:
+            keys = [key for key in self.tails if key[0] == rank and (what is None or key[1] == what)]
+            awaited: list[Op | EventRecord] = [record] if record else [self.tails[key] for key in keys]
+            behind = [each for key in keys for each in self.pending_waits[key]] if record is None else []
+            for each in [*awaited, *behind]:
+                yield self.signal(each)
+            yield AFTER_DRAIN_NS
+        elif where in self.without.host:
+            yield self.without.host[where]
+        call.end = self.now
+
+    # The GPU.
+    def signal(self, node: Op | EventRecord) -> Signal:
+        return self.signals[id(node)]
+
+    def put(self, node: Op | EventRecord) -> None:
+        """Append to a stream."""
+        key = node.where[0], node.stream
+        tail = self.tails.get(key)
+        node.waits = self.pending_waits.pop(key, [])
+        if isinstance(tail, EventRecord):  # a record is no work: what it waits for, what comes after it waits for, too
+            node.before, node.waits = tail.before, [*tail.waits, *node.waits]
+        else:
+            node.before = tail
+        self.tails[key] = node
+        self.start(self.recorded(node) if isinstance(node, EventRecord) else self.executed(node))
+
+    def awaited(self, node: Op | EventRecord) -> Iterable[Op | EventRecord]:
+        every = self.without.everywhere
+        if node.before is not None and node.where not in self.without.stream:
+            other = isinstance(node, Op) and {node.side, node.before.side} == {"a", "b"}
+            if not ("same-stream" in every and other):
+                yield node.before
+        if node.where not in self.without.waits:
+            for each in node.waits:
+                side = each.before.side if each.before else ""
+                other = isinstance(node, Op) and {node.side, side} == {"a", "b"}
+                if not ("event-dependency" in every and other):
+                    yield each
+
+    def recorded(self, record: EventRecord) -> Process:
+        for each in self.awaited(record):
+            yield self.signal(each)
+        record.done = self.now
+        self.fire(self.signal(record))
+
+    def executed(self, op: Op) -> Process:
+        rank, action = op.where[0], op.action
+        for each in self.awaited(op):
+            yield self.signal(each)
+        op.released = self.now
+        yield self.random(op.where, *DISPATCH_NS)
+        self.leave_queue(rank, op.stream)
+        if op.where not in self.without.room and "gpu-full" not in self.without.everywhere:
+            if self.used[rank] + op.threads > THREADS_PER_SM:
+                free = Signal()
+                self.wanting[rank].append((op, free))
+                yield free
+                op.room_at = self.now
+                yield 1_000
+            else:
+                self.used[rank] += op.threads
+        op.start = op.arrived = self.now
+        if isinstance(action, Launch) and action.collective:
+            key = action.collective
+            self.arrivals[key].append(op)
+            if len(self.arrivals[key]) == self.together[key]:
+                self.fire(self.all_there[key])
+            yield self.all_there[key]
+            op.arrived = max(each.start for each in self.arrivals[key])
+        yield 0 if "stream-busy" in self.without.everywhere and op.side == "" else action.ns
+        op.end = self.now
+        if op.where not in self.without.room and "gpu-full" not in self.without.everywhere:
+            self.used[rank] -= op.threads
+            self.give_room(rank)
+        self.fire(self.signal(op))
+
+    def give_room(self, rank: int) -> None:
+        for each in list(self.wanting[rank]):
+            op, free = each
+            if self.used[rank] + op.threads <= THREADS_PER_SM:
+                self.used[rank] += op.threads
+                self.wanting[rank].remove(each)
+                self.fire(free)
+
+    def leave_queue(self, rank: int, stream: int) -> None:
+        self.in_queue[rank, stream] -= 1
+        if self.place[rank, stream]:
+            self.fire(self.place[rank, stream].pop(0))
+
+
+def simulate(program: Program, without: Without | None = None) -> Run:
+    """Run a program, or what it would have been without some of what held it up."""
+    return Machine(program, without or Without()).simulate()

@@ -1,0 +1,170 @@
+"""A run as an nsys export with all ranks in one report: a real export, emptied, with the run's rows."""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.simulator.machine import Op, Run
+from tests.simulator.program import Launch
+from tests.simulator.recorded import NAMES, Clocks, block, calls_by_number, event_numbers, grid, kernel_name
+
+TEMPLATE = Path(__file__).parents[1] / "data" / "nsys" / "a2a_async.2gpu.sqlite"
+EMPTIED = (
+    "CUPTI_ACTIVITY_KIND_KERNEL",
+    "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+    "NVTX_EVENTS",
+    "CUDA_GRAPH_EVENTS",
+    "DIAGNOSTIC_EVENT",
+    "PROFILER_OVERHEAD",
+    "PROCESSES",
+    "TARGET_INFO_CUDA_DEVICE",
+    "TARGET_INFO_CUDA_CONTEXT_INFO",
+    "TARGET_INFO_CUDA_STREAM",
+    "StringIds",
+)
+NO_EVENT = 4294967295
+SYNC_TYPES = {"cudaEventSynchronize": 1, "cudaStreamSynchronize": 3, "cudaDeviceSynchronize": 4}
+
+
+@functools.cache
+def _empty() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as database:
+        with closing(sqlite3.connect(f"file:{TEMPLATE}?immutable=1", uri=True)) as real:
+            real.backup(database)
+        for table in EMPTIED:
+            database.execute(f"DELETE FROM {table}")
+        database.execute("DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
+        database.commit()
+        database.execute("VACUUM")
+        return database.serialize()
+
+
+def process(rank: int) -> int:
+    return (1 << 48) + (1000 + rank << 24)
+
+
+class _Export:
+    def __init__(self, database: sqlite3.Connection, run: Run, clocks: Clocks) -> None:
+        self.database, self.run, self.clocks = database, run, clocks
+        self.texts: dict[str, int] = {}
+
+    def insert(self, table: str, **row: object) -> None:
+        columns = self.database.execute(f"PRAGMA table_info({table})").fetchall()
+        for _, name, _, needed, _, _ in columns:
+            if needed and name not in row:
+                row[name] = 0
+        names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+        self.database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(row.values()))
+
+    def text(self, value: str) -> int:
+        if value not in self.texts:
+            self.texts[value] = len(self.texts) + 1
+            self.insert("StringIds", id=self.texts[value], value=value)
+        return self.texts[value]
+
+    def write(self) -> None:
+        for rank in range(len(self.run.program.ranks)):
+            where = {"pid": 1000 + rank}
+            self.insert("PROCESSES", globalPid=process(rank), pid=1000 + rank, name="python3")
+            self.insert("TARGET_INFO_CUDA_DEVICE", gpuId=rank, cudaId=rank, **where)
+            self.insert(
+                "TARGET_INFO_CUDA_CONTEXT_INFO", nullStreamId=7, vmId=1, processId=1000 + rank, deviceId=rank, contextId=1
+            )
+            for stream in sorted({op.stream for op in self.run.of_rank(rank)}):
+                self.insert("TARGET_INFO_CUDA_STREAM", streamId=stream, vmId=1, processId=1000 + rank, contextId=1, flag=2)
+        for op in self.run.ops:
+            self.op(op)
+        for call in self.run.calls:
+            self.insert(
+                "CUPTI_ACTIVITY_KIND_RUNTIME",
+                start=self.clocks.host(call.where[0], call.start),
+                end=self.clocks.host(call.where[0], call.end),
+                globalTid=process(call.where[0]) + 1000 + call.where[1],
+                correlationId=call.number,
+                nameId=self.text(call.name + "_v3020"),
+            )
+        self.events()
+        for rank, thread, name, start, end in self.run.ranges:
+            self.insert(
+                "NVTX_EVENTS",
+                start=self.clocks.host(rank, start),
+                end=self.clocks.host(rank, end),
+                eventType=59,
+                text=name,
+                globalTid=process(rank) + 1000 + thread,
+                domainId=0,
+            )
+
+    def op(self, op: Op) -> None:
+        rank = op.where[0]
+        row: dict[str, object] = {
+            "start": self.clocks.device(rank, op.start),
+            "end": self.clocks.device(rank, op.end),
+            "deviceId": rank,
+            "contextId": 1,
+            "streamId": op.stream,
+            "correlationId": op.call.number,
+            "globalPid": process(rank),
+        }
+        if isinstance(op.action, Launch):
+            name = self.text(kernel_name(op))
+            size = {"gridX": grid(op), "gridY": 1, "gridZ": 1, "blockX": block(op), "blockY": 1, "blockZ": 1}
+            names = {"demangledName": name, "shortName": name, "registersPerThread": 16}
+            self.insert("CUPTI_ACTIVITY_KIND_KERNEL", **row, **size, **names)
+        else:
+            memory = {"bytes": 4, "copyKind": 2, "srcKind": 2, "dstKind": 0 if op.action.blocking else 1, "copyCount": 1}
+            self.insert("CUPTI_ACTIVITY_KIND_MEMCPY", **row, **memory)
+
+    def events(self) -> None:
+        numbers, by_number = event_numbers(self.run), calls_by_number(self.run)
+        linked = {id(record): number for number, record in enumerate(self.run.records, start=1)}
+        for record in self.run.records:
+            self.insert(
+                "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
+                deviceId=record.where[0],
+                contextId=1,
+                streamId=record.stream,
+                correlationId=record.number,
+                globalPid=process(record.where[0]),
+                eventId=numbers[record.where[0], record.event],
+                eventSyncId=linked[id(record)],
+            )
+        waits = [(call, 2, stream, record) for call, stream, record in self.run.waits]
+        for call, action, record in self.run.syncs:
+            stream = action.what if isinstance(action.what, int) else NO_EVENT
+            waits.append((call, SYNC_TYPES[call.name], stream, record))  # type: ignore[arg-type]
+        for call, kind, stream, record in waits:
+            known = by_number[call.where[0], call.number]
+            event = NO_EVENT if record is None else numbers[record.where[0], record.event]
+            self.insert(
+                "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+                start=self.clocks.host(call.where[0], known.start + 100),
+                end=self.clocks.host(call.where[0], known.end - 100),
+                contextId=1,
+                streamId=stream,
+                correlationId=call.number,
+                globalPid=process(call.where[0]),
+                syncType=kind,
+                eventId=event,
+                eventSyncId=NO_EVENT if record is None else linked[id(record)],
+            )
+
+
+def write(run: Run, path: Path, clocks: Clocks | None = None) -> list[Path]:
+    """Write one report over all ranks; their hosts share a clock."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(_empty())
+        _Export(database, run, clocks or Clocks()).write()
+        database.commit()
+        path.write_bytes(database.serialize())
+    return [path]
+
+
+__all__ = ["NAMES", "write"]

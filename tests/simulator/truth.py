@@ -1,0 +1,133 @@
+"""What each op of a run waited for at an instant, and what its removal gains: by the machine's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.simulator.machine import EventRecord, Op, Run, Where, Without, simulate
+from tests.simulator.program import Busy, Launch, Program
+
+LAUNCH, STREAM, EVENT, ROOM = "launch", "stream", "event", "room"
+HOST = ("host-sync", "late-launch")
+
+
+class Hold(NamedTuple):
+    """One thing that an op waited for, and until when."""
+
+    until: int
+    what: str
+    behind: Op | None  # the op that it was behind, where it was behind one
+
+
+def holds(op: Op) -> list[Hold]:
+    """All that an op waited for."""
+    found = [Hold(op.submitted, LAUNCH, None)]
+    if op.before is not None:
+        found.append(Hold(op.before.end, STREAM, op.before))
+    found += [Hold(record.done, EVENT, last_op(record)) for record in op.waits]
+    if op.room_at >= 0:
+        found.append(Hold(op.room_at, ROOM, None))
+    return found
+
+
+def last_op(record: EventRecord) -> Op | None:
+    """The op whose end made a record done: its stream's, or one that stream had waited for."""
+    found = [op for op in [record.before, *(last_op(each) for each in record.waits)] if op is not None]
+    return max(found, key=lambda op: op.end, default=None)
+
+
+def binding(op: Op) -> Hold:
+    """What let an op go last; it held the op all the time before."""
+    return max(holds(op), key=lambda hold: (hold.until, hold.what != LAUNCH))
+
+
+class Truth:
+    """The truth about one run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.by_where = {op.where: op for op in run.ops}
+        self.blocked: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for call in run.calls:
+            if call.blocked:
+                self.blocked.setdefault(call.where[:2], []).append((call.start, call.end))
+
+    def cause(self, op: Op, now: int) -> str:
+        """The name of what bound an op at an instant before its start."""
+        return self._name(op, binding(op), now)
+
+    def causes(self, op: Op, now: int) -> set[str]:
+        """The names of all that held it then; dispatch belongs to what bound it."""
+        held = [hold for hold in holds(op) if hold.until > now] or [binding(op)]
+        return {self._name(op, hold, now) for hold in held}
+
+    def _name(self, op: Op, hold: Hold, now: int) -> str:
+        if hold.what == ROOM:
+            return "gpu-full"
+        if hold.what == LAUNCH:
+            spans = self.blocked.get(op.call.where[:2], [])
+            return "host-sync" if any(start <= now < end for start, end in spans) else "late-launch"
+        before = hold.behind
+        if before is None:
+            return "stream-busy"
+        if {op.side, before.side} == {"a", "b"}:
+            return "same-stream" if hold.what == STREAM else "event-dependency"
+        return "stream-busy" if before.start <= now else self.cause(before, now)
+
+    def without(self, op: Op, cause: str, since: int) -> Without:
+        """The run in which this cause did not hold this op from an instant on."""
+        if cause == "gpu-full":
+            return Without(room=frozenset({op.where}))
+        if cause == "same-stream":
+            return Without(stream=frozenset({op.where}))
+        if cause == "event-dependency":
+            return Without(waits=frozenset({op.where}))
+        if cause == "stream-busy":
+            free = frozenset({op.where})
+            return Without(stream=free) if binding(op).what == STREAM else Without(waits=free)
+        return Without(host=dict(self._host(op, cause, since)))
+
+    def _host(self, op: Op, cause: str, since: int) -> Iterator[tuple[Where, int]]:
+        """What the op's thread did from then on until its launch takes no time: to block, or all else."""
+        thread = op.where[:2]
+        for call in self.run.calls:
+            if call.where[:2] == thread and call.end > since and call.start < op.submitted:
+                if call.blocked == (cause == "host-sync"):
+                    yield call.where, max(since - call.start, 0)
+        if cause == "late-launch":
+            for where, began, ns in busy_spans(self.run, thread):
+                if began + ns > since and began < op.submitted:
+                    yield where, max(since - began, 0)
+
+    def sooner(self, op: Op, cause: str, since: int) -> int:
+        """How much sooner the op starts in a run in which this cause did not hold it."""
+        again = simulate(self.run.program, self.without(op, cause, since))
+        (same,) = (other for other in again.ops if other.where == op.where)
+        return op.start - same.start
+
+
+def busy_spans(run: Run, thread: tuple[int, int]) -> Iterator[tuple[Where, int, int]]:
+    """What a thread computed: action, begin, ns."""
+    for where, began, ended in run.busy:
+        if where[:2] == thread:
+            yield where, began, ended - began
+
+
+def overlap(run: Run, rank: int) -> int:
+    """Real overlap of a rank's sides, ns: counted between all instants at which anything begins or ends."""
+    ops = run.of_rank(rank)
+    cuts = sorted({time for op in ops for time in (op.arrived, op.end)})
+    total = 0
+    for low, high in zip(cuts, cuts[1:], strict=False):
+        runs = {op.side for op in ops if op.arrived <= low and high <= op.end}
+        total += (high - low) * ({"a", "b"} <= runs)
+    return total
+
+
+def recovered(program: Program, rank: int, cause: str) -> int:
+    """How much more real overlap a rank has where a cause holds nothing anywhere."""
+    return overlap(simulate(program, Without(everywhere=frozenset({cause}))), rank) - overlap(simulate(program), rank)
+
+
+__all__ = ["HOST", "Busy", "Launch", "Truth", "binding", "holds", "overlap", "recovered"]
