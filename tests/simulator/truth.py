@@ -55,14 +55,15 @@ class Truth:
 
     def cause(self, op: Op, now: int) -> str:
         """The name of what bound an op at an instant before its start."""
-        return self._name(op, binding(op), now)
+        return self._name(op, binding(op), now, op.side)
 
     def causes(self, op: Op, now: int) -> set[str]:
         """The names of all that held it then; dispatch belongs to what bound it."""
         held = [hold for hold in holds(op) if hold.until > now] or [binding(op)]
-        return {self._name(op, hold, now) for hold in held}
+        return {self._name(op, hold, now, op.side) for hold in held}
 
-    def _name(self, op: Op, hold: Hold, now: int) -> str:
+    def _name(self, op: Op, hold: Hold, now: int, side: str, *, by_event: bool = False) -> str:
+        """By what is between: work of the other side on a path of streams alone, or through an event."""
         if hold.what == ROOM:
             return "gpu-full"
         if hold.what == LAUNCH:
@@ -71,9 +72,10 @@ class Truth:
         before = hold.behind
         if before is None:
             return "stream-busy"
-        if {op.side, before.side} == {"a", "b"}:
-            return "same-stream" if hold.what == STREAM else "event-dependency"
-        return "stream-busy" if before.start <= now else self.cause(before, now)
+        by_event = by_event or hold.what == EVENT
+        if {side, before.side} == {"a", "b"}:
+            return "event-dependency" if by_event else "same-stream"
+        return "stream-busy" if before.start <= now else self._name(before, binding(before), now, side, by_event=by_event)
 
     def without(self, op: Op, cause: str, since: int) -> Without:
         """The run in which this cause did not hold this op from an instant on."""
