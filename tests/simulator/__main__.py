@@ -20,6 +20,6 @@ print(HEADER)
 print("|" + "---|" * (HEADER.count("|") - 1))
 for fmt, tally in found.items():
     print(f"| {fmt} | {tally.row()} |")
-for fmt, tally in found.items():
+for tally in found.values():
     for line in tally.wrong[: given.wrong]:
         print(line)

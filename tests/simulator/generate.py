@@ -14,7 +14,9 @@ from tests.simulator.program import (
     Action,
     Busy,
     Copy,
+    Enter,
     Launch,
+    Leave,
     Post,
     Program,
     Record,
@@ -101,7 +103,9 @@ class Author:
 
     def synchronize(self, what: int | str | None) -> None:
         self.do(Synchronize(what))
-        clocks = list(self.seen.values()) if what is None else [self.seen.get(what, {})] if isinstance(what, int) else []
+        clocks = (
+            list(self.seen.values()) if what is None else [self.seen.get(what, {})] if isinstance(what, int) else []
+        )
         for clock in clocks:
             self.host[self.at] = merged(self.host.get(self.at, {}), clock)
 
@@ -134,8 +138,14 @@ def side_stream(author: Author, rng: random.Random, step: int) -> None:
     """A is put on a side stream between a fork and a join, beside B on the main one."""
     plan = random.Random(rng.random())
     fork_first, item, join_late = plan.random() < 0.6, plan.random() < 0.4, plan.random() < 0.7
-    a = [Launch("a", SIDE, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"a{k}",)) for k in range(plan.randint(1, 4))]
-    b = [Launch("b", MAIN, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"b{k}",)) for k in range(plan.randint(1, 5))]
+    a = [
+        Launch("a", SIDE, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"a{k}",))
+        for k in range(plan.randint(1, 4))
+    ]
+    b = [
+        Launch("b", MAIN, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"b{k}",))
+        for k in range(plan.randint(1, 5))
+    ]
     author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
     if fork_first:
         author.wait_stream(SIDE, MAIN)
@@ -165,7 +175,18 @@ def async_collective(author: Author, rng: random.Random, step: int) -> None:
         author.busy(1_000, 6_000)
         author.wait_stream(SIDE, MAIN)
         transfer = ns(plan, 20_000, 150_000)
-        author.launch(Launch("a", SIDE, transfer, 512, f"all-reduce {step} {k}", (f"grad{k}",), (f"grad{k}",), plan.choice([8_000, 25_000])))
+        author.launch(
+            Launch(
+                "a",
+                SIDE,
+                transfer,
+                512,
+                f"all-reduce {step} {k}",
+                (f"grad{k}",),
+                (f"grad{k}",),
+                plan.choice([8_000, 25_000]),
+            )
+        )
         author.busy(1_000, plan.choice([4_000, 30_000]))
         for extra in range(plan.randint(0, 2)):
             author.launch(Launch("b", MAIN, ns(plan, 10_000, 90_000), size(plan), writes=(f"act{k}{extra}",)))
@@ -207,7 +228,18 @@ def backward(author: Author, rng: random.Random, step: int) -> None:
         author.busy(1_000, plan.choice([5_000, 25_000]))
         if k % 2:
             author.wait_stream(SIDE, MAIN)
-            author.launch(Launch("a", SIDE, ns(plan, 20_000, 120_000), 512, f"all-reduce {step} {k}", (f"grad{k}",), (f"grad{k}",), 9_000))
+            author.launch(
+                Launch(
+                    "a",
+                    SIDE,
+                    ns(plan, 20_000, 120_000),
+                    512,
+                    f"all-reduce {step} {k}",
+                    (f"grad{k}",),
+                    (f"grad{k}",),
+                    9_000,
+                )
+            )
     author.wait_stream(MAIN, SIDE)
     author.hand_over(0)
     author.launch(Launch("", MAIN, 15_000, 1024, reads=("grad1",), writes=("weights",)))
@@ -224,7 +256,16 @@ def one_stream(author: Author, rng: random.Random, step: int) -> None:
         author.launch(Launch(side, stream, ns(plan, 8_000, 80_000), size(plan), reads=("in",), writes=(f"{side}{k}",)))
         author.busy(500, plan.choice([3_000, 3_000, 40_000]))
         if plan.random() < 0.25:
-            author.launch(Launch("", plan.choice([MAIN, SIDE, THIRD]), ns(plan, 8_000, 60_000), size(plan), reads=(f"{side}{k}",), writes=(f"c{k}",)))
+            author.launch(
+                Launch(
+                    "",
+                    plan.choice([MAIN, SIDE, THIRD]),
+                    ns(plan, 8_000, 60_000),
+                    size(plan),
+                    reads=(f"{side}{k}",),
+                    writes=(f"c{k}",),
+                )
+            )
     author.synchronize(plan.choice([None, MAIN]))
     author.launch(Launch("", MAIN, 5_000, 64, writes=("in",)))
 
@@ -237,7 +278,16 @@ def prefetch(author: Author, rng: random.Random, step: int) -> None:
     author.busy(500, plan.choice([5_000, 50_000]))
     author.launch(Launch("a", SIDE, ns(plan, 20_000, 120_000), size(plan), reads=(f"batch{step % 2}",), writes=("e",)))
     author.busy(500, 5_000)
-    author.launch(Launch("b", MAIN, ns(plan, 20_000, 120_000), size(plan), reads=("h", "e") if plan.random() < 0.5 else ("h",), writes=("g",)))
+    author.launch(
+        Launch(
+            "b",
+            MAIN,
+            ns(plan, 20_000, 120_000),
+            size(plan),
+            reads=("h", "e") if plan.random() < 0.5 else ("h",),
+            writes=("g",),
+        )
+    )
     if plan.random() < 0.3:
         author.synchronize(THIRD)
 
@@ -249,7 +299,7 @@ def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None) -> Progra
     """Draw a program: one shape, the same plan in each step; ranks differ in how long their hosts take."""
     draw = random.Random(f"program {seed}")
     shape = shape or SHAPES[seed % len(SHAPES)]
-    plan, early, steps = draw.random(), draw.random() < 0.4, draw.randint(2, 4)
+    plan, early, steps, marked = draw.random(), draw.random() < 0.4, draw.randint(2, 4), draw.random() < 0.5
     late = draw.choice([0, 0, 200_000]) if ranks > 1 else 0
     written = []
     for rank in range(ranks):
@@ -258,8 +308,12 @@ def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None) -> Progra
         for step in range(steps):
             if rank == ranks - 1 and late:
                 author.do(Busy(late))
+            if marked:
+                author.do(Enter(f"ProfilerStep#{step}"))
             shape(author, random.Random(plan), step)
             author.busy(1_000, 15_000)
+            if marked:
+                author.do(Leave())
         author.synchronize(None)
         written.append(tuple(tuple(thread) for thread in author.threads))
     return Program(tuple(written), seed=seed)

@@ -10,7 +10,11 @@ from tests.simulator.machine import Op, Run
 from tests.simulator.program import SMS, Launch, Synchronize
 from tests.simulator.recorded import Clocks, block, event_numbers, grid, kernel_name
 
-SYNC_KINDS = {"cudaEventSynchronize": "Event Sync", "cudaStreamSynchronize": "Stream Sync", "cudaDeviceSynchronize": "Context Sync"}
+SYNC_KINDS = {
+    "cudaEventSynchronize": "Event Sync",
+    "cudaStreamSynchronize": "Stream Sync",
+    "cudaDeviceSynchronize": "Context Sync",
+}
 THREAD = 5000
 
 
@@ -65,10 +69,20 @@ class _Trace:
         times = self.clocks.device(self.rank, op.start), self.clocks.device(self.rank, op.end)
         args: dict[str, Any] = {"device": 0, "context": 1, "stream": op.stream, "correlation": op.call.number}
         if isinstance(op.action, Launch):
-            args |= {"grid": [grid(op), 1, 1], "block": [block(op), 1, 1], "registers per thread": 16, "shared memory": 0}
+            args |= {
+                "grid": [grid(op), 1, 1],
+                "block": [block(op), 1, 1],
+                "registers per thread": 16,
+                "shared memory": 0,
+            }
             if op.action.collective:
                 size = len(self.run.program.ranks)
-                args |= {"Collective name": "allreduce", "In msg nelems": 1024, "Out msg nelems": 1024, "dtype": "Float"}
+                args |= {
+                    "Collective name": "allreduce",
+                    "In msg nelems": 1024,
+                    "Out msg nelems": 1024,
+                    "dtype": "Float",
+                }
                 args |= {"Group size": size, "Process Group Name": "0", "Process Group Ranks": str(list(range(size)))}
             self.add("kernel", kernel_name(op), 0, op.stream, *times, args)
         else:
@@ -78,7 +92,9 @@ class _Trace:
 
     def syncs(self) -> None:
         numbers = event_numbers(self.run)
-        rows: list[tuple[Any, str, int, Any]] = [(call, "Stream Wait Event", s, record) for call, s, record in self.run.waits]
+        rows: list[tuple[Any, str, int, Any]] = [
+            (call, "Stream Wait Event", s, record) for call, s, record in self.run.waits
+        ]
         for call, action, record in self.run.syncs:
             assert isinstance(action, Synchronize)
             stream = action.what if isinstance(action.what, int) else -1
@@ -86,12 +102,23 @@ class _Trace:
         for call, kind, stream, record in rows:
             if call.where[0] != self.rank:
                 continue
-            event = {} if record is None else {
-                "wait_on_stream": -1,
-                "wait_on_cuda_event_record_corr_id": -1,
-                "wait_on_cuda_event_id": numbers[self.rank, record.event],
+            event = (
+                {}
+                if record is None
+                else {
+                    "wait_on_stream": -1,
+                    "wait_on_cuda_event_record_corr_id": -1,
+                    "wait_on_cuda_event_id": numbers[self.rank, record.event],
+                }
+            )
+            args = {
+                "cuda_sync_kind": kind,
+                **event,
+                "stream": stream,
+                "correlation": call.number,
+                "device": 0,
+                "context": 1,
             }
-            args = {"cuda_sync_kind": kind, **event, "stream": stream, "correlation": call.number, "device": 0, "context": 1}
             times = self.clocks.host(self.rank, call.start + 100), self.clocks.host(self.rank, call.end - 100)
             self.add("cuda_sync", kind, 0, max(stream, 1), *times, args)
 

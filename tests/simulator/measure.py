@@ -56,7 +56,10 @@ class Tally:
         return " | ".join([str(self.programs), held, f"{self.named_ns / max(1, self.missed_ns):.1%}", *shares])
 
 
-HEADER = "| format | programs | named cause held | named of missed | largest cause recovers most | sooner near | over-promised | alarms in right programs | removed waits found |"
+HEADER = (
+    "| format | programs | named cause held | named of missed | largest cause recovers most | sooner near | "
+    "over-promised | alarms in right programs | removed waits found |"
+)
 
 
 def share(counted: Counter[bool]) -> str:
@@ -126,10 +129,18 @@ def key(trace: Trace, row: int) -> tuple[int, int]:
 def promised(text: str) -> int | None:
     """The ns that a sentence promises."""
     found = re.search(r"([\d.,]+) (ns|µs|ms|s) sooner", text)
-    return 0 if "just as long" in text else None if found is None else round(float(found[1].replace(",", "")) * UNITS[found[2]])
+    return (
+        0
+        if "just as long" in text
+        else None
+        if found is None
+        else round(float(found[1].replace(",", "")) * UNITS[found[2]])
+    )
 
 
-def count_promises(tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, ops: dict[tuple[int, int], Op], about: str) -> None:
+def count_promises(
+    tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, ops: dict[tuple[int, int], Op], about: str
+) -> None:
     """Compare what the package promises of each cause's longest gap with a run without that cause there."""
     for one in rank.missed:
         said = getattr(one, "sooner_ns", None) if hasattr(one, "sooner_ns") else promised(one.next_behind)

@@ -7,9 +7,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.simulator.machine import Op, Run
+from tests.simulator.machine import Call, EventRecord, Op, Run
 from tests.simulator.program import Launch
-from tests.simulator.recorded import NAMES, Clocks, block, calls_by_number, event_numbers, grid, kernel_name
+from tests.simulator.recorded import Clocks, block, calls_by_number, event_numbers, grid, kernel_name
 
 TEMPLATE = Path(__file__).parents[1] / "data" / "nsys" / "a2a_async.2gpu.sqlite"
 EMPTIED = (
@@ -75,10 +75,17 @@ class _Export:
             self.insert("PROCESSES", globalPid=process(rank), pid=1000 + rank, name="python3")
             self.insert("TARGET_INFO_CUDA_DEVICE", gpuId=rank, cudaId=rank, **where)
             self.insert(
-                "TARGET_INFO_CUDA_CONTEXT_INFO", nullStreamId=7, vmId=1, processId=1000 + rank, deviceId=rank, contextId=1
+                "TARGET_INFO_CUDA_CONTEXT_INFO",
+                nullStreamId=7,
+                vmId=1,
+                processId=1000 + rank,
+                deviceId=rank,
+                contextId=1,
             )
             for stream in sorted({op.stream for op in self.run.of_rank(rank)}):
-                self.insert("TARGET_INFO_CUDA_STREAM", streamId=stream, vmId=1, processId=1000 + rank, contextId=1, flag=2)
+                self.insert(
+                    "TARGET_INFO_CUDA_STREAM", streamId=stream, vmId=1, processId=1000 + rank, contextId=1, flag=2
+                )
         for op in self.run.ops:
             self.op(op)
         for call in self.run.calls:
@@ -119,7 +126,13 @@ class _Export:
             names = {"demangledName": name, "shortName": name, "registersPerThread": 16}
             self.insert("CUPTI_ACTIVITY_KIND_KERNEL", **row, **size, **names)
         else:
-            memory = {"bytes": 4, "copyKind": 2, "srcKind": 2, "dstKind": 0 if op.action.blocking else 1, "copyCount": 1}
+            memory = {
+                "bytes": 4,
+                "copyKind": 2,
+                "srcKind": 2,
+                "dstKind": 0 if op.action.blocking else 1,
+                "copyCount": 1,
+            }
             self.insert("CUPTI_ACTIVITY_KIND_MEMCPY", **row, **memory)
 
     def events(self) -> None:
@@ -136,13 +149,15 @@ class _Export:
                 eventId=numbers[record.where[0], record.event],
                 eventSyncId=linked[id(record)],
             )
-        waits = [(call, 2, stream, record) for call, stream, record in self.run.waits]
-        for call, action, record in self.run.syncs:
+        waits: list[tuple[Call, int, int, EventRecord | None]] = [
+            (call, 2, stream, record) for call, stream, record in self.run.waits
+        ]
+        for call, action, synchronized in self.run.syncs:
             stream = action.what if isinstance(action.what, int) else NO_EVENT
-            waits.append((call, SYNC_TYPES[call.name], stream, record))  # type: ignore[arg-type]
-        for call, kind, stream, record in waits:
+            waits.append((call, SYNC_TYPES[call.name], stream, synchronized))
+        for call, kind, stream, awaited in waits:
             known = by_number[call.where[0], call.number]
-            event = NO_EVENT if record is None else numbers[record.where[0], record.event]
+            event = NO_EVENT if awaited is None else numbers[awaited.where[0], awaited.event]
             self.insert(
                 "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
                 start=self.clocks.host(call.where[0], known.start + 100),
@@ -153,7 +168,7 @@ class _Export:
                 globalPid=process(call.where[0]),
                 syncType=kind,
                 eventId=event,
-                eventSyncId=NO_EVENT if record is None else linked[id(record)],
+                eventSyncId=NO_EVENT if awaited is None else linked[id(awaited)],
             )
 
 
@@ -165,6 +180,3 @@ def write(run: Run, path: Path, clocks: Clocks | None = None) -> list[Path]:
         database.commit()
         path.write_bytes(database.serialize())
     return [path]
-
-
-__all__ = ["NAMES", "write"]

@@ -13,8 +13,8 @@ class Launch:
     """A kernel or collective is put on a stream.
 
     side : "a", "b" or "" for neither; threads : how many it holds on each SM while it runs, up to THREADS_PER_SM.
-    collective : a key that its calls on all ranks share, "" for a kernel; ns is then the transfer, which begins when the
-        last rank has arrived.
+    collective : a key that its calls on all ranks share, "" for a kernel; ns is then the transfer, which begins when
+        the last rank has arrived.
     reads, writes : names of buffers, for what has to be ordered.
     """
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.simulator.machine import EventRecord, Op, Run, Where, Without, simulate
-from tests.simulator.program import Busy, Launch, Program
+from tests.simulator.program import Program
 
 LAUNCH, STREAM, EVENT, ROOM = "launch", "stream", "event", "room"
 HOST = ("host-sync", "late-launch")
@@ -75,7 +76,9 @@ class Truth:
         by_event = by_event or hold.what == EVENT
         if {side, before.side} == {"a", "b"}:
             return "event-dependency" if by_event else "same-stream"
-        return "stream-busy" if before.start <= now else self._name(before, binding(before), now, side, by_event=by_event)
+        return (
+            "stream-busy" if before.start <= now else self._name(before, binding(before), now, side, by_event=by_event)
+        )
 
     def without(self, op: Op, cause: str, since: int) -> Without:
         """The run in which this cause did not hold this op from an instant on."""
@@ -94,9 +97,9 @@ class Truth:
         """What the op's thread did from then on until its launch takes no time: to block, or all else."""
         thread = op.where[:2]
         for call in self.run.calls:
-            if call.where[:2] == thread and call.end > since and call.start < op.submitted:
-                if call.blocked == (cause == "host-sync"):
-                    yield call.where, max(since - call.start, 0)
+            meanwhile = call.where[:2] == thread and call.end > since and call.start < op.submitted
+            if meanwhile and call.blocked == (cause == "host-sync"):
+                yield call.where, max(since - call.start, 0)
         if cause == "late-launch":
             for where, began, ns in busy_spans(self.run, thread):
                 if began + ns > since and began < op.submitted:
@@ -121,7 +124,7 @@ def overlap(run: Run, rank: int) -> int:
     ops = run.of_rank(rank)
     cuts = sorted({time for op in ops for time in (op.arrived, op.end)})
     total = 0
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in itertools.pairwise(cuts):
         runs = {op.side for op in ops if op.arrived <= low and high <= op.end}
         total += (high - low) * ({"a", "b"} <= runs)
     return total
@@ -130,6 +133,3 @@ def overlap(run: Run, rank: int) -> int:
 def recovered(program: Program, rank: int, cause: str) -> int:
     """How much more real overlap a rank has where a cause holds nothing anywhere."""
     return overlap(simulate(program, Without(everywhere=frozenset({cause}))), rank) - overlap(simulate(program), rank)
-
-
-__all__ = ["HOST", "Busy", "Launch", "Truth", "binding", "holds", "overlap", "recovered"]
