@@ -14,7 +14,6 @@ from analyzers import load
 from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
 from analyzers.overlap.measure import RankOverlap
-from analyzers.overlap.pairing import pair
 from analyzers.readers.reading import Reading
 from analyzers.select.select import select
 from analyzers.syncs.report import order_report
@@ -26,6 +25,7 @@ from tests.simulator.generate import generate, needed_waits, without_action
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.program import Program
 from tests.simulator.truth import HOST, Truth, recovered
+from tests.support.pairing import pair
 
 A, B = "kernel:~alpha,kernel:~AllReduce", "kernel:~beta"
 FORMATS = ("nsys", "kineto", "kineto-default")
