@@ -99,14 +99,6 @@ def devices() -> int:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Without a double quote in its name, in which nsys 2025.3 loses its report when it is told to stop."""
-    folder = tmp_path / "it's 50%p -é"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def nsys_words(folder: Path, nsys: Nsys) -> list[str]:
     return [*build(nsys, between_calls=True)[0], f"--output={folder / 'block'}".replace("%", "%%")]
 

@@ -21,8 +21,10 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def folder(folder: Path) -> Path:
-    """With a training program in it."""
+def folder(tmp_path: Path) -> Path:
+    """A folder whose name needs quoting everywhere, with a training program in it."""
+    folder = tmp_path / 'it\'s a "dir" -é $HOME'
+    folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
     return folder
 
