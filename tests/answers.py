@@ -116,7 +116,6 @@ def answered(arguments: list[str]) -> str:
     written = Path(tempfile.mkdtemp(prefix="written"))
     out, complaints = io.StringIO(), io.StringIO()
     sys.argv = ["traceviz", *(argument.replace("WRITTEN", str(written)) for argument in arguments)]
-    sys.argv += [] if arguments[0] == "cache" else ["--no-cache"]
     code: object = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(complaints):
         try:
@@ -153,7 +152,7 @@ def main() -> None:
     given = parser.parse_args()
     os.chdir(ROOT)
     os.environ.update(
-        COLUMNS="140", NO_COLOR="1", TERM="dumb", TZ="UTC", PATH="", TRACEVIZ_CHROMIUM="/nowhere"
+        COLUMNS="140", NO_COLOR="1", TERM="dumb", TZ="UTC", PATH="", TRACEVIZ_CACHE="off", TRACEVIZ_CHROMIUM="/nowhere"
     )  # no browser that would draw
     if given.part is None:
         again = [sys.executable, "-m", "tests.answers", str(given.folder.absolute()), "--only", given.only]
