@@ -1,4 +1,4 @@
-"""`python -m tests.simulator [PROGRAMS] [--first SEED] [--wrong N]`: the table of faults."""
+"""`python -m tests.simulator [PROGRAMS] [--first SEED] [--wrong N]`: how often causes, races and verdicts are right."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ import tempfile
 from pathlib import Path
 
 from tests.simulator.measure import FORMATS, HEADER, tallies
+from tests.simulator.verdicts import verdicts
 
-parser = argparse.ArgumentParser()
+parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("programs", type=int, nargs="?", default=120)
-parser.add_argument("--first", type=int, default=0)
+parser.add_argument("--first", type=int, default=0, help="seed of the first program")
 parser.add_argument("--formats", nargs="*", default=FORMATS)
 parser.add_argument("--wrong", type=int, default=0, help="show so many of what was wrong, per format")
+parser.add_argument("--verdicts", action="store_true", help="verdicts on all ranks alone")
 given = parser.parse_args()
+seeds = range(given.first, given.first + given.programs)
 with tempfile.TemporaryDirectory() as folder:
-    found = tallies(range(given.first, given.first + given.programs), Path(folder), tuple(given.formats))
-print(HEADER)
-print("|" + "---|" * (HEADER.count("|") - 1))
-for fmt, tally in found.items():
-    print(f"| {fmt} | {tally.row()} |")
-for tally in found.values():
-    for line in tally.wrong[: given.wrong]:
-        print(line)
+    found = {} if given.verdicts else tallies(seeds, Path(folder), tuple(given.formats))
+    if found:
+        print(HEADER)
+        print("|" + "---|" * (HEADER.count("|") - 1))
+    for fmt, tally in found.items():
+        print(f"| {fmt} | {tally.row()} |")
+    for tally in found.values():
+        for line in tally.wrong[: given.wrong]:
+            print(line)
+    print("\n| format | verdicts right | withheld | wrong |\n|---|---|---|---|")
+    for fmt in given.formats:
+        counted = verdicts(seeds, fmt, Path(folder))
+        shares = (f"{counted[kind] / max(1, counted.total()):.1%}" for kind in ("right", "withheld", "wrong"))
+        print(f"| {fmt} | {' | '.join(shares)} of {counted.total()} |")

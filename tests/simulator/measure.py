@@ -24,6 +24,7 @@ from tests.simulator import kineto, nsys
 from tests.simulator.generate import generate, needed_waits, without_action
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.program import Program
+from tests.simulator.recorded import Clocks
 from tests.simulator.truth import HOST, Truth, recovered
 from tests.support.pairing import pair
 
@@ -66,15 +67,13 @@ def share(counted: Counter[bool]) -> str:
     return f"{counted[True] / max(1, counted.total()):.1%} of {counted.total()}"
 
 
-def written(run: Run, fmt: str, folder: Path) -> list[Path]:
-    """The capture that a profiler makes of a run."""
+def loaded(run: Run, fmt: str, folder: Path, clocks: Clocks | None = None) -> Trace:
+    """The capture that a profiler makes of a run, read."""
     if fmt == "nsys":
-        return nsys.write(run, folder / "run.sqlite")
-    return kineto.write(run, folder, records=fmt == "kineto")
-
-
-def loaded(run: Run, fmt: str, folder: Path) -> Trace:
-    return load.load(written(run, fmt, folder), reading=Reading(cache=False))
+        paths = nsys.write(run, folder / "run.sqlite", clocks)
+    else:
+        paths = kineto.write(run, folder, clocks, records=fmt == "kineto")
+    return load.load(paths, reading=Reading(cache=False))
 
 
 def gaps(trace: Trace) -> Iterator[tuple[Explained, int]]:
