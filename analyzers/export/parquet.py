@@ -113,4 +113,5 @@ def _frame(path: Path, length: int) -> pd.DataFrame:
     frame: pd.DataFrame = pq.read_table(path).to_pandas()
     if len(frame) != length:
         raise ValueError(f"{path.name} has {len(frame):,} rows of {length:,}")
-    return frame
+    # A dictionary of nothing but nulls comes back as plain objects from older versions of pyarrow.
+    return frame.astype({name: "category" for name in frame if frame[name].dtype == object})

@@ -36,5 +36,6 @@ def same_tables(first: Trace, second: Trace) -> None:
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    texts = [column for column in frame if isinstance(frame[column].dtype, pd.CategoricalDtype)]
-    return frame.assign(**{column: frame[column].astype(object) for column in texts})
+    """Texts as objects, and every missing one None: pandas before 3 tells nan from it."""
+    texts = [column for column in frame if not pd.api.types.is_numeric_dtype(frame[column].dtype)]
+    return frame.assign(**{column: frame[column].astype(object).where(frame[column].notna(), None) for column in texts})
