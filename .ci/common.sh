@@ -26,6 +26,7 @@ readme() { awk -v n="$1" '/^```bash$/ { on = (++i == n); next } /^```/ { on = 0 
 # A copy of what git tracks, and the folder it works in from here on.
 copy_of_what_git_tracks() {
     command -v git >/dev/null || need_packages git
+    python3 -c "import pip, venv" 2>/dev/null || need_packages python3 python3-pip python3-venv
     git -c safe.directory='*' -C "$root" ls-files -z | tar -C "$root" --null --files-from=- -c | tar -C "$clone" -x
     cd "$clone"
 }
