@@ -290,9 +290,9 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     Returns
     -------
     OrderReport : `.to_frame()` has a row per host sync point, costliest first, columns as in
-        `analyzers.syncs.points.SyncPoint`:
-        duration_ns, gpu_idle_ns, api, op, range, delayed …; `.crossings.missing` are the
-        missing waits, `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
+        `analyzers.syncs.points.SyncPoint`: duration_ns, gpu_idle_ns (from the drain to the call's return), after_ns
+        (from there to the next launch), api, op, range, delayed …; `.crossings.missing` are the missing waits,
+        `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
         `.plan.to_frame()` the chunks of stream-parallel loops.
     """
     from analyzers.scale import answers

@@ -135,7 +135,7 @@ def _order(tracks: Tracks, pid: int, order: OrderReport, process: int, device: i
     args: dict[str, Any] = {
         column: syncs[column].astype(str).tolist() for column in ("kind", "range", "op", "pattern", "copy", "delayed")
     }
-    args |= {column: ints(syncs, column) for column in ("thread", "bytes", "gpu_idle_ns")}
+    args |= {column: ints(syncs, column) for column in ("thread", "bytes", "gpu_idle_ns", "after_ns")}
     end = start + ints(syncs, "duration_ns")
     name = _texts(syncs["api"].astype(str).tolist())
     yield from _slices(tracks, pid, "host blocked", f"{FOUND}.sync", name, start, end, args, _NOTHING)

@@ -38,8 +38,9 @@ class SyncPoint:
     the Python line; `pattern` what the calls look like where no operator is on record. `copy` and `bytes` are of the
     copy that was waited for; `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`,
     `waited_name` its name) what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
-    drain to the next op launched after it. `delayed` is the range of the next op that the thread launched, "" where
-    nothing was delayed. `call` is the row of `api` in `Trace.api`.
+    drain to the call's return. `after_ns` is what was idle from there to the device's next launch: the host's time, not
+    the call's. `delayed` is the range of the next op that the thread launched, "" where the device was idle in neither.
+    `call` is the row of `api` in `Trace.api`.
     """
 
     rank: int
@@ -63,6 +64,7 @@ class SyncPoint:
     waited_op: int
     waited_name: str
     gpu_idle_ns: int
+    after_ns: int
     delayed: str
     call: int
 
@@ -123,7 +125,8 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "waited_op": op,
         "waited_name": _text(trace.ops, "name", op),
         "gpu_idle_ns": idle,
-        "delayed": np.where(idle > 0, next_range, ""),
+        "after_ns": cost_of.after_ns,
+        "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
         "call": call,
     }
     order = np.lexsort((start, start - end, -idle))
@@ -229,26 +232,33 @@ def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
     return np.array([*names, ""], object)[take_or(code, row)]
 
 
-# What a host synchronization cost: how long the GPU ran dry before the next op, and which range that op was in.
+# What a host synchronization cost: how long the GPU ran dry before the call returned, and how long after it.
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of each of some blocking calls: GPU idle time in ns, and the unit its thread launched next (-1 none)."""
+    """Of each of some blocking calls: GPU idle time within it and after it, ns, and the unit its thread launched next.
+
+    next_unit : -1 for none.
+    """
 
     idle_ns: Ints
+    after_ns: Ints
     next_unit: Ints
 
 
 def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end: Ints) -> Cost:
-    """GPU idle time on a call's own device, from the drain to the next op launched after the call.
+    """GPU idle time on a call's own device: from the drain to the call's return, and from there to the next launch.
 
     The drain is the instant when all that had been queued on the device, when the call returned, was done. If that was
-    before the call began, nothing waited; if the next op was queued before it, the host kept its lead: both cost 0.
+    before the call began, nothing waited, and both are 0. If what was launched next was queued before the drain, the
+    host kept its lead, and nothing was idle after it; nor where nothing was launched any more.
+
+    Work ends at 100, the call returns at 110 and the next kernel is launched at 150: 10 within the call, 40 after it.
     """
-    idle, next_unit = np.zeros(start.size, np.int64), np.full(start.size, -1, np.int64)
+    idle, after, next_unit = (np.full(start.size, missing, np.int64) for missing in (0, 0, -1))
     if lanes.op.size == 0:
-        return Cost(idle, next_unit)
+        return Cost(idle, after, next_unit)
     lane = lanes.lane_of_unit()
     unit_process, unit_device = lanes.process[lane], lanes.device[lane]
     for (one_process, gpu), rows in rows_by_key(process, device).items():
@@ -256,22 +266,21 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
         units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if units.size == 0:
             continue
-        done_by = np.maximum.accumulate(lanes.end_ns[units])
-        after = np.searchsorted(lanes.enqueue_ns[units], end[rows])
-        drain = np.where(after > 0, done_by[np.maximum(after - 1, 0)], MIN_NS)
-        next_op = units[np.minimum(after, units.size - 1)]
-        ran_dry = (after < units.size) & (drain > start[rows]) & (lanes.enqueue_ns[next_op] > drain)
-        ran_dry &= lanes.start_ns[next_op] > drain
-        drain, until = drain[ran_dry], lanes.start_ns[next_op[ran_dry]]
-        busy = union(lanes.start_ns[units], lanes.end_ns[units])
-        idle[rows[ran_dry]] = until - drain - coverage(drain, until, busy)
+        done_by, enqueue = np.maximum.accumulate(lanes.end_ns[units]), lanes.enqueue_ns[units]
+        queued = np.searchsorted(enqueue, end[rows])
+        drain = np.where(queued > 0, done_by[np.maximum(queued - 1, 0)], MIN_NS)
+        waited = drain > start[rows]
+        idle[rows] = np.where(waited, np.maximum(end[rows] - drain, 0), 0)
+        launched = np.append(np.minimum(enqueue, lanes.start_ns[units]), MIN_NS)  # clocks may differ by a little
+        since = np.maximum(drain, end[rows])
+        after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
     for (thread,), rows in rows_by_key(host).items():
         units = np.flatnonzero(lanes.launcher == thread)
         units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
         if thread >= 0 and units.size:
-            after = np.searchsorted(lanes.enqueue_ns[units], end[rows])
-            next_unit[rows] = np.where(after < units.size, units[np.minimum(after, units.size - 1)], -1)
-    return Cost(idle, next_unit)
+            queued = np.searchsorted(lanes.enqueue_ns[units], end[rows])
+            next_unit[rows] = np.where(queued < units.size, units[np.minimum(queued, units.size - 1)], -1)
+    return Cost(idle, after, next_unit)
 
 
 def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:

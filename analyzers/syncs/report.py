@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,31 @@ from analyzers.trace.tables import Trace
 
 @dataclass(frozen=True)
 class OrderReport:
-    """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops."""
+    """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops.
+
+    calls_recorded : of each rank, whether its CUDA calls were recorded; else nothing tells what blocked its host.
+    """
 
     syncs: HostSyncs
     copies: UnwaitedCopies
     crossings: Crossings
     plan: StreamPlan
     warnings: tuple[TraceWarning, ...]
+    calls_recorded: Mapping[int, bool] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be said of what blocked the host, or not of all ranks; "" where it can."""
+        unknown = sorted(rank for rank, recorded in self.calls_recorded.items() if not recorded)
+        if not unknown:
+            return ""
+        of = "" if len(unknown) == len(self.calls_recorded) else f" of rank {', '.join(map(str, unknown))}"
+        return f"no CUDA calls{of} were recorded, so nothing tells what blocked the host"
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0, or 3 where no rank's CUDA calls were recorded."""
+        return 3 if self.calls_recorded and not any(self.calls_recorded.values()) else 0
 
     def to_frame(self) -> pd.DataFrame:
         """One row per host sync point; columns as in `SyncPoint`."""
@@ -41,14 +59,16 @@ class OrderReport:
         table, missing = self.syncs.table, self.crossings.missing
         hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
         text = f"{len(table)} host sync points ({hidden} hidden) left GPUs idle for {duration(idle)}; "
+        text = f"{self.reason}; " if self.exit_code else text
         text += f"{len(self.copies)} copies nobody waits for, {len(missing)} missing waits."
-        headers = ("rank", "at", "blocked", "GPU idle", "kind", "call", "from", "in")
+        headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in")
         rows = [
             (
                 one.rank,
                 duration(one.start_ns),
                 duration(one.duration_ns),
                 duration(one.gpu_idle_ns),
+                duration(one.after_ns),
                 one.kind,
                 one.api,
                 one.chain or one.pattern or "–",
@@ -58,7 +78,7 @@ class OrderReport:
         ]
         notes = [one.message for one in missing]
         mood = "bad" if missing or len(self.copies) or idle else "good"
-        return card("order", text, headers, rows, mood=mood, texts=headers[4:], notes=notes, warnings=self.warnings)
+        return card("order", text, headers, rows, mood=mood, texts=headers[5:], notes=notes, warnings=self.warnings)
 
     def __repr__(self) -> str:
         return (
@@ -89,7 +109,17 @@ def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
         copies = UnwaitedCopies(_part(trace, copies.table, "launched_ns", span))
         found = Crossings(_part(trace, found.table, "at_ns", span))
         plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
-    return OrderReport(syncs, copies, found, plan, trace.warnings)
+    return OrderReport(syncs, copies, found, plan, trace.warnings, _calls_recorded(trace))
+
+
+def _calls_recorded(trace: Trace) -> dict[int, bool]:
+    """Of each rank of a trace, whether the capture has CUDA calls of it."""
+    calls = np.bincount(ints(trace.api, "process"), minlength=len(trace.processes))
+    recorded = dict.fromkeys(trace.rank_ids, False)
+    for process, one in enumerate(trace.processes):
+        if one.rank in recorded:
+            recorded[one.rank] |= bool(calls[process])
+    return recorded
 
 
 def launch_span(trace: Trace) -> Span:
@@ -112,7 +142,7 @@ def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -
         keys = [-column(name[1:]) if name.startswith("-") else column(name) for name in reversed(by)]
         order = np.lexsort(keys)
         # Column by column: all of them together, and then sorted, would be in memory twice.
-        return table_of(row, {field.name: column(field.name)[order] for field in fields(row)})
+        return table_of(row, {each.name: column(each.name)[order] for each in fields(row)})
 
     return OrderReport(
         HostSyncs(stacked(SyncPoint, (one.syncs.table for one in reports), "-gpu_idle_ns", "-duration_ns", "start_ns")),
@@ -120,6 +150,7 @@ def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -
         Crossings(stacked(Crossing, (one.crossings.table for one in reports), "at_ns", "what")),
         StreamPlan(stacked(Chunk, (one.plan.table for one in reports), "rank", "thread", "start_ns")),
         warnings,
+        {rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
     )
 
 

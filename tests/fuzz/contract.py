@@ -9,7 +9,7 @@ from typing import Any
 KEYS = {
     "traceviz.overlap/1": "verdict passed reason pair bar ranks job gain clocks warnings",
     "traceviz.collectives/1": "collectives summary clocks warnings",
-    "traceviz.syncs/1": "syncs unwaited_copies missing_waits stream_plan warnings",
+    "traceviz.syncs/2": "syncs unwaited_copies missing_waits stream_plan warnings",
     "traceviz.streams/1": "ranks warnings",
     "traceviz.info/1": "captures ranks ranges more_ranges steps cannot warnings",
     "traceviz.compare/1": "runs warnings",

@@ -100,7 +100,7 @@ def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) ->
     assert {one["schema"] for one in data.values() if isinstance(one, dict) and "schema" in one} == {
         "traceviz.overlap/1",
         "traceviz.collectives/1",
-        "traceviz.syncs/1",
+        "traceviz.syncs/2",
         "traceviz.streams/1",
         "traceviz.info/1",
     }

@@ -12,7 +12,10 @@ EPILOG = """\b
 Examples:
   traceviz syncs report.nsys-rep
   traceviz syncs rank0.json.gz --steps 10
-  traceviz syncs captures/ --ranks 0 --format json"""
+  traceviz syncs captures/ --ranks 0 --format json
+
+\b
+Exit code: 0, 2 bad input or usage, 3 no CUDA calls were recorded, so that nothing can be told."""
 
 
 def syncs(
@@ -43,3 +46,4 @@ def syncs(
     with progress() as on_progress, options.opened(on_progress, lists=True) as run:
         result = answers.syncs(run, options.narrowing)
     emit(result, output, view.blocks, contract.syncs)
+    raise typer.Exit(result.exit_code)

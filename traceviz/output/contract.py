@@ -111,9 +111,14 @@ def collectives(result: Collectives) -> Json:
 
 
 def syncs(result: OrderReport) -> Json:
-    """`traceviz.syncs/1`: host sync points, costliest first, and what else the order of the work tells; whole ns."""
+    """`traceviz.syncs/2`: host sync points, costliest first, and what else the order of the work tells; whole ns.
+
+    `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there to the next launch (`/1` had both in
+    `gpu_idle_ns`). `reason` says where no CUDA calls were recorded, so that no sync point could be found.
+    """
     return {
-        "schema": "traceviz.syncs/1",
+        "schema": "traceviz.syncs/2",
+        "reason": result.reason,
         "syncs": _records(result.syncs.table, "process", "device", "waited_op", "call"),
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [

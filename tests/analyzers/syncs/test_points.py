@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
@@ -39,7 +41,8 @@ def test_item_is_one_hidden_point_with_its_operators_and_cost() -> None:
     assert (point.op, point.chain) == ("aten::item", "aten::item → aten::_local_scalar_dense")
     assert (point.range, point.delayed) == ("MP Embedding", "DP Embedding")
     assert (point.copy, point.bytes, point.waited_stream, point.waited_name) == ("DtoH", 1, 7, "Memcpy DtoH")
-    assert point.gpu_idle_ns == 650 - 190  # from the end of the copy to the start of the next op
+    assert point.gpu_idle_ns == 200 - 190  # from the end of the copy to the call's return
+    assert point.after_ns == 620 - 200  # from there to the next launch: the host's
     assert point.pattern == ""
 
 
@@ -71,7 +74,24 @@ def test_a_written_synchronize_is_explicit(what: str) -> None:
     rank.kernel("next", 7, 140, 150, launch=(120, 125))
     point = only(run)
     assert (point.kind, point.hidden, point.waited_op) == (what, False, op)
-    assert point.gpu_idle_ns == 40
+    assert (point.gpu_idle_ns, point.after_ns) == (110 - 100, 120 - 110)
+
+
+def test_sleep_after_a_synchronize_is_not_its_cost() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 500_000, launch=(0, 5))
+    rank.synchronize("device", 20, 500_008)
+    rank.kernel("after a sleep of 2 s", 7, 2_000_510_000, 2_000_520_000, launch=(2_000_500_008, 2_000_500_013))
+    point = only(run)
+    assert (point.duration_ns, point.gpu_idle_ns, point.after_ns) == (499_988, 8, 2_000_000_000)
+
+
+def test_the_last_synchronize_costs_its_return_and_nothing_after_it() -> None:
+    run, rank = one_rank()
+    rank.kernel("work", 7, 10, 100, launch=(0, 5))
+    rank.synchronize("stream", 20, 110, stream=7)
+    point = only(run)
+    assert (point.gpu_idle_ns, point.after_ns, point.delayed) == (10, 0, "")
 
 
 def test_a_barrier_is_written_to_wait() -> None:
@@ -90,17 +110,18 @@ def test_an_event_synchronize_that_leaves_work_queued_costs_nothing() -> None:
     rank.synchronize("event", 20, 105, record=record)
     rank.kernel("next step", 7, 1003, 1100, launch=(200, 205))
     point = only(run)
-    assert (point.waited_name, point.gpu_idle_ns, point.delayed) == ("Memcpy DtoH", 0, "")
+    assert (point.waited_name, point.gpu_idle_ns, point.after_ns, point.delayed) == ("Memcpy DtoH", 0, 0, "")
 
 
-def test_other_streams_of_the_device_hide_the_idle_time() -> None:
+def test_another_threads_launch_ends_the_idle_time() -> None:
     run, rank = one_rank()
     rank.kernel("work", 7, 10, 100, launch=(0, 5))
     rank.synchronize("stream", 20, 110, stream=7)
     rank.kernel("other thread's", 9, 150, 180, launch=(120, 125), thread=2)
     rank.kernel("next", 7, 210, 250, launch=(130, 135))
     rank.kernel("last", 7, 260, 270, launch=(140, 145))
-    assert only(run).gpu_idle_ns == 50  # until another thread's op, the next one launched
+    point = only(run)
+    assert (point.gpu_idle_ns, point.after_ns) == (10, 10)  # to 120, another thread's launch
 
 
 def test_waiting_for_a_stream_means_waiting_for_what_it_waits_for() -> None:
@@ -121,7 +142,7 @@ def test_a_pageable_copy_and_the_synchronize_behind_it_are_one_point() -> None:
     point = only(run)
     assert (point.api, point.kind, point.hidden) == ("cudaMemcpyAsync", "pageable", True)
     assert (point.start_ns, point.duration_ns) == (5, 111)
-    assert (point.copy, point.bytes, point.gpu_idle_ns) == ("DtoH", 4096, 50)
+    assert (point.copy, point.bytes, point.gpu_idle_ns, point.after_ns) == ("DtoH", 4096, 116 - 100, 130 - 116)
 
 
 def test_a_copy_and_a_synchronize_of_two_operators_are_two_points() -> None:
@@ -161,7 +182,8 @@ def test_a_free_counts_only_if_it_drained_the_device() -> None:
     rank.call("cudaMalloc", 110, 500)  # slow, but nothing ran
     rank.kernel("next", 7, 540, 560, launch=(520, 525))
     point = only(run)
-    assert (point.kind, point.api, point.start_ns, point.gpu_idle_ns) == ("memory", "cudaFree", 92, 440)
+    assert (point.kind, point.api, point.start_ns) == ("memory", "cudaFree", 92)
+    assert (point.gpu_idle_ns, point.after_ns) == (105 - 100, 520 - 105)
 
 
 def test_module_loading_costs_the_idle_time_inside_the_call() -> None:
@@ -214,7 +236,7 @@ def test_points_belong_to_the_process_whose_call_it_was_though_both_are_device_0
         rank.synchronize("stream", 20, end + 10, stream=7)
         rank.kernel("next", 7, end + 50, end + 60, launch=(end + 20, end + 25))
     points = {point.rank: point for point in host_syncs(run.trace())}
-    assert {rank: (point.gpu_idle_ns, point.waited_op) for rank, point in points.items()} == {0: (50, 0), 1: (50, 2)}
+    assert {rank: (point.gpu_idle_ns, point.waited_op) for rank, point in points.items()} == {0: (10, 0), 1: (10, 2)}
 
 
 def test_the_users_python_line_is_named_not_torchs() -> None:
@@ -229,14 +251,50 @@ def test_the_users_python_line_is_named_not_torchs() -> None:
 def test_points_are_ranked_by_cost_then_by_duration() -> None:
     run, rank = one_rank()
     at = 0
-    for idle, blocked in ((10, 50), (400, 60), (10, 90)):
-        rank.kernel("work", 7, at + 5, at + 5 + blocked, launch=(at, at + 2))
-        rank.synchronize("stream", at + 5, at + 5 + blocked + 1, stream=7)
-        at += 5 + blocked + idle - 5
+    for idle, worked, slept in ((10, 50, 900), (400, 60, 0), (10, 90, 100)):
+        rank.kernel("work", 7, at + 5, at + 5 + worked, launch=(at, at + 2))
+        rank.synchronize("stream", at + 5, at + 5 + worked + idle, stream=7)
+        at += 5 + worked + idle + slept
         rank.kernel("next", 7, at + 5, at + 20, launch=(at, at + 2))
         at += 1000
     found = host_syncs(run.trace())
-    assert [(point.gpu_idle_ns, point.duration_ns) for point in found] == [(400, 61), (10, 91), (10, 51)]
+    points = [(point.gpu_idle_ns, point.duration_ns, point.after_ns) for point in found]
+    assert points == [(400, 460, 0), (10, 100, 100), (10, 60, 900)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 30), st.integers(7, 8)), min_size=1, max_size=6),
+    st.integers(0, 5),
+    st.integers(0, 40),
+)
+def test_costs_are_those_counted_instant_by_instant(ops: list[tuple[int, int, int]], before: int, back: int) -> None:
+    run, rank = one_rank()
+    at, free, ran = 0, {7: 0, 8: 0}, []
+    call = (-1, -1)
+    for number, (pause, length, stream) in enumerate(ops):
+        if number == min(before, len(ops) - 1) and ran:
+            done = max(end for _, _, end in ran)
+            call = at, max(at, done) + back + 1
+            rank.synchronize("device", *call)
+            at = call[1]
+        at += pause
+        start = max(at + 3, free[stream])
+        free[stream] = start + length
+        rank.kernel(f"op {number}", stream, start, start + length, launch=(at, at + 1))
+        ran.append((at, start, start + length))
+        at += 1
+    found = list(host_syncs(run.trace()))
+    if call[0] < 0:
+        assert found == []
+        return
+    (point,) = found
+    earlier, later = ([one for one in ran if (one[0] < call[1]) == early] for early in (True, False))
+    drain, next_launch = max(end for _, _, end in earlier), min(at for at, _, _ in later)
+    idle = [now for now in range(drain, next_launch) if not any(low <= now < high for _, low, high in ran)]
+    if drain <= call[0]:
+        idle = []
+    within = sum(now < call[1] for now in idle)
+    assert (point.gpu_idle_ns, point.after_ns) == (within, len(idle) - within)
 
 
 def test_the_json_contract() -> None:
@@ -244,7 +302,7 @@ def test_the_json_contract() -> None:
     rank.kernel("lookup", 7, 10, 170, launch=(0, 5))
     item(rank, 100)
     answer = json.loads(json.dumps(contract.syncs(order_report(run.trace()))))
-    assert answer["schema"] == "traceviz.syncs/1"
+    assert answer["schema"] == "traceviz.syncs/2"
     wanted = [
         "rank",
         "thread",
@@ -256,6 +314,7 @@ def test_the_json_contract() -> None:
         "op",
         "copy",
         "gpu_idle_ns",
+        "after_ns",
         "delayed",
     ]
     assert set(wanted) <= set(answer["syncs"][0])

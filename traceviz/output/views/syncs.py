@@ -35,20 +35,27 @@ def blocks(result: OrderReport) -> list[Block]:
 
 def _headline(result: OrderReport) -> Headline:
     table = result.syncs.table
+    if result.exit_code:
+        return Headline("INCONCLUSIVE", f"{result.reason}.", "middle")
+    but = f"; {result.reason}" if result.reason else ""
     if not len(table):
-        return Headline("NO SYNCS", "nothing in the capture blocked the host.", "good")
-    idle, hidden = int(table["gpu_idle_ns"].sum()), int(table["hidden"].sum())
+        text = f"nothing in the capture blocked the host{but}."
+        return Headline("NO SYNCS", text, "middle" if but else "good")
+    idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
     blocked = duration(int(table["duration_ns"].sum()))
-    text = f"{len(table)} host sync points ({hidden} hidden) blocked {blocked} and left GPUs idle {duration(idle)}."
-    return Headline("SYNCS", text, "bad" if idle else "good")
+    text = f"{len(table)} host sync points ({hidden} hidden) blocked {blocked} and left GPUs idle {duration(idle)}"
+    text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
+    return Headline("SYNCS", f"{text}{but}.", "bad" if idle else "good")
 
 
 def _syncs(result: OrderReport) -> Table:
-    headers = ("rank", "at", "blocked", "GPU idle", "kind", "call", "from", "in", "waited for", "delayed")
+    headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in", "waited for", "delayed")
     rows = [_sync(point) for point in islice(result.syncs, MOST)]
-    note = "GPU idle: from the device's drain to the next op launched after the call.\n"
-    note += unshown(len(result.syncs) - MOST)
-    return Table(headers, rows, "Host sync points, costliest first", frozenset(headers[:4]), note)
+    note = (
+        "GPU idle: from the device's drain to the call's return, its cost. Idle after: from there to the next launch, "
+    )
+    note += f"the host's own time.\n{unshown(len(result.syncs) - MOST)}"
+    return Table(headers, rows, "Host sync points, costliest first", frozenset(headers[:5]), note)
 
 
 def _sync(point: SyncPoint) -> tuple[str, ...]:
@@ -60,6 +67,7 @@ def _sync(point: SyncPoint) -> tuple[str, ...]:
         duration(point.start_ns),
         duration(point.duration_ns),
         duration(point.gpu_idle_ns),
+        duration(point.after_ns),
         point.kind,
         point.api + copy,
         origin + (f" ({point.frame})" if point.frame else ""),
