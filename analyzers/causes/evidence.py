@@ -120,8 +120,12 @@ class EvidenceWriter:
         """The call that blocked the launching thread longest, and where it came from."""
         blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start_ns[gap]), self._submitted(one, gap))
         starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
-        of_thread = np.isin(blocking.call, self._calls(one, gap))
-        inside_ns = np.where(of_thread, np.minimum(ends, high) - np.maximum(starts, low), NEVER)
+        process, thread = (ints(self.trace.api, column)[blocking.call] for column in ("process", "thread"))
+        op = int(one.gaps.op[gap])
+        of_thread = (process == self._of_op("process", op)) & (thread == self.explainer.launches[0][op])
+        inside_ns = np.where(of_thread, np.minimum(ends, high) - np.maximum(starts, low), 0)
+        if not np.any(inside_ns > 0):
+            return f"{self._late(one, gap)}: the host was blocked, in which call the capture does not show"
         longest = int(blocking.call[inside_ns.argmax()])
         call = self._api_names[self._api_code[longest]]
         blocked = duration(int(inside_ns.max()))

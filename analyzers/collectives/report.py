@@ -130,7 +130,7 @@ class Collectives:
         headers = ("operation", "size", "count", "median", "P90", "waiting / all ranks' time", "bus", "last, mostly")
         rows = [
             (
-                kind.operation,
+                kind.operation or "unknown",
                 "–" if kind.bytes is None else size(kind.bytes),
                 kind.count,
                 duration(kind.median_ns),

@@ -63,6 +63,7 @@ class Summary:
 def summarize(table: pd.DataFrame, calls: pd.DataFrame) -> Summary:
     """Summarize `Collectives.table` and its calls."""
     operation, names = codes(table, "operation")
+    names = [*names, ""]  # the last stands for code -1, an operation that is not known
     number = ints(calls, "collective")
     wait = np.bincount(number, weights=ints(calls, "wait_ns"), minlength=len(table))
     duration = np.bincount(number, weights=ints(calls, "duration_ns"), minlength=len(table))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Mask
 from analyzers.select.language import Atom, Selector, atoms
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
@@ -25,6 +26,7 @@ class Work:
     """What there is of a selector's words in GPU ops; parts of a run add up.
 
     picking : atoms that pick any op. kernels, streams, operations, copies : what there is of each.
+    kernel_ns : by stream, how long kernels ran on it, all together; where communication is asked for.
     """
 
     ops: int = 0
@@ -33,6 +35,7 @@ class Work:
     streams: frozenset[int] = frozenset()
     operations: frozenset[str] = frozenset()
     copies: frozenset[str] = frozenset()
+    kernel_ns: Counter[int] = field(default_factory=Counter)
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -42,6 +45,7 @@ class Work:
             self.streams | other.streams,
             self.operations | other.operations,
             self.copies | other.copies,
+            self.kernel_ns + other.kernel_ns,
         )
 
 
@@ -69,7 +73,15 @@ def work_of(trace: Trace, selector: Selector) -> Work:
         frozenset(np.unique(ints(trace.ops, "stream")).tolist()) if "stream" in kinds else frozenset(),
         frozenset(operations(trace)) if "collective" in kinds else frozenset(),
         _texts(trace, "copy", np.ones(len(trace.ops), bool)) if "memcpy" in kinds else frozenset(),
+        _kernel_times(trace) if kinds & {"comm", "collective"} else Counter(),
     )
+
+
+def _kernel_times(trace: Trace) -> Counter[int]:
+    kernels = np.flatnonzero(is_one_of(trace.ops, "kind", ("kernel",)))
+    took = ints(trace.ops, "end_ns")[kernels] - ints(trace.ops, "start_ns")[kernels]
+    streams = rows_by_key(ints(trace.ops, "stream")[kernels])
+    return Counter({stream: int(took[rows].sum()) for (stream,), rows in streams.items()})
 
 
 def ranges_of(trace: Trace, selector: Selector) -> Ranges:
@@ -125,9 +137,20 @@ def _explain_work(atom: Atom, work: Work) -> str:
         )
     if atom.kind in ("collective", "memcpy") and atom.text:
         present = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
-        return f"no {atom.kind} '{atom.text}'; there " + (f"are {', '.join(present)}" if present else "is none at all")
-    what = {"comm": "communication", "compute": "compute kernels"}.get(atom.kind, atom.kind)
-    return f"there is no {what} in the trace"
+        none = "there is none at all" if atom.kind == "memcpy" else _no_communication(work)
+        return f"no {atom.kind} '{atom.text}'; " + (f"there are {', '.join(present)}" if present else none)
+    if atom.kind == "comm":
+        return _no_communication(work)
+    return f"there {'are no compute kernels' if atom.kind == 'compute' else f'is no {atom.kind}'} in the trace"
+
+
+def _no_communication(work: Work) -> str:
+    """Communication is known by names alone: say where some of other names may be."""
+    if not work.kernel_ns:
+        return "there are no kernels and no peer copies in the trace"
+    (first, _), *others = sorted(work.kernel_ns.items(), key=lambda one: (-one[1], one[0]))
+    where = f"busiest other stream: {others[0][0]}" if others else f"all kernels ran on stream {first}"
+    return f"no kernel known as communication; {where}; if yours have other names: -a kernel:…"
 
 
 def _texts(trace: Trace, column: str, rows: Mask) -> frozenset[str]:

@@ -22,9 +22,8 @@ def named_ranges(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=True)
     kinds = RANGE_ATOMS[atom.kind]
     of_kind = is_one_of(trace.ranges, "kind", kinds)
-    if atom.kind == "op" and not of_kind.any():  # nsys: torch.autograd.profiler.emit_nvtx names ranges "op, seq = 1"
+    if atom.kind == "op" and not of_kind.any():  # nsys: torch.autograd.profiler.emit_nvtx makes ranges of operators
         of_kind = is_one_of(trace.ranges, "kind", ("nvtx",))
-        return _fitting(trace, lambda name: fits(name.partition(",")[0])) & of_kind
     return _fitting(trace, fits) & of_kind
 
 

@@ -81,9 +81,9 @@ def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) ->
 
 
 def _names(trace: Trace) -> tuple[npt.NDArray[np.signedinteger[Any]], Texts]:
-    """A code for each range, and a text for each code and for -1, without what differs from call to call."""
+    """A code for each range, and a text for each code and for -1."""
     code, names = codes(trace.ranges, "name")
-    return code, np.array([*(name.split(", seq = ")[0] for name in names), ""], object)
+    return code, np.array([*names, ""], object)
 
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:

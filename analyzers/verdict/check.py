@@ -270,9 +270,13 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
     both = [rank for rank in ranks if rank.a.ops and rank.b.ops]
     if not both:
         return "no rank ran both sides on one device"
-    side, text = ("a", sides[0][0]) if not any(rank.a.real_busy_ns for rank in both) else ("b", sides[1][0])
-    waited = any(getattr(rank, side).wait_ns for rank in both)
-    return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
+    for side, (text, _) in zip("ab", sides, strict=True):
+        if not any(getattr(rank, side).real_busy_ns for rank in both):
+            waited = any(getattr(rank, side).wait_ns for rank in both)
+            return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
+    if any(rank.achievable_ns for rank in both):
+        return "each collective counts on the rank that arrived last to it, and none of those is among the ranks given"
+    return "no instance has work of both sides, waits left out, so nothing could overlap"
 
 
 def _few_instances(gain: Gain) -> str:

@@ -38,8 +38,11 @@ GROUPS = {
     "cpu_instant_event": "memory",
 }
 # Integer fields of each group: attributes of Args; grid and block are numbers of blocks and threads.
-FIELDS = {
-    "op": ("device", "context", "stream", "correlation", "bytes", "registers", "shared", "graph", "grid", "block"),
+FIELDS: dict[str, tuple[str, ...]] = {
+    "op": (
+        *("device", "context", "stream", "correlation", "bytes", "registers", "shared", "graph", "grid", "block"),
+        *("context_in", "device_in", "device_from", "device_to"),
+    ),
     "api": ("correlation",),
     "range": ("external", "sequence", "forward"),
     "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
@@ -67,6 +70,10 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     forward: Any = msgspec.field(name="Fwd thread id", default=-1)
     device: Any = -1
     context: Any = -1
+    context_in: Any = msgspec.field(name="inContext", default=-1)  # of a copy between GPUs, in place of `context`,
+    device_in: Any = msgspec.field(name="inDevice", default=-1)  # and of `device`
+    device_from: Any = msgspec.field(name="fromDevice", default=-1)
+    device_to: Any = msgspec.field(name="toDevice", default=-1)
     stream: Any = -1
     correlation: Any = -1
     bytes: Any = -1
@@ -378,10 +385,16 @@ def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
     >>> nanoseconds([b"4305750259785.413", b"2", b"0.5", b"1e-1"])
     array([4305750259785413,             2000,              500,
                         100])
+    >>> nanoseconds([b'"2.5"', b"3"])
+    array([2500, 3000])
     """
     if not texts:
         return np.empty(0, np.int64)
-    text = np.frombuffer(b",".join(texts) + b",", np.uint8)
+    joined = b",".join(texts)
+    if b'"' in joined:  # some tools write every value as a string
+        texts = [bytes(each).strip(b'"') for each in texts]
+        joined = b",".join(texts)
+    text = np.frombuffer(joined + b",", np.uint8)
     commas = np.flatnonzero(text == _COMMA)
     dots = np.flatnonzero(text == _DOT)
     starts = np.append(0, commas[:-1] + 1)

@@ -56,19 +56,24 @@ def number(value: int | str) -> int:
 def devices(rows: Rows, heads: Sequence[Head]) -> Ints:
     """Device of each GPU row; events of the GPU have it as their pid as well."""
     device, pids = rows.fields["device"], np.array([number(head.pid) for head in heads] or [-1], np.int64)
-    return np.where(device >= 0, device, pids[rows.head])
+    inside = rows.fields.get("device_in", device)
+    return np.where(device >= 0, device, np.where(inside >= 0, inside, pids[rows.head]))
 
 
 def ops(rows: Rows, heads: Sequence[Head], process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
     """GPU work. `process` and `launch` are per row; `zero` is the time that becomes 0."""
     copies = _per_head(heads, rows.head, lambda head: copy_of(head.name) if "emcpy" in head.category else ("", "", ""))
     stream, tids = rows.fields["stream"], np.array([number(head.tid) for head in heads] or [-1], np.int64)
+    context, source, target = (rows.fields[name] for name in ("context", "device_from", "device_to"))
+    copy = _coded([copy[0] for copy in copies.values], copies.code, COPY_KINDS)
+    between = (source >= 0) & (target >= 0) & (source != target) & (copy == "DtoD")
+    copy[between] = "PtoP"
     return table(
         "ops",
         {
             "process": process,
             "device": devices(rows, heads),
-            "context": rows.fields["context"],
+            "context": np.where(context >= 0, context, rows.fields["context_in"]),
             "stream": np.where(stream >= 0, stream, tids[rows.head]),
             "kind": _texts(heads, rows.head, lambda head: OP_KINDS_OF[head.category], tuple(OP_KINDS_OF.values())),
             "name": _texts(heads, rows.head, lambda head: head.name),
@@ -77,7 +82,7 @@ def ops(rows: Rows, heads: Sequence[Head], process: Ints, zero: int, launch: Int
             "correlation": rows.fields["correlation"],
             "launch": launch,
             "bytes": rows.fields["bytes"],
-            "copy": _coded([copy[0] for copy in copies.values], copies.code, COPY_KINDS),
+            "copy": copy,
             "source_memory": _coded([copy[1] for copy in copies.values], copies.code, MEMORY_KINDS),
             "target_memory": _coded([copy[2] for copy in copies.values], copies.code, MEMORY_KINDS),
             "grid": rows.fields["grid"],

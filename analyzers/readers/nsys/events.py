@@ -53,7 +53,7 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFr
 
 
 def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any:
-    registered = names.categorical(numbers)
+    registered = names.categorical(numbers, range_name)
     if not file.has(NVTX, "text"):
         return registered
     where, texts = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
@@ -61,10 +61,11 @@ def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any
         return registered
     position = np.minimum(np.searchsorted(where, rows), where.size - 1)
     literal = where[position] == rows
-    categories = list(dict.fromkeys([*registered.categories, *texts.categories]))
+    literals = [range_name(text) for text in texts.categories]
+    categories = list(dict.fromkeys([*registered.categories, *literals]))
     code = {text: index for index, text in enumerate(categories)}
     of_registered = np.array([code[text] for text in registered.categories] or [0], np.int32)
-    of_text = np.array([code[text] for text in texts.categories], np.int32)
+    of_text = np.array([code[text] for text in literals], np.int32)
     code = np.where(literal, of_text[texts.codes[position]], of_registered[registered.codes])
     return labelled(code, categories).remove_unused_categories()
 
@@ -176,6 +177,8 @@ def close_ranges(ranges: pd.DataFrame, last_ns: int) -> tuple[pd.DataFrame, int]
 
 # cudaStreamSynchronize_v3020, cuMemcpyHtoDAsync_v2_ptsz: which version was called, and which default stream it means
 _SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
+# What torch.autograd.profiler.emit_nvtx adds to an operator's name: it differs from call to call.
+_OF_ONE_CALL = re.compile(r", (seq|op_id) = -?\d+(, (seq|op_id|sizes|input_op_ids) = .*)?$", re.DOTALL)
 
 
 def call_name(name: str) -> str:
@@ -185,6 +188,15 @@ def call_name(name: str) -> str:
     ('cudaStreamSynchronize', 'cuMemcpyHtoDAsync', 'cuLaunchKernelEx')
     """
     return _SUFFIX.sub("", name)
+
+
+def range_name(text: str) -> str:
+    """A range's text without what `emit_nvtx` adds to it for one call: all calls are occurrences of one range.
+
+    >>> range_name("aten::embedding_bag, seq = 45440, op_id = 990760"), range_name("step 3, seq 4")
+    ('aten::embedding_bag', 'step 3, seq 4')
+    """
+    return _OF_ONE_CALL.sub("", text)
 
 
 def labelled(codes: Any, texts: Sequence[str]) -> Any:

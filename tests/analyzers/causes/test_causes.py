@@ -62,6 +62,15 @@ def test_a_busy_thread_launches_late() -> None:
     assert one.next_behind == "without it, nothing else in the capture would have held it: up to 95.00 µs sooner"
 
 
+def test_a_spin_around_the_gap_is_named_with_the_time_it_took() -> None:
+    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
+    for turn in range(10):  # the first ends before B begins to run, the last is at 85 µs
+        rank.call("cudaEventQuery", turn * 9 * US + 5 * US, turn * 9 * US + 6 * US)
+    found = missed(run.trace())["host-sync"]
+    # The host spun from 5 to 87 µs; B runs from 10 on.
+    assert "the host was blocked 77.00 µs of it in cudaEventQuery" in found.evidence
+
+
 def test_a_blocked_thread_waits_for_a_host_sync() -> None:
     run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
     rank.synchronize("stream", 20 * US, 80 * US, stream=9)

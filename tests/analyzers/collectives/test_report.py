@@ -193,3 +193,16 @@ def test_nccl_annotations_give_size_and_communicator() -> None:
         "reduce_scatter": [eight, eight],
         "broadcast": [eight, eight],
     }
+
+
+def test_the_summary_names_no_operation_that_the_list_does_not_know() -> None:
+    made = Builder()
+    for number in (0, 1):
+        rank = made.rank(number)
+        rank.kernel("ncclDevKernel_Generic", 9, 0, 50)
+        rank.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 9, 100, 130)
+    result = collectives(align(made.trace()))
+    listed = sorted(str(one.operation or "") for one in result)
+    assert listed == ["", "all_reduce"]
+    assert sorted(kind.operation for kind in result.summary) == listed
+    assert {kind.operation: kind.count for kind in result.summary} == {"": 1, "all_reduce": 1}

@@ -104,17 +104,17 @@ def test_what_is_suggested_picks_something() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("comm", "communication"),
-        ("compute", "compute kernels"),
-        ("memcpy", "memcpy"),
-        ("memset", "memset"),
-        ("graph", "graph"),
+        ("comm", "there are no kernels and no peer copies in the trace"),
+        ("compute", "there are no compute kernels in the trace"),
+        ("memcpy", "there is no memcpy in the trace"),
+        ("memset", "there is no memset in the trace"),
+        ("graph", "there is no graph in the trace"),
     ],
 )
 def test_a_trace_without_a_kind_of_op_says_so(text: str, what: str) -> None:
     run, rank = one_rank()
     rank.op("x", 7, 0, 1, kind="memset" if text != "memset" else "memcpy", copy="" if text != "memset" else "HtoD")
-    assert select(run.trace(), text).reason == f"there is no {what} in the trace"
+    assert select(run.trace(), text).reason == what
     assert select(Builder().trace(), text).reason == "there is no GPU work in what was selected"
 
 
@@ -122,7 +122,19 @@ def test_a_trace_without_ranges_says_that_there_are_none() -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 1, launch=(0, 1))
     assert select(run.trace(), "nvtx:x").reason == "no range 'x'; the trace has no ranges"
-    assert select(run.trace(), "collective:x").reason == "no collective 'x'; there is none at all"
+    unknown = "no kernel known as communication; all kernels ran on stream 7; if yours have other names: -a kernel:…"
+    assert select(run.trace(), "collective:x").reason == f"no collective 'x'; {unknown}"
+    assert select(run.trace(), "comm").reason == unknown
+
+
+def test_communication_of_other_names_is_looked_for_on_the_busiest_other_stream() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("gemm", 7, 0, 1000)
+    rank.kernel("my_exchange", 27, 100, 400)
+    rank.kernel("gemm", 31, 500, 700)
+    reason = "no kernel known as communication; busiest other stream: 27; if yours have other names: -a kernel:…"
+    assert select(run.trace(), "comm").reason == reason
 
 
 def test_an_annotation_is_a_range_and_an_operator_is_not() -> None:
@@ -137,7 +149,7 @@ def test_an_annotation_is_a_range_and_an_operator_is_not() -> None:
 
 def test_where_there_are_no_operators_nvtx_ranges_of_emit_nvtx_stand_in() -> None:
     run, rank = one_rank()
-    rank.range("aten::mm, seq = 12, sizes = [[2, 2]]", 0, 10)
+    rank.range("aten::mm", 0, 10)
     rank.kernel("k", 7, 10, 20, launch=(5, 6))
     assert select(run.trace(), "op:aten::mm").picked.tolist() == [True]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
+from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap, verdict
 from tests.support.builder import Builder, one_rank
@@ -98,8 +99,20 @@ def test_a_side_that_took_no_time_is_inconclusive_and_the_reason_is_true() -> No
     trace = run_of(HALF)
     waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([100, 0], np.int64)))
     assert check_overlap(waiting).reason == "'comm': all it did was wait for a late rank"
-    assert check_overlap(waiting, "compute", "comm").reason == "'comm': all it did was wait for a late rank"
 
+
+def test_a_rank_that_never_arrived_last_did_not_take_no_time() -> None:
+    """Rank 1 comes last to the all-reduce: of rank 0 alone, nothing counts there, and both sides took time."""
+    run = Builder()
+    for number, start in enumerate((0, 50)):
+        rank = run.rank(number)
+        rank.kernel(COMM, 9, start, 100)
+        rank.kernel(GEMM, 7, 60, 200)
+    trace = run.trace()
+    seen = trace.ops.assign(wait_ns=[50, 0, 0, 0], last_rank=[1, -1, 1, -1], last_device=[0, -1, 0, -1])
+    result = check_overlap(only_ranks(replace(trace, ops=seen), (0,)))
+    assert "took no time" not in result.reason
+    assert result.ranks[0].a.real_busy_ns == 50
 
 def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
     result = check_overlap(run_of([(COMM, 0, 100)], HALF, FULL))

@@ -229,3 +229,22 @@ def test_ids_beyond_63_bits_wrap_around(folder: Path) -> None:
 def test_host_is_in_the_name_torch_gives(folder: Path) -> None:
     assert load(folder, call("a", 0, 1, pid=77), name="node-3_77.123.pt.trace.json").captures[0].host == "node-3"
     assert load(folder, call("a", 0, 1, pid=77), name="node-3_78.123.pt.trace.json").captures[0].host == ""
+
+
+def test_times_written_as_strings_are_read(folder: Path) -> None:
+    texts = [call("cudaLaunchKernel", 1.5, 1), kernel("k", 2.25, 1)]
+    for one in texts:
+        one["ts"], one["dur"] = str(one["ts"]), "1.125"
+    trace = load(folder, *texts)
+    assert (trace.ops["end_ns"] - trace.ops["start_ns"]).tolist() == [1125]
+    assert (trace.ops["start_ns"].iloc[0] - trace.api["start_ns"].iloc[0]) == 750
+
+
+def test_a_copy_between_gpus_runs_in_its_own_context_and_is_a_peer_copy(folder: Path) -> None:
+    place = {"fromDevice": 3, "inDevice": 1, "toDevice": 1, "inContext": 5, "fromContext": 4294967295, "toContext": 5}
+    one = event("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 1, pid=0, tid=7, stream=63, correlation=1, **place)
+    other = event("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 3, pid=0, tid=7, stream=63, correlation=2, **place)
+    trace = load(folder, one, other, kernel("barrier", 5, 3, device=1, stream=63, context=5))
+    assert trace.ops["context"].tolist() == [5, 5, 5]
+    assert trace.ops["device"].tolist() == [1, 1, 1]
+    assert trace.ops["copy"].tolist() == ["PtoP", "PtoP", ""]
