@@ -85,8 +85,11 @@ def joined(
     for path in skipped:
         trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
     if not len(trace.ops):
+        unknown = next((one.message for one in trace.warnings if one.code == "unknown-events"), "")
         raise TracevizError(
-            "There is no GPU work in this capture.",
+            f"There is no GPU work of a known kind in this capture. {unknown}"
+            if unknown
+            else "There is no GPU work in this capture.",
             path=inputs[0].path,
             hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
         )

@@ -18,7 +18,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.merge import at_origin
@@ -59,10 +59,10 @@ class CaptureContext:
 
 
 def summary_of(trace: Trace) -> CaptureSummary:
-    """Summarize a loader's Trace: its communication kernels, and what says which calls they are."""
-    kernels = is_one_of(trace.ops, "kind", ("kernel",)) & is_communication(trace)
+    """Summarize a loader's Trace: its communication kernels and peer copies, and what says which calls they are."""
+    communication = is_communication(trace)
     firsts = [rows[0] for rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
-    rows = np.union1d(np.flatnonzero(kernels), np.array(firsts, np.int64)).astype(np.int64)
+    rows = np.union1d(np.flatnonzero(communication), np.array(firsts, np.int64)).astype(np.int64)
     ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=np.full(rows.size, -1, np.int64)))
     has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
     comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -21,12 +21,13 @@ from analyzers.readers.kineto.events import BadTime, Batch, Head, Heads, Rows, d
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
 from analyzers.trace.columns import ints, is_one_of, table
-from analyzers.trace.overhead import KINETO, about_overhead
+from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
 
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
 
 WORKERS = 2
+MOST_KINDS = 5  # of unknown events that are named
 
 
 def read(path: Path, progress: Progress = silent) -> Trace:
@@ -137,6 +138,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         warnings=tuple(warnings),
     )
     trace = _described(trace, path, header, zero, pids)
+    trace = unknown_events(trace, rows["span"], heads.all)
     return odd_links(overhead(trace, rows["span"], heads.all, zero))
 
 
@@ -235,10 +237,24 @@ def overhead(trace: Trace, spans: Rows, heads: Sequence[Head], zero: int) -> Tra
     """Report the time that the profiler itself took; `trace` has one capture."""
     ours = np.flatnonzero(np.array([head.name in KINETO for head in heads] or [False])[spans.head])
     start = spans.start[ours] - zero
-    unanswered, warnings = about_overhead(start, start + spans.duration[ours], trace.ops)
-    (capture,) = trace.captures
-    with_overhead = replace(capture, lacks=(*capture.lacks, *unanswered))
-    return replace(trace, captures=(with_overhead,), warnings=(*trace.warnings, *warnings))
+    return with_overhead(trace, start, start + spans.duration[ours])
+
+
+# Categories of what is no work of a device; those of other host runtimes end in "_runtime" or "_driver".
+_NO_WORK = ("", "Trace", "overhead", "gpu_user_annotation", "cuda_event", "cuda_profiler_range", "external_correlation")
+
+
+def unknown_events(trace: Trace, spans: Rows, heads: Sequence[Head]) -> Trace:
+    """Warn of events of kinds that are not known here: they may be work of a device, and are in no figure."""
+    count = Counter[str]()
+    for head, events in zip(*np.unique(spans.head, return_counts=True), strict=True):
+        category = heads[head].category
+        if category not in _NO_WORK and not category.lower().endswith(("runtime", "driver")):
+            count[category] += int(events)
+    if not count:
+        return trace
+    kinds = ", ".join(f"{events:,} of '{category}'" for category, events in sorted(count.items())[:MOST_KINDS])
+    return trace.warn("unknown-events", f"Events of kinds that are not known here are in no figure: {kinds}.")
 
 
 def lacks(trace: Trace, header_has_shapes: bool) -> tuple[str, ...]:

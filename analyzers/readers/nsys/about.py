@@ -192,12 +192,17 @@ def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) ->
     found = []
     owner, end = ints(ops, "process"), ints(ops, "end_ns")
     working = set(np.unique(owner[is_one_of(ops, "kind", ("kernel", "graph"))]).tolist())
-    idle = sorted(contexts - {processes[index].pid for index in working})
+    having_ops = {processes[index].pid for index in np.unique(owner).tolist()}
+    idle = sorted(contexts - having_ops)
+    copying = sorted(contexts & having_ops - {processes[index].pid for index in working})
+    if copying and working:
+        text = f"process {', '.join(map(str, copying))} has copies or memsets, but no kernel in this capture."
+        found.append(TraceWarning("no-kernels", f"{text} {FIRST_STOP}"))
     if idle and working:
         found.append(
             TraceWarning(
                 "no-gpu-work",
-                f"process {', '.join(map(str, idle))} has a CUDA context but no kernel in this capture. {FIRST_STOP}",
+                f"process {', '.join(map(str, idle))} has a CUDA context but no GPU work in this capture. {FIRST_STOP}",
             )
         )
     last = {index: int(end[owner == index].max()) for index in sorted(working)}

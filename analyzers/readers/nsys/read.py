@@ -32,7 +32,7 @@ from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.trace.columns import ints
 from analyzers.trace.graphs import about_rows
-from analyzers.trace.overhead import about_overhead
+from analyzers.trace.overhead import with_overhead
 from analyzers.trace.tables import Capture, Trace
 
 STEPS = 4
@@ -72,7 +72,6 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         for index, key in enumerate(keys)
     ]
     first_ns, last_ns = _span(ops, tables["api"])
-    unanswered, slowed = about_overhead(*read_overhead(file, about.shift_ns), ops)
     capture = Capture(
         path=str(path),
         format="nsys",
@@ -83,19 +82,20 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         first_ns=first_ns,
         last_ns=last_ns,
         world_size=about.world_size if only is not None else None,
-        lacks=(*missing(file, tables), *unanswered),
+        lacks=missing(file, tables),
         metadata=about.metadata,
     )
-    return Trace(
+    trace = Trace(
         captures=(capture,),
         processes=tuple(processes),
         comms=comms,
         devices=devices,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=(*left_out, *warnings(file, tables, processes, contexts(file)), *slowed),
+        warnings=(*left_out, *warnings(file, tables, processes, contexts(file))),
         **tables,
     )
+    return with_overhead(trace, *read_overhead(file, about.shift_ns))
 
 
 def _tables(

@@ -206,3 +206,13 @@ def test_the_summary_names_no_operation_that_the_list_does_not_know() -> None:
     assert listed == ["", "all_reduce"]
     assert sorted(kind.operation for kind in result.summary) == listed
     assert {kind.operation: kind.count for kind in result.summary} == {"": 1, "all_reduce": 1}
+
+
+def test_copies_between_gpus_are_not_denied() -> None:
+    made = Builder()
+    for number in (0, 1):
+        made.rank(number).copy("PtoP", 63, 0, 500, bytes=1 << 20)
+    result = collectives(align(made.trace()))
+    assert len(result) == 0
+    (warning,) = [one for one in result.warnings if one.code == "peer-copies"]
+    assert warning.message.startswith("2 copies between GPUs (2.0 MiB, 1.000 µs in all) are communication, too")

@@ -10,7 +10,7 @@ import pytest
 
 from analyzers.readers.kineto import read as kineto
 from analyzers.readers.nsys import read as nsys
-from analyzers.trace.overhead import about_overhead
+from analyzers.trace.overhead import with_overhead
 from tests.support.builder import Builder
 from tests.support.nsys_exports import edited
 
@@ -30,10 +30,24 @@ def test_overhead_is_what_lies_within_the_gpu_work(spans: list[tuple[int, int]],
     run = Builder()
     run.rank(0).kernel("k", 7, 100, 1100)
     starts, ends = np.array(spans, np.int64).T
-    unanswered, warnings = about_overhead(starts, ends, run.trace().ops)
-    messages = [*unanswered, *(warning.message for warning in warnings)]
+    trace = with_overhead(run.trace(), starts, ends)
+    messages = [*trace.captures[0].lacks, *(warning.message for warning in trace.warnings)]
     assert [text in message for message in messages] == ([True] if text else []), "once"
-    assert [warning.code for warning in warnings] == ["profiler-overhead"] * warned
+    assert [warning.code for warning in trace.warnings] == ["profiler-overhead"] * warned
+
+
+def test_a_step_that_the_profiler_distorts_is_named_though_the_capture_is_long() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("k", 7, 0, 100_000)
+    for number in range(5):
+        rank.range(f"step {number}", 1000 * number, 1000 * number + 1000)
+    # 100 of step 1 are no more than a tenth; 101 of step 2 are; of step 4, 300 are counted once.
+    spans = [(1100, 1200), (2100, 2201), (4000, 4200), (4100, 4300)]
+    starts, ends = np.array(spans, np.int64).T
+    (warning,) = with_overhead(run.trace(), starts, ends).warnings
+    assert "501 ns of 100.0 µs (0.5%)" in warning.message
+    assert "It took 10% of step 2, 30% of step 4:" in warning.message
 
 
 def test_torch_profiler_says_so_by_the_category(tmp_path: Path) -> None:

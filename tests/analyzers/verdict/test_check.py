@@ -114,6 +114,7 @@ def test_a_rank_that_never_arrived_last_did_not_take_no_time() -> None:
     assert "took no time" not in result.reason
     assert result.ranks[0].a.real_busy_ns == 50
 
+
 def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
     result = check_overlap(run_of([(COMM, 0, 100)], HALF, FULL))
     assert result.job.critical_rank == 1

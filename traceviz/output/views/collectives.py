@@ -20,7 +20,9 @@ MOST_RANKS = 16
 def blocks(result: Collectives) -> list[Block]:
     """Summary by operation and size, each collective, clocks, warnings."""
     if not len(result):
-        text = "there is no communication kernel or peer copy in what was selected."
+        text = "no kernel known as communication is in what was selected."
+        if any(one.code == "peer-copies" for one in result.warnings):
+            text = "communication is by copies between GPUs alone, which make up no collective that could be matched."
         return [Headline("NO COLLECTIVES", text, "middle"), *warnings(result.warnings)]
     shown: list[Block] = [_summary(result), _collectives(result)]
     if len(result.calls[["rank", "device"]].drop_duplicates()) > 1:

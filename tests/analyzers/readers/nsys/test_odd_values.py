@@ -122,3 +122,13 @@ def test_a_table_of_copies_that_is_gone_is_noticed_by_its_calls(tmp_path: Path) 
     assert calls
     messages = {warning.code: warning.message for warning in load([path]).warnings}
     assert f"lacks: {calls} of " in messages["lost-work"]
+
+
+def test_calls_of_one_operator_under_emit_nvtx_are_one_range(tmp_path: Path) -> None:
+    each_its_own = (
+        "UPDATE NVTX_EVENTS SET textId = NULL, text = 'aten::mm, seq = ' || (45440 + rowid) || ', op_id = ' || "
+        "(990760 + rowid) || ', sizes = [[2, 2], []]' WHERE eventType = 59"
+    )
+    ranges = read(tmp_path, each_its_own).ranges
+    assert len(ranges) > 3
+    assert set(ranges["name"]) == {"aten::mm"}
