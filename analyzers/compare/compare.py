@@ -83,10 +83,16 @@ def compare(
     )
     rank = overlaps[0].job.critical_rank
     claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
+    speedups = [(one.gain.speedup, one.label) for one in done if one.gain and one.gain.speedup]
+    if claim is not None and speedups:
+        largest, where = max(speedups, key=lambda one: one[0])
+        claim = replace(claim, measured=largest, measured_in=where)
     asked = any(one is not None for one in (a, b, claimed))
     reason = _why_no_verdict(labels, overlaps) if asked else ""
     if claimed is not None and claim is None and not reason:
         reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
+    if claim is not None and claim.possible and claim.measured is None and not reason:
+        reason = f"nothing shows the claim: no instance of {', '.join(labels[1:])} has both sides"
     return Comparison(
         runs=done,
         a=overlaps[0].a,

@@ -1,7 +1,8 @@
 """What a pair of tasks gained from one run to another, and what each lost while both ran.
 
-Times are per instance, on one rank, waits for late ranks left out. Where the first run overlaps nothing, this is the
-gain over running A and B alone; where it does, the gain over what it had.
+Times are per instance, on one rank, waits for late ranks left out. The first run's A and B stand for A and B alone, as
+`check-overlap --baseline` takes them: where that run overlaps already, they are slowed by each other, and a warning
+says so.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
 from analyzers.compare.noise import DRAWS, LEAST_STEPS, LEVEL, Change, change
 from analyzers.overlap.measure import Instance, RankOverlap
+from analyzers.verdict.gain import effective_gain, speedup, speedup_bound
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,18 @@ class PairGain:
 
     @property
     def effective_gain(self) -> float | None:
-        """(together before − after) / min(A, B) of the first run; overlap that only slows both is no gain."""
-        shorter = min(self.a.before_ns, self.b.before_ns)
-        return -self.together.delta_ns / shorter if shorter else None
+        """(A + B of the first run − together) / min(A, B); overlap that only slows both is no gain."""
+        return effective_gain(self.a.before_ns, self.b.before_ns, self.together.after_ns)
 
     @property
     def speedup(self) -> float | None:
-        """Together before / after."""
-        return self.together.before_ns / self.together.after_ns if self.together.after_ns else None
+        """(A + B of the first run) / together."""
+        return speedup(self.a.before_ns, self.b.before_ns, self.together.after_ns)
 
     @property
     def speedup_bound(self) -> float | None:
         """(A + B) / max(A, B) of the first run, the most that two tasks can gain by overlapping."""
-        longer = max(self.a.before_ns, self.b.before_ns)
-        return (self.a.before_ns + self.b.before_ns) / longer if longer else None
+        return speedup_bound(self.a.before_ns, self.b.before_ns)
 
     @property
     def lost_ns(self) -> int:
@@ -100,6 +100,8 @@ class Claim:
     """A stated speedup of two tasks against the most they can gain.
 
     a_ns, b_ns : medians of A and B in the first run; bound : (a + b) / max(a, b).
+    measured : the largest (A + B of the first run) / together of the other runs, in run `measured_in`; None where none
+        has both sides. The claim is `shown` where that reaches it, as exactly as it was written.
     bound_high : the bound's 97.5th percentile when instances are drawn anew (2, which no two tasks pass, where there
         are fewer than `LEAST_STEPS`); `possible` holds the claim, as exactly as it was written, against it.
     """
@@ -110,6 +112,15 @@ class Claim:
     bound: float
     bound_high: float
     possible: bool
+    measured: float | None = None
+    measured_in: str = ""
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether what was measured reaches the claim; None where nothing was."""
+        if self.measured is None:
+            return None
+        return self.possible and self.claimed - _half_digit(self.claimed) <= self.measured
 
     @property
     def words(self) -> str:
@@ -117,6 +128,9 @@ class Claim:
         tasks = f"two tasks of {duration(self.a_ns)} and {duration(self.b_ns)} can gain at most {self.bound:.2f}x"
         if not self.possible:
             return f"{tasks}; {self.claimed:g}x measures something else."
+        if self.measured is not None:
+            shown = "shown" if self.shown else "not shown"
+            return f"{shown}: measured {self.measured:.2f}x, ceiling {self.bound:.2f}x; {self.claimed:g}x was claimed."
         if self.claimed > self.bound:
             scatter = f"and as their times scatter up to {self.bound_high:.2f}x"
             return f"{tasks}, {scatter}; {self.claimed:g}x can't be ruled out."
@@ -136,13 +150,9 @@ def check_claim(claimed: float, baseline: Sequence[RankOverlap], rank: int | Non
     if not alone:
         return None
     a, b = (np.array([getattr(one, side) for one in alone], np.int64) for side in ("a_busy_ns", "b_busy_ns"))
-    bound = _bound(np.median(a), np.median(b))
+    bound = speedup_bound(np.median(a), np.median(b)) or 1.0
     high = _bound_high(a, b) if len(alone) >= LEAST_STEPS else 2.0
     return Claim(claimed, round(np.median(a)), round(np.median(b)), bound, high, claimed - _half_digit(claimed) <= high)
-
-
-def _bound(a: float, b: float) -> float:
-    return float((a + b) / max(a, b)) if max(a, b) else 1.0
 
 
 def _bound_high(a: Ints, b: Ints) -> float:

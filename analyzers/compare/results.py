@@ -119,10 +119,15 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 0 fine, 1 a claim that can't be, 3 nothing to compare, or no way to tell."""
+        """What a command ends with: 0 fine, 1 a claim that can't be or was not reached, 3 no way to tell.
+
+        Too few steps are no way to tell, but a claim that was not reached was not reached.
+        """
         if self.reason:
             return 3
-        return 0 if self.claim is None or self.claim.possible else 1
+        if self.claim is not None and not (self.claim.possible and self.claim.shown):
+            return 1
+        return 3 if any(run.verdict == "too-few-steps" for run in self.runs[1:]) else 0
 
     def to_frame(self) -> pd.DataFrame:
         """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""

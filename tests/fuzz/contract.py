@@ -12,7 +12,7 @@ KEYS = {
     "traceviz.syncs/2": "syncs unwaited_copies missing_waits stream_plan warnings",
     "traceviz.streams/1": "ranks warnings",
     "traceviz.info/1": "captures ranks ranges more_ranges steps cannot warnings",
-    "traceviz.compare/1": "runs warnings",
+    "traceviz.compare/2": "runs warnings",
 }
 PASSED = {0: True, 1: False, 3: None}
 LARGEST = 2**63 - 1

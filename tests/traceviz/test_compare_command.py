@@ -36,8 +36,9 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     ("claim", "code", "message"),
     [
         ("14.7x", 1, "can gain at most 2.00x; 14.7x measures something else."),
-        ("1.3x", 0, "1.3x is possible."),
-        (None, 0, ""),
+        ("1.4x", 1, "CLAIM NOT SHOWN measured 1.33x, ceiling 2.00x; 1.4x was claimed."),  # 200 / 150, and 200 / 100
+        ("1.3x", 3, "CLAIM SHOWN measured 1.33x, ceiling 2.00x; 1.3x was claimed."),  # in one instance alone
+        (None, 3, "TOO FEW STEPS"),
     ],
 )
 def test_a_claim_that_can_not_be_ends_with_1(
@@ -51,7 +52,7 @@ def test_a_claim_that_can_not_be_ends_with_1(
 
 def test_gain_and_bound_stand_in_the_contract(run: Run, pair: tuple[Path, Path]) -> None:
     answer = json.loads(run(*pair, *SIDES, "--format", "json")[1])
-    assert (answer["schema"], answer["steps"], answer["ranks"]) == ("traceviz.compare/1", [], [0])
+    assert (answer["schema"], answer["steps"], answer["ranks"]) == ("traceviz.compare/2", [], [0])
     first, second = answer["runs"]
     assert (first["label"], first["verdict"], first["gain"], first["changes"]) == ("serial", None, None, {})
     assert (second["label"], second["verdict"]) == ("beside", "too-few-steps")
@@ -71,7 +72,7 @@ def test_every_format_shows_several_runs_and_no_hostile_name(run: Run, tmp_path:
         paths.append(file.write(tmp_path / f"t{k}.json"))
     labels = [word for name in ("one", "two", evil) for word in ("--label", name)]
     code, out, err = run(*paths, *labels, "--format", kind)
-    assert (code, err, "\x1b" in out, "one" in out, "two" in out) == (0, "", False, True, True)
+    assert (code, err, "\x1b" in out, "one" in out, "two" in out) == (3, "", False, True, True), "one step"
     if kind == "md":
         assert "<script>" not in out
         assert "\n|---" in out

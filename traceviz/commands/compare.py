@@ -27,7 +27,8 @@ Examples:
 Each TRACE is one run: a file, a quoted glob, a folder or a manifest. The first is what the others are held against.
 
 \b
-Exit code: 0 fine, 1 a claim that can't be, 2 bad input or usage, 3 nothing to compare, or no way to tell."""
+Exit code: 0 fine, 1 a claim that can't be or was not reached, 2 bad input or usage, 3 nothing to compare, too few
+steps, or no way to tell."""
 
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 

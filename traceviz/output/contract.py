@@ -215,16 +215,20 @@ def report(command: str, shown: Json, answers: Mapping[str, Json]) -> Json:
 
 
 def comparison(result: Comparison) -> Json:
-    """`traceviz.compare/1`: figures per step in whole ns; changes are against the first run."""
+    """`traceviz.compare/2`: figures per step in whole ns; changes are against the first run.
+
+    Since `/1`, `effective_gain` and `speedup` are check-overlap's, over A and B of the first run; `sync_ns` ends where
+    the call returns; a claim has what was `measured`, and whether that has `shown` it.
+    """
     claim = result.claim
     return {
-        "schema": "traceviz.compare/1",
+        "schema": "traceviz.compare/2",
         "reason": result.reason,
         "pair": {"a": result.a, "b": result.b},
         "steps": list(result.steps),
         "ranks": list(result.ranks),
         "runs": [_run(run) for run in result.runs],
-        "claim": None if claim is None else {**vars(claim), "words": claim.words},
+        "claim": None if claim is None else {**vars(claim), "shown": claim.shown, "words": claim.words},
         "warnings": _warnings(result.warnings),
     }
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.compare.gain import check_claim, pair_gain
 from analyzers.overlap.measure import Instance, RankOverlap, Side
+from analyzers.verdict.gain import gain_over
 
 MS = 10**6
 
@@ -63,12 +66,33 @@ def test_gain_bound_and_contention_by_hand() -> None:
     assert gain.overlap_ns - gain.lost_ns == 160, "what overlaps and isn't lost to contention is gained"
 
 
-def test_a_run_gains_nothing_over_itself_even_where_it_overlaps() -> None:
+def test_a_run_against_itself_gains_what_it_overlaps_as_check_overlap_says_too() -> None:
     ranks = [rank_of((330, 260, 250), (300, 200, 10), (90, 700, 33))]
-    gain = pair_gain(ranks, ranks, 0)
+    gain, baseline = pair_gain(ranks, ranks, 0), gain_over(ranks, ranks, 0)
     assert gain is not None
-    assert (gain.effective_gain, gain.speedup) == (0, 1)
+    assert baseline is not None
+    # Medians: A 300, B 260, together of 340, 490 and 757: 490.
+    for one in (gain, baseline):
+        assert (one.effective_gain, one.speedup) == ((300 + 260 - 490) / 260, 560 / 490)
     assert {gain.a.call, gain.b.call, gain.together.call} == {"equal"}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "shown", "words"),
+    [
+        (1.06, True, "shown: measured 1.06x, ceiling 1.66x; 1.06x was claimed."),
+        (1.1, True, "shown: measured 1.06x, ceiling 1.66x; 1.1x was claimed."),  # 1.1 stands for 1.05 to 1.15
+        (1.5, False, "not shown: measured 1.06x, ceiling 1.66x; 1.5x was claimed."),
+        (2.5, False, "two tasks of 500 ns and 330 ns can gain at most 1.66x; 2.5x measures something else."),
+    ],
+)
+def test_a_claim_is_shown_where_what_was_measured_reaches_it(claimed: float, shown: bool, words: str) -> None:
+    alone, beside = [rank_of((500, 330, 0))], [rank_of((510, 340, 67))]  # 830 / 783 = 1.06
+    claim, gain = check_claim(claimed, alone, 0), pair_gain(alone, beside, 0)
+    assert claim is not None
+    assert gain is not None
+    claim = replace(claim, measured=gain.speedup, measured_in="run 2")
+    assert (claim.shown, claim.words) == (shown, words)
 
 
 def test_a_rank_without_instances_has_no_gain() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyzers.compare.gain import PairGain
+from analyzers.compare.gain import Claim, PairGain
 from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
@@ -38,13 +38,21 @@ def blocks(result: Comparison) -> list[Block]:
     if result.reason:
         shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
     if result.claim is not None:
-        word, mood = ("POSSIBLE CLAIM", "good") if result.claim.possible else ("IMPOSSIBLE CLAIM", "bad")
-        shown.append(Headline(word, result.claim.words, mood))
+        shown.append(_claim(result.claim))
     shown += [_verdict(result, run) for run in result.runs[1:]]
     shown.append(_figures(result))
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
     return [*shown, *differing, _lanes(result), *warnings(result.warnings)]
+
+
+def _claim(claim: Claim) -> Headline:
+    if not claim.possible:
+        return Headline("IMPOSSIBLE CLAIM", claim.words, "bad")
+    if claim.shown is None:
+        return Headline("POSSIBLE CLAIM", claim.words, "middle")
+    words = claim.words.partition(": ")[2]
+    return Headline("CLAIM SHOWN", words, "good") if claim.shown else Headline("CLAIM NOT SHOWN", words, "bad")
 
 
 def headline(result: Comparison) -> str:
@@ -165,8 +173,8 @@ def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     text = (
         f"A or B runs {duration(together.before_ns)} → {duration(together.after_ns)} ({_signed(together)}) per "
         f"instance on rank {gain.rank} (medians of {gain.first_instances} and {gain.instances}): "
-        f"{_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / max(A, B). Effective gain, time "
-        f"saved / min(A, B): {percent(gain.effective_gain)}. "
+        f"{_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / together and / max(A, B), A and B "
+        f"those of {first.label}. Effective gain, (A + B - together) / min(A, B): {percent(gain.effective_gain)}. "
     )
     if gain.speedup and gain.speedup_bound and gain.speedup > gain.speedup_bound:
         text += "That is more than overlap can give: A and B themselves take less. "
