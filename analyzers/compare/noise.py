@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, comb, log2, sqrt
+from math import ceil, comb, inf, log2, sqrt
 from statistics import NormalDist, fmean, stdev
 from typing import Any
 
@@ -170,8 +170,13 @@ class Trend:
     call: str
 
 
-def trend(values: Sequence[float], *, more_is_better: bool) -> Trend | None:
-    """Judge the last of some values, oldest first; None where there is none."""
+def trend(values: Sequence[float], *, more_is_better: bool, most: float = inf) -> Trend | None:
+    """Judge the last of some values, oldest first; None where there is none.
+
+    Parameters
+    ----------
+    most : the largest value there can be; the least is 0.
+    """
     if not values:
         return None
     newest, before = values[-1], values[:-1][-MOST_RUNS:]
@@ -180,7 +185,7 @@ def trend(values: Sequence[float], *, more_is_better: bool) -> Trend | None:
     mean = fmean(before)
     noise = _T99[len(before) - 3] * stdev(before) * sqrt(1 + 1 / len(before))
     margin = max(noise, WORTH * abs(mean))
-    low, high = mean - margin, mean + margin
+    low, high = max(mean - margin, 0.0), min(mean + margin, most)
     if low <= newest <= high:
         return Trend(newest, len(before), low, high, "steady")
     return Trend(newest, len(before), low, high, "improvement" if (newest > high) == more_is_better else "regression")

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -168,17 +169,77 @@ def test_a_missing_history_and_a_missing_folder(run: Run, tmp_path: Path) -> Non
 
 def test_a_regression_ends_with_1_and_noise_does_not(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
-    saved(path, 60, 62, 58)
+    saved(path, 40, 42, 38)  # none reaches the bar, so that no verdict flips
     assert run("history", path)[0] == 0
-    saved(path, 59)
+    saved(path, 39)
     code, out, _ = run("history", path)
     assert (code, out.startswith("STEADY  run 4")) == (0, True)
     saved(path, 5)
     code, out, _ = run("history", path)
     assert (code, out.startswith("REGRESSION  run 5")) == (1, True)
     answer = json.loads(run("history", path, "--format", "json")[1])
-    assert (answer["schema"], answer["pairs"][0]["call"]) == ("traceviz.history/1", "regression")
+    assert (answer["schema"], answer["pairs"][0]["call"]) == ("traceviz.history/2", "regression")
     assert [one["id"] for one in answer["pairs"][0]["runs"]] == [1, 2, 3, 4, 5]
+
+
+def test_a_verdict_that_flips_is_a_regression_however_few_the_runs(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 61, 59)  # of a bar of 60 %: overlapped, then partial
+    code, out, _ = run("history", path)
+    assert (code, out.startswith("REGRESSION  run 2")) == (1, True)
+    assert "the verdict was overlapped and is partial: regression" in " ".join(out.split())
+    saved(path, 61)
+    (one,) = trends(history.saved_runs(path))
+    assert (one.call, one.flip, one.verdict_before) == ("improvement", "improvement", "partial")
+    saved(path, 62)
+    assert trends(history.saved_runs(path))[0].flip == ""
+
+
+def test_another_bar_makes_another_verdict_and_no_flip(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 61)
+    trace = trace_of(61)
+    history.save(path, check_overlap(trace, explain=False, min_overlap=0.9), trace)
+    (one,) = trends(history.saved_runs(path))
+    assert [each.verdict for each in one.runs] == ["overlapped", "partial"]
+    assert one.call == "too-few"
+
+
+def test_no_trend_is_told_across_rules(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 80, 81, 79, 80)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE runs SET rule = 'another'")
+    saved(path, 20)
+    (one,) = trends(history.saved_runs(path))
+    assert (len(one.runs), one.other_rules, one.call) == (1, 4, "too-few")
+    code, out, _ = run("history", path)
+    assert (code, "4 runs are left out, whose figures are by another rule" in " ".join(out.split())) == (0, True)
+
+
+def test_a_history_that_kept_no_rules_is_read_and_taken_further(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 80, 80)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE runs DROP COLUMN rule")
+        database.execute("DELETE FROM _sqlite_migrations WHERE name = 'keep_the_rule'")
+    assert [one.rule for one in history.saved_runs(path)] == [None, None]
+    saved(path, 80)
+    first, second, third = history.saved_runs(path)
+    assert (first.rule, second.rule) == (None, None)
+    assert third.rule == check_overlap(trace_of(80), explain=False).job.rule
+
+
+def test_what_is_expected_is_a_ratio_between_0_and_1(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 95, 60, 90, 92)
+    saved(tmp_path / "low.db", 5, 40, 10, 8)
+    for name in ("r.db", "low.db"):
+        (one,) = trends(history.saved_runs(tmp_path / name))
+        assert one.overlap is not None
+        assert one.step is not None
+        assert 0 <= one.overlap.low < one.overlap.high <= 1  # type: ignore[operator]
+        assert one.step.low >= 0  # type: ignore[operator]
 
 
 def test_a_step_that_takes_longer_is_a_regression_though_it_overlaps_as_before(tmp_path: Path) -> None:

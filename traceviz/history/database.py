@@ -1,7 +1,8 @@
 """Runs kept in a SQLite file: what `--save` appends and `traceviz history` reads.
 
-Tables: `pairs` (a, b), `runs` (a row a run: verdict, overlap, step time, commit, host, GPUs), `ranks` (a row per rank
-and device of a run), `versions` (what a run was made with). Times are whole ns, ratios floats, NULL what is not known.
+Tables: `pairs` (a, b), `runs` (a row a run: verdict, rule, overlap, step time, commit, host, GPUs), `ranks` (a row per
+rank and device of a run), `versions` (what a run was made with). Times are whole ns, ratios floats, NULL what is not
+known.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ TABLES: dict[str, dict[str, type]] = {
         "verdict": str,
         "reason": str,
         "bar": float,
+        "rule": str,
         "critical_rank": int,
         "real_overlap_ns": int,
         "achievable_ns": int,
@@ -96,6 +98,15 @@ _MIGRATIONS = Migrations("traceviz.history")
 _MIGRATIONS(name="create_tables")(_create_tables)
 
 
+def _keep_the_rule(database: Database) -> None:
+    """Runs saved before have none: by what rule their figures were made was not kept."""
+    if "rule" not in database["runs"].columns_dict:
+        database["runs"].add_column("rule", str)
+
+
+_MIGRATIONS(name="keep_the_rule")(_keep_the_rule)
+
+
 @dataclass(frozen=True)
 class SavedRun:
     """One run as it was saved; times in ns, None what was not known."""
@@ -108,6 +119,8 @@ class SavedRun:
     host: str
     gpus: str
     verdict: str
+    bar: float | None
+    rule: str | None
     real_overlap_ratio: float | None
     step_ns: int | None
     steps: int | None
@@ -137,6 +150,7 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         "verdict": result.verdict,
         "reason": result.reason,
         "bar": result.bar,
+        "rule": job.rule,
         "critical_rank": job.critical_rank,
         "real_overlap_ns": job.real_overlap_ns,
         "achievable_ns": job.achievable_ns,
@@ -190,11 +204,15 @@ def saved_runs(path: Path) -> list[SavedRun]:
     """
     if not path.is_file():
         raise TracevizError("There is no such file.", path=path, hint="check-overlap --save makes one.")
-    columns = ", ".join(name for name in SavedRun.__dataclass_fields__ if name not in ("id", "a", "b"))
-    query = f"SELECT runs.id, pairs.a, pairs.b, {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id"
+    wanted = [name for name in SavedRun.__dataclass_fields__ if name not in ("id", "a", "b")]
     with _opened(path) as database:
         _check(path, database)
-        return [SavedRun(**row) for row in database.query(query)]
+        known = database["runs"].columns_dict
+        columns = ", ".join(name if name in known else f"NULL AS {name}" for name in wanted)
+        rows = (
+            f"SELECT runs.id, pairs.a, pairs.b, {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id"
+        )
+        return [SavedRun(**row) for row in database.query(rows)]
 
 
 def current_commit() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from analyzers.compare.noise import Trend, trend
@@ -11,22 +12,41 @@ from analyzers.compare.noise import Trend, trend
 if TYPE_CHECKING:
     from traceviz.history.database import SavedRun
 
+_VERDICTS = ("serialized", "partial", "overlapped")  # each better than the one before; "inconclusive" is none of them
+
 
 @dataclass(frozen=True)
 class PairTrend:
-    """One pair on one set of GPUs: runs on other GPUs measure something else. Runs are oldest first."""
+    """One pair on one set of GPUs: runs on other GPUs measure something else. Runs are oldest first.
+
+    rule : how the job's figure was made of its ranks' in these runs; None where that was not kept.
+    other_rules : runs that were judged by another rule, and left out: their figures mean something else.
+    verdict_before : of the last run before the newest that had the same bar and was not inconclusive; "" for none.
+    """
 
     a: str
     b: str
     gpus: str
+    rule: str | None
     runs: tuple[SavedRun, ...]
     overlap: Trend | None
     step: Trend | None
+    verdict_before: str = ""
+    other_rules: int = 0
+
+    @property
+    def flip(self) -> str:
+        """What the newest run's verdict is against the one before: "regression", "improvement", or "" for the same."""
+        newest = self.runs[-1].verdict
+        if newest not in _VERDICTS or self.verdict_before not in _VERDICTS or newest == self.verdict_before:
+            return ""
+        better = _VERDICTS.index(newest) > _VERDICTS.index(self.verdict_before)
+        return "improvement" if better else "regression"
 
     @property
     def call(self) -> str:
-        """Regression where either figure is one; else improvement, steady, or too-few where nothing can be told."""
-        calls = [one.call for one in (self.overlap, self.step) if one is not None]
+        """Regression where a figure or the verdict is one; else improvement, steady, or too-few to tell anything."""
+        calls = [self.flip, *(one.call for one in (self.overlap, self.step) if one is not None)]
         return next((call for call in ("regression", "improvement", "steady") if call in calls), "too-few")
 
 
@@ -36,15 +56,29 @@ def trends(runs: Sequence[SavedRun], a: str | None = None, b: str | None = None)
     for run in runs:
         if a in (None, run.a) and b in (None, run.b):
             grouped.setdefault((run.a, run.b, run.gpus), []).append(run)
-    return [
-        PairTrend(*key, tuple(of_pair), _trend(of_pair, "real_overlap_ratio", True), _trend(of_pair, "step_ns", False))
-        for key, of_pair in grouped.items()
-    ]
+    return [_of_pair(*key, of_pair) for key, of_pair in grouped.items()]
 
 
-def _trend(runs: Sequence[SavedRun], name: str, more_is_better: bool) -> Trend | None:
+def _of_pair(a: str, b: str, gpus: str, of_pair: Sequence[SavedRun]) -> PairTrend:
+    *_, newest = of_pair
+    runs = [run for run in of_pair if run.rule == newest.rule]
+    comparable = [run.verdict for run in runs[:-1] if run.bar == newest.bar and run.verdict in _VERDICTS]
+    return PairTrend(
+        a,
+        b,
+        gpus,
+        newest.rule,
+        tuple(runs),
+        _trend(runs, "real_overlap_ratio", more_is_better=True, most=1.0),
+        _trend(runs, "step_ns", more_is_better=False),
+        comparable[-1] if comparable else "",
+        len(of_pair) - len(runs),
+    )
+
+
+def _trend(runs: Sequence[SavedRun], name: str, *, more_is_better: bool, most: float = inf) -> Trend | None:
     """None where the newest run lacks the figure: an older one's is not the newest."""
     values = [getattr(run, name) for run in runs]
     if values[-1] is None:
         return None
-    return trend([value for value in values if value is not None], more_is_better=more_is_better)
+    return trend([value for value in values if value is not None], more_is_better=more_is_better, most=most)

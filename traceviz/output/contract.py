@@ -281,12 +281,15 @@ def _pair_gain(gain: PairGain | None) -> Json | None:
 
 
 def history(found: Sequence[PairTrend]) -> Json:
-    """`traceviz.history/1`: a pair's runs, oldest first, and how the newest stands against those before."""
+    """`traceviz.history/2`: a pair's runs, oldest first, and how the newest stands against those before.
+
+    Since `/1`, a verdict that flips decides `call`, too, and runs by another `rule` than the newest's are left out.
+    """
     return {
-        "schema": "traceviz.history/1",
+        "schema": "traceviz.history/2",
         "pairs": [
             {
-                **_fields(one, "a", "b", "gpus", "call"),
+                **_fields(one, "a", "b", "gpus", "rule", "call", "verdict_before", "other_rules"),
                 "real_overlap_ratio": vars(one.overlap) if one.overlap else None,
                 "step_ns": vars(one.step) if one.step else None,
                 "runs": [vars(run) for run in one.runs],

@@ -9,12 +9,18 @@ from analyzers.compare.noise import LEAST_RUNS, trend
 
 
 def test_the_expected_span_is_students_prediction_interval() -> None:
-    before = [10.0, 12.0, 14.0]
-    one = trend([*before, 13.0], more_is_better=True)
+    before = [100.0, 102.0, 104.0]
+    one = trend([*before, 103.0], more_is_better=True)
     assert one is not None
     half = 6.965 * 2 * (4 / 3) ** 0.5  # t of 2 degrees of freedom, s = 2
-    assert (one.low, one.high) == (pytest.approx(12 - half), pytest.approx(12 + half))
+    assert (one.low, one.high) == (pytest.approx(102 - half), pytest.approx(102 + half))
     assert (one.before, one.call) == (3, "steady")
+
+
+def test_nothing_is_expected_that_can_not_be() -> None:
+    one = trend([0.6, 0.95, 0.7, 0.8], more_is_better=True, most=1.0)
+    assert one is not None
+    assert (one.low, one.high) == (0.0, 1.0)  # without limits about -0.7 to 2.2
 
 
 @pytest.mark.parametrize(("newest", "more_is_better", "call"), [

@@ -30,6 +30,11 @@ def _headline(one: PairTrend) -> Headline:
         f"real overlap {_judged(one.overlap, percent)}" if one.overlap else "no real overlap",
         f"step time {_judged(one.step, lambda ns: duration(round(ns)))}" if one.step else "no step time",
     ]
+    if one.flip:
+        sentences.insert(0, f"the verdict was {one.verdict_before} and is {newest.verdict}: {one.flip}")
+    if one.other_rules:
+        plural = "s are" if one.other_rules > 1 else " is"
+        sentences.append(f"{one.other_rules} run{plural} left out, whose figures are by another rule")
     word = "TOO FEW RUNS" if one.call == "too-few" else one.call.upper()
     return Headline(
         word, f"run {newest.id}, '{one.a}' against '{one.b}' on {one.gpus}: {'; '.join(sentences)}.", MOODS[one.call]
