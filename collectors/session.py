@@ -19,6 +19,7 @@ INJECT = Path(__file__).parent / "inject"
 HOOK = "TRACEVIZ_HOOK"
 CAPTURES = (".json.gz", ".nsys-rep", ".qdrep")
 NOTHING_USABLE = 3
+SLOWED = 0.1  # more of a step's time while it is captured than just before that is worth a note
 LITTLE_SPACE = 1 << 20  # bytes free below which a disk counts as full
 
 
@@ -141,12 +142,26 @@ def finish(
     """Write down what came of a run, and remove what its ranks left for us."""
     manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
     manifest.exit_code = outcome.exit_code
+    manifest.notes += slowed(ranks)
     describe(manifest, ranks, os.environ, **versions)
     keep(folder, manifest)
     if manifest.mode != "own-rank":  # else others of the run may still be at it
         for path in _leftovers(folder):
             path.unlink(missing_ok=True)
     return Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
+
+
+def slowed(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note where steps took much longer while they were captured than just before, of the rank where by most."""
+    times = [(one["rank"], one.get("step_ms") or {}) for one in ranks]
+    known = [(each["profiled"] / each["unprofiled"], rank, each) for rank, each in times if all(each.values()) and each]
+    ratio, rank, worst = max(known, key=lambda one: one[0], default=(1.0, 0, {}))
+    if ratio <= 1 + SLOWED:
+        return []
+    return [
+        f"Rank {rank}: a step took {worst['profiled']:.3g} ms while it was captured, and {worst['unprofiled']:.3g} ms "
+        f"before: {ratio - 1:.0%} more is the profiler's."
+    ]
 
 
 def _leftovers(folder: Path) -> list[Path]:

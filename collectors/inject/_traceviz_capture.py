@@ -5,12 +5,47 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import statistics
 import sys
+import time
 
 import torch
 from _traceviz_ending import BeforeSigterm, abort_collectives
 from _traceviz_hook import number_in
 from _traceviz_supervise import SESSION, stop
+
+
+class StepTimes:
+    """How long steps take just before the profiler begins, and while it captures: by the GPU's events, if there are."""
+
+    MOST = 10  # steps before
+
+    def __init__(self):
+        self.marks = {}
+
+    def mark(self, count):
+        """So many steps are over now."""
+        cuda = torch.cuda
+        if cuda.is_available() and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+            self.marks[count] = cuda.Event(enable_timing=True)
+            self.marks[count].record()
+        else:
+            self.marks[count] = time.perf_counter()
+
+    def median_ms(self, begin, end):
+        """Median time of the steps from `begin` up to, not including, `end`, ms; None where none was measured."""
+        taken = [self.took_ms(self.marks.get(one), self.marks.get(one + 1)) for one in range(begin, end)]
+        known = [one for one in taken if one is not None]
+        return round(statistics.median(known), 4) if known else None
+
+    @staticmethod
+    def took_ms(begin, end):
+        """From one mark to the next; None where the GPU has not come to them, or they are of two kinds."""
+        if isinstance(begin, float) and isinstance(end, float):
+            return (end - begin) * 1000
+        if begin is None or end is None or isinstance(begin, float) or isinstance(end, float):
+            return None
+        return begin.elapsed_time(end) if begin.query() and end.query() else None
 
 
 class Window:
@@ -21,6 +56,7 @@ class Window:
         self.first, self.last = settings["first"], settings["last"]
         self.running, self.reported, self.sigterm = False, False, None
         self.stop_counting, self.undo = lambda: None, []
+        self.begin, self.times = None, StepTimes()
 
     def reached(self, count):
         """So many steps are over."""
@@ -28,9 +64,16 @@ class Window:
             self.reported = True
             self.about.report(state="waiting")
         try:
+            if self.begin is not None and self.begin - StepTimes.MOST <= count <= self.last:
+                self.times.mark(count)
             self.at(count)
         except Exception as error:  # the program goes on
             self.give_up(f"capturing failed: {error!r}")
+
+    def step_ms(self):
+        """How long a step takes without the profiler and with it."""
+        before = self.times.median_ms(max(self.begin - StepTimes.MOST, 0), self.begin)
+        return {"unprofiled": before, "profiled": self.times.median_ms(self.first, self.last)}
 
     def cut_off(self, count, why):
         """It ends before the window is over."""
@@ -135,7 +178,7 @@ class TorchWindow(Window):
         try:
             profile.export_chrome_trace(partial)
             os.replace(partial, path)
-            self.about.report(state="captured", steps=[self.first, min(over, self.last)])
+            self.about.report(state="captured", steps=[self.first, min(over, self.last)], step_ms=self.step_ms())
         except Exception as error:  # a full disk above all
             with contextlib.suppress(OSError):
                 os.unlink(partial)
@@ -216,7 +259,7 @@ class NsysWindow(Window):
         """End the capture; in a report over several ranks only when the last of them is through."""
         torch.cuda.synchronize()
         self.running = False
-        self.about.report(state="captured", steps=[self.first, self.last])
+        self.about.report(state="captured", steps=[self.first, self.last], step_ms=self.step_ms())
         if not self.settings["shared"] or self.is_last():
             torch.cuda.profiler.stop()
         self.sigterm.restore()

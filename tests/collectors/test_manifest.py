@@ -143,3 +143,13 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("shutil.disk_usage", lambda folder: Full)
     assert session.full_disks([tmp_path, tmp_path / "none"]) == [str(tmp_path)]
+
+
+def test_a_step_that_the_profiler_slows_is_noted_of_the_worst_rank() -> None:
+    def rank(number: int, unprofiled: float | None, profiled: float | None) -> dict[str, object]:
+        return {"rank": number, "step_ms": {"unprofiled": unprofiled, "profiled": profiled}}
+
+    noted = session.slowed([rank(0, 10.0, 11.5), rank(1, 10.0, 12.5), rank(2, None, 99.0), {"rank": 3}])
+    assert noted == ["Rank 1: a step took 12.5 ms while it was captured, and 10 ms before: 25% more is the profiler's."]
+    assert session.slowed([rank(0, 10.0, 10.9), rank(1, 10.0, None)]) == []
+    assert session.slowed([]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import signal
@@ -263,3 +264,50 @@ def test_under_a_launcher_the_collector_can_stand_behind_it(folder: Path) -> Non
         ran = traceviz(*words, cwd=folder, RANK=rank, WORLD_SIZE="2")
         assert ran.returncode == 0, ran.stderr
     assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
+
+
+SLEEPS = """
+import time
+import torch
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for index in range(9):
+    time.sleep(0.03 if index in (5, 6) else 0.02)
+    model(torch.randn(2, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_rank_says_what_a_step_takes_before_it_is_profiled_and_while_it_is(folder: Path) -> None:
+    """Steps 5 and 6 sleep for 30 ms, those before for 20: no clock can read less."""
+    (folder / "sleeps.py").write_text(SLEEPS)
+    ran = traceviz("collect", "torch", "--steps", "5:7", "-o", "out", "--", sys.executable, "sleeps.py", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    made = manifest(folder / "out")
+    (rank,) = made["ranks"]
+    assert 20 <= rank["step_ms"]["unprofiled"] < rank["step_ms"]["profiled"]
+    assert rank["step_ms"]["profiled"] >= 30
+    assert [note for note in made["notes"] if note.startswith("Rank 0: a step took ")]
+
+
+class Event:
+    """Stands for a CUDA event at a time; `done` says whether the GPU has come to it."""
+
+    def __init__(self, ms: float, *, done: bool = True) -> None:
+        self.ms, self.done = ms, done
+
+    def query(self) -> bool:
+        return self.done
+
+    def elapsed_time(self, end: Event) -> float:
+        return end.ms - self.ms
+
+
+def test_step_times_are_medians_of_what_the_gpu_came_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HOME / "collectors" / "inject"))
+    times = importlib.import_module("_traceviz_capture").StepTimes()
+    times.marks = {1: Event(0), 2: Event(10), 3: Event(30), 4: Event(31), 5: Event(99, done=False), 6: 1.0, 7: 1.5}
+    assert times.median_ms(1, 4) == 10, "of 10, 20 and 1"
+    assert times.median_ms(4, 6) is None, "never waited for, and no two clocks are compared"
+    assert times.median_ms(6, 7) == 500
