@@ -146,6 +146,7 @@ def _compared(
         run,
         overlap=overlaps[0],
         figures={name: spread(values) for name, values in own_mean.items()},
+        calls_recorded=bool(len(own.part.api)),
         memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
     )
     if own is first:

@@ -49,7 +49,8 @@ class ComparedRun:
 
     `figures` (`analyzers.compare.steps.FIGURES`) are per step, mean over the devices; `changes` hold them against the
     first run. `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first
-    run; `memory_peaks` are those of the compared steps, none where the profiler did not record memory.
+    run; `memory_peaks` are those of the compared steps, none where the profiler did not record memory. Without
+    `calls_recorded` nothing tells what blocked the host, and the sync cost of 0 means nothing.
     """
 
     label: str
@@ -61,6 +62,7 @@ class ComparedRun:
     overlap: OverlapResult | None = None
     gain: PairGain | None = None
     memory_peaks: tuple[MemoryPeak, ...] = ()
+    calls_recorded: bool = True
 
     @property
     def highest_memory(self) -> MemoryPeak | None:

@@ -80,6 +80,15 @@ def test_every_format_shows_several_runs_and_no_hostile_name(run: Run, tmp_path:
         assert len(json.loads(out)["runs"]) == 3
 
 
+def test_what_syncs_cost_is_not_recorded_in_a_pasted_table(run: Run) -> None:
+    pasted = TORCH.parent / "nsys-stats" / "config1_one_report_8gpu.txt"
+    code, out, err = run(pasted, pasted)
+    assert (code, err) == (0, "")
+    (line,) = [line for line in out.splitlines() if line.startswith("sync cost")]
+    assert line.split("  ")[0] == "sync cost (GPU idle)"
+    assert line.count("not recorded") == 2
+
+
 def test_nothing_in_common_ends_with_3_and_the_reason(run: Run, tmp_path: Path) -> None:
     paths = [pair_of_ranges("A", "B", overlap=0, rank=k).write(tmp_path / f"rank{k}.json") for k in (0, 1)]
     code, out, err = run(*paths)

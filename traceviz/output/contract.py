@@ -243,6 +243,7 @@ def _run(run: ComparedRun) -> Json:
         "figures": {name: vars(one) for name, one in run.figures.items()},
         "changes": {name: _change(one) for name, one in run.changes.items()},
         "real_overlap_ratio": job.real_overlap_ratio if job else None,
+        "calls_recorded": run.calls_recorded,
         "memory": "recorded" if run.memory_peaks else "not recorded",
         "memory_peaks": [vars(one) for one in run.memory_peaks],
         "ranks": [_lane(lane) for lane in run.lanes],

@@ -97,11 +97,7 @@ def _figures(result: Comparison) -> Table:
         ["step time, P90", *(duration(run.figures["step_ns"].p90_ns) for run in runs)],
         ["step time, 95 % interval", *(_interval(run.figures["step_ns"]) for run in runs)],
     ]
-    rows += [
-        [_named(result, name), *(_cell(run.figures[name], run.changes.get(name)) for run in runs)]
-        for name in FIGURES
-        if name != "step_ns"
-    ]
+    rows += [[_named(result, name), *(_figure(run, name) for run in runs)] for name in FIGURES if name != "step_ns"]
     rows += [
         ["real overlap / min(A, B)", *(percent(_ratio(run)) for run in runs)],
         ["memory peak", *(_highest(run, first) for run in runs)],
@@ -115,6 +111,12 @@ def _figures(result: Comparison) -> Table:
     headers = ("per step", *(run.label for run in runs))
     note = "\n".join([NOTE.format(first=first.label), *_about_memory(runs)])
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
+
+
+def _figure(run: ComparedRun, name: str) -> str:
+    if name == "sync_ns" and not run.calls_recorded:
+        return "not recorded"
+    return _cell(run.figures[name], run.changes.get(name))
 
 
 def _highest(run: ComparedRun, first: ComparedRun) -> str:
@@ -220,7 +222,7 @@ def _lanes(result: Comparison) -> Table:
     headers = ["rank", "device", "run", "step time", "P90", "GPU busy", "real overlap", "exposed comm", "sync cost"]
     first, count = result.runs[0], len(result.runs[0].lanes)
     shown = range(min(count, MOST_RANKS))
-    rows = [_lane(run.lanes[i], run.label) for i in shown for run in result.runs]
+    rows = [_lane(run.lanes[i], run) for i in shown for run in result.runs]
     if any(run.memory_peaks for run in result.runs):
         headers += ["memory peak", "reserved"]
         memory = [_lane_memory(run, first, i) for i in shown for run in result.runs]
@@ -240,17 +242,18 @@ def _lane_memory(run: ComparedRun, first: ComparedRun, i: int) -> tuple[str, str
     return _memory(peak, None if run is first else before), reserved
 
 
-def _lane(lane: LaneFigures, label: str) -> tuple[str, ...]:
+def _lane(lane: LaneFigures, run: ComparedRun) -> tuple[str, ...]:
     figures, changes = lane.figures, lane.changes
 
     def cell(name: str) -> str:
-        return _cell(figures[name], changes.get(name))
+        unknown = name == "sync_ns" and not run.calls_recorded
+        return "not recorded" if unknown else _cell(figures[name], changes.get(name))
 
     names: Sequence[str] = ("busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")
     return (
         str(lane.rank),
         str(lane.device),
-        label,
+        run.label,
         cell("step_ns"),
         duration(figures["step_ns"].p90_ns),
         *(cell(name) for name in names),

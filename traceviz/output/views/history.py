@@ -43,7 +43,8 @@ def _headline(one: PairTrend) -> Headline:
 
 def _judged(one: Trend, shown: Callable[[float], str]) -> str:
     if one.low is None or one.high is None:
-        return f"{shown(one.newest)}; {one.before} runs before are too few to tell noise ({LEAST_RUNS} do)"
+        before = "1 run before is" if one.before == 1 else f"{one.before or 'no'} runs before are"
+        return f"{shown(one.newest)}; {before} too few to tell noise ({LEAST_RUNS} do)"
     span = f"{shown(one.low)} … {shown(one.high)} expected of the {one.before} runs before"
     return f"{shown(one.newest)} ({span}): {one.call}"
 
