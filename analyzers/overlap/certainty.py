@@ -1,9 +1,9 @@
-"""How sure the job's ratio is: a bar that lies within its error bar is neither met nor missed.
+"""How sure real overlap is: a bar that lies within its error bar is neither met nor missed.
 
-The ratio is real overlap O over achievable M. A wait that is e longer than thought takes at most e from O, and from M
-nothing or e; one that is e shorter gives as much. So with all waits off by at most E, the ratio lies within
-(O ± E) / M: where M changes too, it moves less. With O = 36 of M = 76 ns and waits off by 5 in all, it is 36/76, and
-lies within 31/76 and 41/76: 41 % to 54 %, so that a bar of 50 % is neither met nor missed.
+The ratio is real overlap O over M, what could overlap. A wait that is e longer than thought takes at most e from O,
+and from M nothing or e; one that is e shorter gives as much. So with all waits off by at most E, the ratio lies between
+(O − E) / M and the larger of (O + E) / M and O / (M − E). With O = 36 of M = 76 ns and waits off by 5 in all, it is
+36/76, and lies within 31/76 and 41/76: 41 % to 54 %, so that a bar of 50 % is neither met nor missed.
 
 A ratio that is read where collectives arrived last also changes with which rank that was: see `bounds`.
 """
@@ -11,7 +11,6 @@ A ratio that is read where collectives arrived last also changes with which rank
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import EMPTY, Union, coverage, depth, intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
-from analyzers.overlap.job import Arrivals, Calls, Job, came_last, is_matched
+from analyzers.overlap.job import Arrivals, Calls, LastArrival, came_last, is_matched
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.tables import Trace
@@ -34,29 +33,19 @@ def real_overlap_error(trace: Trace, ops: Ints) -> int | None:
     return int(ints(trace.ops, "wait_error_ns")[ops].sum()) if known.all() else None
 
 
-def with_bounds(job: Job, deciding: Arrivals | None, wait_error_ns: Mapping[DeviceKey, int]) -> Job:
-    """The job with `ratio_low` and `ratio_high`, between which its ratio lies as surely as clocks are known.
-
-    Parameters
-    ----------
-    deciding : the side it is read from, where that is communication.
-    wait_error_ns : for each rank's device, how far off the waits of both sides may be in all, ns.
-    """
-    ratio = job.real_overlap_ratio
-    if ratio is None or job.critical is None:
-        return job
-    if deciding is not None:
-        overlap, achievable = bounds(deciding)
-    else:
-        error_ns = wait_error_ns.get(job.critical, 0)
-        overlap = job.real_overlap_ns - error_ns, job.real_overlap_ns + error_ns
-        achievable = job.achievable_ns, job.achievable_ns
+def with_bounds(last: LastArrival | None, a: Arrivals, b: Arrivals) -> LastArrival | None:
+    """The last arrivals' figure with `ratio_low` and `ratio_high`, as surely as clocks are known."""
+    side = next((one for one in (a, b) if one.speaks), None)
+    if last is None or side is None:
+        return last
+    overlap, achievable = bounds(side)
     low = max(0.0, overlap[0] / achievable[1])
     high = min(1.0, overlap[1] / achievable[0]) if achievable[0] > 0 else 1.0
-    return replace(job, ratio_low=min(low, ratio), ratio_high=max(high, ratio))
+    ratio = last.real_overlap_ratio
+    return replace(last, ratio_low=min(low, ratio), ratio_high=max(high, ratio))
 
 
-# What the job's ratio may be where clocks leave open who arrived last.
+# What the last arrivals' ratio may be where clocks leave open who arrived last.
 #
 # Each collective counts where it was joined last: overlap O is what it hides there, and achievable M the sum, over
 # ranks' devices, of the lesser of T, the transfers that count there, and C, for how long the other side works there.
@@ -75,7 +64,7 @@ _MOST = np.iinfo(np.int64).max
 
 def with_calls(arrived: Arrivals, trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """A side's arrivals with what bounds them."""
-    if not arrived.decides:
+    if not arrived.matched_ns:
         return arrived
     matched, other_ops = np.flatnonzero(side & is_matched(trace.ops)), np.flatnonzero(other)
     start, end, wait, error = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns", "wait_error_ns"))

@@ -1,8 +1,12 @@
-"""The job's answer out of its ranks' answers.
+"""The job's answer out of its ranks' answers: the worst rank decides.
 
-Where a side is communication, each collective counts on the rank that arrived last, the one everybody waits for: what
-it hides there is what the job gains. The ratio is the overlap of those ops over the most they could overlap with that
-rank's other side. For every other pair the lowest rank on which both sides were busy decides.
+The bar is missed if any deciding rank is surely below it, met if all of them are surely above, else it can't be told.
+Ranks known to 40–70 %, 51–53 % and 90–90 % leave the worst of them within 40 % (the least of the lows) and 53 % (the
+least of the highs): a bar of 53.1 % is missed, by the second rank, one of 40 % is met, and one of 50 % is open. A rank
+that could overlap less than a tenth of what the median rank could is listed, and does not decide.
+
+Beside it stands, where a side is communication, what each collective hides on the rank that arrived last, the one
+everybody waits for: the overlap of those ops over the most they could overlap with that rank's other side.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -24,40 +29,84 @@ from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
+DECIDES_FROM = 0.1  # of what the median rank could overlap; a rank that could less decides nothing
+MATCHED_FROM = 0.9  # of a side's busy time has to be matched collectives, for the last arrivals to speak for it
+
 
 @dataclass(frozen=True)
 class Job:
-    """The whole job's answer, ns.
+    """The whole job's answer, ns: that of the worst deciding rank.
 
-    critical_rank, critical_device : where it is read from; for communication, what arrived last for most transfer time.
-    rule : "last-arrival" or "lowest-rank".
+    rank, device : the worst deciding one, whose figures these are.
     achievable_ns : the ratio's denominator.
-    ratio_low, ratio_high : between these the ratio lies, as surely as clocks are known (`analyzers.overlap.certainty`).
+    ratio_low, ratio_high : between these the worst rank's ratio lies, whichever rank that is.
+    ranks_met : how many of the deciding ranks' devices surely meet the bar; ranks_deciding : of how many.
+    aside : ranks' devices that could overlap too little to decide.
     """
 
-    critical_rank: int | None = None
+    rank: int | None = None
+    device: int | None = None
     real_overlap_ns: int = 0
     achievable_ns: int = 0
     real_overlap_ratio: float | None = None
-    rule: str = "lowest-rank"
-    critical_device: int | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
+    ranks_met: int = 0
+    ranks_deciding: int = 0
+    aside: tuple[DeviceKey, ...] = ()
+    rule: str = "worst-rank"
 
     def meets(self, bar: float) -> bool | None:
-        """Whether the ratio reaches a bar; None where there is none, or clocks are too unsure to tell."""
-        if self.real_overlap_ratio is None:
+        """Whether the ratio reaches a bar; None where there is none, or it can't be told."""
+        if self.ratio_low is None or self.ratio_high is None:
             return None
-        low = self.real_overlap_ratio if self.ratio_low is None else self.ratio_low
-        high = self.real_overlap_ratio if self.ratio_high is None else self.ratio_high
-        return True if low >= bar else False if high < bar else None
+        return True if self.ratio_low >= bar else False if self.ratio_high < bar else None
 
     @property
-    def critical(self) -> DeviceKey | None:
+    def deciding(self) -> DeviceKey | None:
         """Rank and device it is read from."""
-        if self.critical_rank is None or self.critical_device is None:
-            return None
-        return self.critical_rank, self.critical_device
+        return None if self.rank is None or self.device is None else (self.rank, self.device)
+
+
+def job_of(ranks: Sequence[RankOverlap], bar: float) -> Job:
+    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
+    both = [rank for rank in ranks if rank.real_overlap_ratio is not None]
+    if not both:
+        return Job()
+    enough = DECIDES_FROM * median(rank.could_overlap_ns for rank in both)
+    deciding = [rank for rank in both if rank.could_overlap_ns >= enough]
+    worst = min(deciding, key=lambda rank: (rank.real_overlap_ratio or 0.0, rank.rank, rank.device))
+    ranges = [rank.ratio_range for rank in deciding]
+    return Job(
+        rank=worst.rank,
+        device=worst.device,
+        real_overlap_ns=worst.real_overlap_ns,
+        achievable_ns=worst.could_overlap_ns,
+        real_overlap_ratio=worst.real_overlap_ratio,
+        ratio_low=min(low for low, _ in ranges),
+        ratio_high=min(high for _, high in ranges),
+        ranks_met=sum(low >= bar for low, _ in ranges),
+        ranks_deciding=len(deciding),
+        aside=tuple((rank.rank, rank.device) for rank in both if rank.could_overlap_ns < enough),
+    )
+
+
+@dataclass(frozen=True)
+class LastArrival:
+    """What collectives hide on the ranks that arrived last to them, ns.
+
+    rank, device : what arrived last for most transfer time.
+    achievable_ns : the ratio's denominator.
+    ratio_low, ratio_high : between these it lies, as surely as clocks are known (`analyzers.overlap.certainty`).
+    """
+
+    rank: int
+    device: int
+    real_overlap_ns: int
+    achievable_ns: int
+    real_overlap_ratio: float
+    ratio_low: float | None = None
+    ratio_high: float | None = None
 
 
 class Calls(NamedTuple):
@@ -89,7 +138,8 @@ NO_CALLS = Calls(*(np.empty(0, bool if name in _MASKS else np.int64) for name in
 class Arrivals:
     """Overlap of a side that is communication on the ranks that arrived last; parts of a run add up.
 
-    ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
+    ops : of the side; others : of them, those that are no communication.
+    busy_ns : of the side on all devices, added up; matched_ns : of its ops whose last rank is known.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
     calls, beside_ns, beside_error_ns : what bounds the answer: calls, and for how long the other side really works, by
     (rank, device), and by how much its waits may be off (`analyzers.overlap.certainty`).
@@ -97,7 +147,8 @@ class Arrivals:
 
     ops: int = 0
     others: int = 0
-    matched: int = 0
+    busy_ns: int = 0
+    matched_ns: int = 0
     overlap_ns: int = 0
     achievable_ns: int = 0
     transfer_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
@@ -109,7 +160,8 @@ class Arrivals:
         return Arrivals(
             self.ops + other.ops,
             self.others + other.others,
-            self.matched + other.matched,
+            self.busy_ns + other.busy_ns,
+            self.matched_ns + other.matched_ns,
             self.overlap_ns + other.overlap_ns,
             self.achievable_ns + other.achievable_ns,
             Counter(self.transfer_ns) + Counter(other.transfer_ns),
@@ -119,32 +171,32 @@ class Arrivals:
         )
 
     @property
-    def decides(self) -> bool:
-        """Whether the job's answer is read from this side: all of it is communication, some matched over ranks."""
-        return self.ops > 0 and self.others == 0 and self.matched > 0
+    def speaks(self) -> bool:
+        """Whether the last arrivals speak for this side: all of it is communication, and most is matched over ranks."""
+        return (
+            self.ops > 0 and self.others == 0 and self.matched_ns > 0 and self.matched_ns >= MATCHED_FROM * self.busy_ns
+        )
 
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    """Measure one side of a pair, where the job's answer may be read from it."""
-    masks = side, side & ~is_communication(trace), side & is_matched(trace.ops)
-    ops, others, matched = (int(np.count_nonzero(mask)) for mask in masks)
-    if others or not matched:
-        return Arrivals(ops, others, matched)
+    """Measure one side of a pair on the ranks that arrived last, where it is all communication."""
+    matched = side & is_matched(trace.ops)
+    ops, others = int(np.count_nonzero(side)), int(np.count_nonzero(side & ~is_communication(trace)))
+    if others or not matched.any():
+        return Arrivals(ops, others)
+    busy_ns, matched_ns = (sum(_busy(trace, rows).values()) for rows in (side, matched))
     critical = np.flatnonzero(side & came_last(trace.ops))
-    return Arrivals(ops, others, matched, *_by_last_arrival(trace, critical, other))
+    return Arrivals(ops, others, busy_ns, matched_ns, *_by_last_arrival(trace, critical, other))
 
 
-def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
-    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
-    for side in (a, b):
-        if side.decides:
-            if not side.achievable_ns:
-                return Job(rule="last-arrival")
-            most = max(side.transfer_ns.values())
-            rank, device = min(device_key for device_key, length in side.transfer_ns.items() if length == most)
-            ratio = side.overlap_ns / side.achievable_ns
-            return Job(rank, side.overlap_ns, side.achievable_ns, ratio, "last-arrival", device)
-    return _by_lowest_rank(ranks)
+def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
+    """What the last arrivals say of a pair; None where no side is communication that is nearly all matched."""
+    side = next((one for one in (a, b) if one.speaks), None)
+    if side is None or not side.achievable_ns:
+        return None
+    most = max(side.transfer_ns.values())
+    rank, device = min(device_key for device_key, length in side.transfer_ns.items() if length == most)
+    return LastArrival(rank, device, side.overlap_ns, side.achievable_ns, side.overlap_ns / side.achievable_ns)
 
 
 def is_matched(ops: pd.DataFrame) -> Mask:
@@ -176,10 +228,8 @@ def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, in
     return overlap, achievable, transfer
 
 
-def _by_lowest_rank(ranks: Sequence[RankOverlap]) -> Job:
-    for rank in ranks:
-        if rank.real_overlap_ratio is not None:
-            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
-            ratio = rank.real_overlap_ratio
-            return Job(rank.rank, rank.real_overlap_ns, achievable, ratio, critical_device=rank.device)
-    return Job()
+def _busy(trace: Trace, wanted: Mask) -> dict[tuple[int, ...], int]:
+    """How long some ops run on each (rank, device, process), ns."""
+    rows, starts, ends = np.flatnonzero(wanted), ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device", "process")))
+    return {key: measure(union(starts[rows[own]], ends[rows[own]])) for key, own in by_device.items()}

@@ -120,7 +120,23 @@ class RankOverlap:
     @property
     def real_overlap_ratio(self) -> float | None:
         """Real overlap / min(real busy A, real busy B)."""
-        return _ratio(self.real_overlap_ns, min(self.a.real_busy_ns, self.b.real_busy_ns))
+        return _ratio(self.real_overlap_ns, self.could_overlap_ns)
+
+    @property
+    def could_overlap_ns(self) -> int:
+        """The real ratio's denominator: the shorter side's busy time without waits, ns."""
+        return min(self.a.real_busy_ns, self.b.real_busy_ns)
+
+    @property
+    def ratio_range(self) -> tuple[float, float]:
+        """Between what the real ratio lies; (0, 1) where it has none."""
+        low, high = self.real_overlap_bounds_ns
+        most, error = self.could_overlap_ns, self.real_overlap_error_ns
+        if not most or error is None:
+            return 0.0, 1.0 if high else 0.0
+        # Where waits are longer by what the clocks leave open, less could overlap, too: of 1 of 2 ns, 1 of 1.
+        shrunk = self.real_overlap_ns / (most - error) if most > error else 1.0
+        return low / most, min(1.0, max(high / most, shrunk if self.real_overlap_ns else 0.0))
 
     @property
     def real_overlap_bounds_ns(self) -> tuple[int, int]:

@@ -9,8 +9,9 @@ from functools import partial, reduce
 from operator import add
 
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.wording import percent
 from analyzers.overlap.certainty import with_bounds
-from analyzers.overlap.job import Arrivals, Job, job_of
+from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
@@ -174,12 +175,8 @@ def answer(
     notes += about_missing_waits(one for part in parts for one in part.missing)
     hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = Job() if hidden_by_graphs else job_of(first, second, ranks)
-    job = with_bounds(
-        job,
-        next((side for side in (first, second) if side.decides), None),
-        reduce(add, (Counter(part.unsure) for part in parts), Counter[DeviceKey]()),
-    )
+    job = Job() if hidden_by_graphs else job_of(ranks, min_overlap)
+    last_arrival = None if hidden_by_graphs else with_bounds(last_arrival_of(first, second), first, second)
     passed = job.meets(min_overlap)
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
     reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap)
@@ -187,7 +184,7 @@ def answer(
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
     if baseline is not None:
-        gain = gain_over(baseline.ranks, ranks, job.critical_rank)
+        gain = gain_over(baseline.ranks, ranks, job.rank)
         if gain is None:
             no_gain = baseline.reason or "no instance has both sides on the same rank in both runs"
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {no_gain}."))
@@ -203,6 +200,8 @@ def answer(
         bar=min_overlap,
         ranks=tuple(ranks),
         job=job,
+        last_arrival=last_arrival,
+        ranks_given=len({rank for part in parts for rank in part.rank_ids}),
         clocks=run.clocks,
         paired_by=RULES[RULE_OF[agreed.pairing or ""]] + _moved(agreed.shift or 0),
         reason=reason,
@@ -228,7 +227,7 @@ def _warnings(
     labels = DeviceLabels.of(device for part in parts for device in part.devices)
     waited = reduce(add, (Counter(part.waited) for part in parts), Counter[DeviceKey]())
     outside_by_device = {device: both for part in parts for device, both in part.outside.items()}
-    outside = outside_by_device.get(job.critical) if job.critical else None
+    outside = outside_by_device.get(job.deciding) if job.deciding else None
     steps = sorted({step for part in parts for step in part.steps})
     return [
         *found,
@@ -236,7 +235,7 @@ def _warnings(
         *notes,
         *about_ranks([rank for part in parts for rank in part.rank_ids], labels, ranks, job),
         *about_waits(names, labels, ranks, waited),
-        *(about_outside(names, outside, labels.name(*job.critical), steps) if outside and job.critical else []),
+        *(about_outside(names, outside, labels.name(*job.deciding), steps) if outside and job.deciding else []),
     ]
 
 
@@ -286,8 +285,9 @@ def _unsure(job: Job, passed: bool | None, bar: float) -> str:
     if passed is not None or job.ratio_low is None or job.ratio_high is None:
         return ""
     return (
-        f"the bar of {bar:.1%} lies within the error bar: {job.ratio_low:.1%} to {job.ratio_high:.1%} of what could "
-        "overlap did, as surely as the ranks' clocks, and so the waits in collectives, are known"
+        f"measured {percent(job.real_overlap_ratio)}, but the clocks' error allows {percent(job.ratio_low)} to "
+        f"{percent(job.ratio_high)}, and the bar is {percent(bar)}. Capture at least 20 steps, or all ranks in one "
+        "nsys report"
     )
 
 

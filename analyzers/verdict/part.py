@@ -87,7 +87,6 @@ class Part:
     compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
-    unsure : how far off the waits of both sides may be in all, ns.
     """
 
     agreed: PairingDecision
@@ -106,7 +105,6 @@ class Part:
     waited: Mapping[DeviceKey, int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
-    unsure: Mapping[DeviceKey, int] = field(default_factory=dict)
 
 
 @keeping_freed_memory
@@ -162,7 +160,6 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
             _arrivals(trace, sides[0].picked, sides[1].picked),
             _arrivals(trace, sides[1].picked, sides[0].picked),
         ),
-        unsure={device: int(ints(trace.ops, "wait_error_ns")[rows].sum()) for device, rows in rows_of_device.items()},
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=bool(np.any(of_pair & matched)),
         calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),

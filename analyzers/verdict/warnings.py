@@ -83,13 +83,17 @@ def about_ranks(
     rank_ids: Sequence[int], labels: DeviceLabels, ranks: Sequence[RankOverlap], job: Job
 ) -> list[TraceWarning]:
     """Ranks on which a side is empty, or both are."""
-    if job.critical_rank is None:
+    if job.deciding is None:
         return []
     lacking = [labels.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
     found = []
     if lacking:
         where = ", ".join(lacking)
         found.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
+    if job.aside:
+        where = ", ".join(labels.short(*device_key) for device_key in job.aside)
+        text = f"Rank {where} could overlap less than a tenth of what the median rank could: listed, but not deciding."
+        found.append(TraceWarning("rank-aside", text))
     idle = sorted(set(rank_ids) - {rank.rank for rank in ranks})
     if idle:
         where = ", ".join(map(str, idle))

@@ -137,7 +137,7 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         "verdict": result.verdict,
         "reason": result.reason,
         "bar": result.bar,
-        "critical_rank": job.critical_rank,
+        "critical_rank": job.rank,
         "real_overlap_ns": job.real_overlap_ns,
         "achievable_ns": job.achievable_ns,
         "real_overlap_ratio": job.real_overlap_ratio,

@@ -40,37 +40,49 @@ def test_with_sure_clocks_the_bar_is_met_exactly_at_it() -> None:
 
 def test_a_clock_that_cannot_change_who_came_last_leaves_the_last_ranks_figure_sure() -> None:
     trace = close_arrivals(0, 4)  # they arrive 4 apart
-    assert (answered(trace, 0.6).job.ratio_low, answered(trace, 0.6).passed) == (0.6, True)
+    last = answered(trace, 0.6).last_arrival
+    assert last is not None
+    assert (last.ratio_low, last.ratio_high) == (0.6, 0.6)
 
 
 def test_a_clock_that_may_change_who_came_last_leaves_the_bar_undecided_between_two_bounds() -> None:
+    """Rank 0 waited 4, give or take 10: of 60, 26 at least ran beside compute; or 36 of 50, had compute run elsewhere.
+
+    Rank 1 may have waited for 6, as rank 0 may have come 10 - 4 later: 30 of 60, to 36 of 54. The worst has 26/60 to
+    36/54.
+    """
     trace = close_arrivals(0, 10)
-    # Rank 0 may have come up to 10 - 4 = 6 after rank 1, which then waited so long: 36 - 6 of overlap at least. If it
-    # was rank 0, it ran beside compute from 36 to 76: 40 at most. It then lasted 64 instead of 60.
-    low, high = 30 / 64, 40 / 56
-    result = answered(trace, 0.6)
+    low, high = 26 / 60, 36 / 54
+    result = answered(trace, 0.5)
+    assert [rank.ratio_range for rank in result.ranks] == [(26 / 60, 36 / 50), (30 / 60, 36 / 54)]
     assert (result.verdict, result.passed, result.exit_code) == ("inconclusive", None, 3)
     assert (result.job.ratio_low, result.job.ratio_high) == (low, high)
     assert result.job.real_overlap_ratio == 0.6, "the figure itself stays"
-    assert "60.0% lies within the error bar: 46.9% to 71.4%" in result.reason
+    assert "the clocks' error allows 43.3% to 66.7%" in result.reason
     assert answered(trace, low).verdict == "overlapped"
     assert answered(trace, nextafter(low, 1)).verdict == "inconclusive"
     assert answered(trace, high).verdict == "inconclusive"
     assert answered(trace, nextafter(high, 1)).verdict == "partial"
 
 
-def test_sides_may_be_swapped() -> None:
-    swapped = check_overlap(close_arrivals(0, 10), "kernel:gemm", "comm").job
-    assert (swapped.ratio_low, swapped.ratio_high) == (30 / 64, 40 / 56)
+def test_the_last_arrivals_have_bounds_of_their_own() -> None:
+    """Rank 0 may have come up to 10 - 4 = 6 after rank 1, which then waited so long: 36 - 6 of overlap at least.
+
+    If it was rank 0, it ran beside compute from 36 to 76: 40 at most. It then lasted 64 instead of 60.
+    """
+    for a, b in (("comm", "kernel:gemm"), ("kernel:gemm", "comm")):
+        last = check_overlap(close_arrivals(0, 10), a, b).last_arrival
+        assert last is not None
+        assert (last.ratio_low, last.ratio_high) == (30 / 64, 40 / 56)
 
 
 def test_of_unknown_clocks_a_whole_collective_is_unsure() -> None:
     result = answered(close_arrivals(0, None), 0.6)
-    assert (result.verdict, result.job.ratio_low, result.job.ratio_high) == ("inconclusive", 0.0, 40 / 56)
+    assert (result.verdict, result.job.ratio_low, result.job.ratio_high) == ("inconclusive", 0.0, 1.0)
     assert result.ranks[0].real_overlap_error_ns is None
 
 
-def lowest_rank(residual: int) -> Trace:
+def one_that_waits(residual: int) -> Trace:
     """Rank 0: a collective 0-100 that waits 40, another kernel of its side 200-240, compute 0-76."""
     run = Builder()
     first, second = run.rank(0), run.rank(1)
@@ -80,7 +92,7 @@ def lowest_rank(residual: int) -> Trace:
         calls.append({"collective": 0, "op": row, "rank": rank.process, "start_ns": start, "end_ns": 100})
     first.kernel("lookup", 9, 200, 240)
     first.kernel("gemm", 7, 0, 76)
-    second.kernel("gemm", 7, 0, 76)
+    second.kernel("gemm", 7, 40, 100)  # beside all of it: the other rank decides
     matches = Matches(pd.DataFrame(), pd.DataFrame(calls), pd.DataFrame({"sure": [True]}))
     return with_clocks(replace(run.trace(), matches=matches), 0, residual)
 
@@ -89,10 +101,10 @@ def lowest_rank(residual: int) -> Trace:
 def test_of_a_pair_that_is_not_all_communication_each_wait_is_as_sure_as_two_clocks(
     residual: int, low: int, high: int
 ) -> None:
-    trace = lowest_rank(residual)
+    trace = one_that_waits(residual)
     result = answered(trace, 36 / 76, a="comm,kernel:lookup")
-    assert (result.job.rule, result.job.critical_rank) == ("lowest-rank", 0)
+    assert result.job.rank == 0
     assert result.job.real_overlap_ratio == 36 / 76, "40-76 beside compute; the sides last 60 + 40 and 76"
-    assert (result.job.ratio_low, result.job.ratio_high) == (low / 76, high / 76)
+    assert result.ranks[0].ratio_range == (low / 76, high / 76)
     assert result.passed is (None if residual else True)
     assert result.ranks[0].real_overlap_error_ns == residual

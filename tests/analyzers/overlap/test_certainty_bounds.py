@@ -47,7 +47,7 @@ def arrivals(
     columns = (np.array(column) for column in zip(*calls, strict=True))
     kinds = (bool if name in ("came_last", "may_be_last") else np.int64 for name in Calls._fields)
     return Arrivals(
-        *(len(calls), 0, len(calls), overlap, achievable, placed(transfer)),
+        *(len(calls), 0, len(calls), len(calls), overlap, achievable, placed(transfer)),
         Calls(*(column.astype(kind) for column, kind in zip(columns, kinds, strict=True))),
         placed(works),
         placed(doubt or {}),

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analyzers.clocks.align import with_collectives
 from analyzers.overlap.certainty import real_overlap_error, with_calls
-from analyzers.overlap.job import Arrivals, arrivals
+from analyzers.overlap.job import Arrivals, LastArrival, arrivals
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import only_ranks
@@ -161,6 +161,12 @@ def test_sides_that_do_not_decide_are_left_as_they_are() -> None:
     assert ints(trace.ops, "wait_ns")[0] == 30
 
 
+def last_arrival(trace: Trace) -> LastArrival:
+    found = check_overlap(trace).last_arrival
+    assert found is not None
+    return found
+
+
 def test_a_late_rank_with_nothing_to_hide_behind_may_leave_less_that_could_overlap() -> None:
     """Both ranks may have come last to the first; to the second rank 1 did, surely.
 
@@ -173,20 +179,20 @@ def test_a_late_rank_with_nothing_to_hide_behind_may_leave_less_that_could_overl
     """
     collectives = [{0: (40, 100), 1: (36, 100)}, {0: (200, 300), 1: (260, 300)}]
     trace = with_clocks(job_run(collectives, {0: [(0, 76)], 1: [(270, 280)]}), 0, 10)
-    job = check_overlap(trace).job
-    assert job.real_overlap_ratio == 46 / 70
-    assert (job.ratio_low, job.ratio_high) == (10 / 70, 1.0)
+    last = last_arrival(trace)
+    assert last.real_overlap_ratio == 46 / 70
+    assert (last.ratio_low, last.ratio_high) == (10 / 70, 1.0)
 
 
 def test_a_collective_that_may_count_on_a_rank_left_out_may_count_nowhere() -> None:
     """Both ranks may have come last to the first; to the second rank 0 did."""
     collectives = [{0: (40, 100), 1: (36, 100)}, {0: (260, 300), 1: (200, 300)}]
     trace = with_clocks(job_run(collectives, {0: [(0, 76), (270, 280)], 1: [(0, 300)]}), 0, 10)
-    job = check_overlap(only_ranks(trace, (0,))).job
-    assert job.real_overlap_ratio == (36 + 10) / (76 + 10), "rank 0 computes less than the 60 + 40 that it transfers"
+    last = last_arrival(only_ranks(trace, (0,)))
+    assert last.real_overlap_ratio == (36 + 10) / (76 + 10), "rank 0 computes less than the 60 + 40 that it transfers"
     # Without the first, 10 of 40 overlap; the bounds are the least of both, 46 − 36, over the most, and 46 over 40.
-    assert (job.ratio_low, job.ratio_high) == (10 / 86, 1.0)
-    sure = check_overlap(only_ranks(with_clocks(trace, 0, 4), (0,))).job
+    assert (last.ratio_low, last.ratio_high) == (10 / 86, 1.0)
+    sure = last_arrival(only_ranks(with_clocks(trace, 0, 4), (0,)))
     assert (sure.ratio_low, sure.ratio_high) == (46 / 86, 46 / 86)
 
 
@@ -194,8 +200,8 @@ def test_a_collective_that_counts_on_a_rank_left_out_may_count_here() -> None:
     """Rank 1 came last to the first, or rank 0 did; to the second rank 0 did, surely."""
     collectives = [{0: (36, 100), 1: (40, 100)}, {0: (260, 300), 1: (200, 300)}]
     trace = with_clocks(job_run(collectives, {0: [(0, 76), (270, 280)], 1: [(0, 300)]}), 0, 10)
-    job = check_overlap(only_ranks(trace, (0,))).job
-    assert job.real_overlap_ratio == 10 / 40
+    last = last_arrival(only_ranks(trace, (0,)))
+    assert last.real_overlap_ratio == 10 / 40
     # With the first, 40 more overlap, of 64 more: 50 of 104. The most is over what is sure, the least over all of 86
     # that rank 0 computes.
-    assert (job.ratio_low, job.ratio_high) == (10 / 86, 1.0)
+    assert (last.ratio_low, last.ratio_high) == (10 / 86, 1.0)

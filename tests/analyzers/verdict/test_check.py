@@ -101,9 +101,9 @@ def test_a_side_that_took_no_time_is_inconclusive_and_the_reason_is_true() -> No
     assert check_overlap(waiting, "compute", "comm").reason == "'comm': all it did was wait for a late rank"
 
 
-def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
+def test_the_worst_rank_where_both_ran_speaks_for_the_job() -> None:
     result = check_overlap(run_of([(COMM, 0, 100)], HALF, FULL))
-    assert result.job.critical_rank == 1
+    assert result.job.rank == 1
     assert result.job.real_overlap_ratio == 0.5
     assert [rank.overlap_ratio for rank in result.ranks] == [None, 0.5, 1.0]
     few, warning = result.warnings

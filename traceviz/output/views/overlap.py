@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TraceWarning
+from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
@@ -28,6 +29,8 @@ def blocks(result: OverlapResult) -> list[Block]:
     ]
     if result.ranks:
         shown.append(_ranks(result))
+    if result.last_arrival is not None:
+        shown.append(_last_arrival(result, result.last_arrival))
     if result.gain is not None:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
@@ -90,6 +93,17 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
     return cells
 
 
+def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
+    low, high = one.ratio_low, one.ratio_high
+    within = f" (range {percent(low)} to {percent(high)})" if low != high else ""
+    text = (
+        f"counting each collective on the rank that everybody waited for, mostly "
+        f"{result.device_labels.name(one.rank, one.device)}: {duration(one.real_overlap_ns)} of a possible "
+        f"{duration(one.achievable_ns)}, {percent(one.real_overlap_ratio)}{within}."
+    )
+    return Paragraph(text, "By last arrival")
+
+
 def _gain(gain: Gain) -> Paragraph:
     text = (
         f"alone A takes {duration(gain.a_alone_ns)} and B {duration(gain.b_alone_ns)}, together they take "
@@ -134,8 +148,7 @@ def _why(one: Missed) -> str:
 
 
 def _deciding_rank(result: OverlapResult) -> RankOverlap:
-    critical = result.job.critical_rank, result.job.critical_device
-    return next((one for one in result.ranks if (one.rank, one.device) == critical), result.ranks[0])
+    return next((one for one in result.ranks if (one.rank, one.device) == result.job.deciding), result.ranks[0])
 
 
 def _instances(result: OverlapResult) -> Block:
