@@ -104,7 +104,7 @@ def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
 
     one = inputs[0]
     trace = parquet.read(one.path, progress)
-    aligned = trace.clocks is not None and trace.clocks.method == "collectives"
+    aligned = trace.clocks is not None and trace.clocks.aligned
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."
         trace = trace.warn("clocks-stay-aligned", text)

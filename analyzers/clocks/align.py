@@ -5,6 +5,7 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, middle, solve, unaligned
 from analyzers.common.errors import TraceWarning
 from analyzers.matching.match import match
@@ -46,9 +48,14 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     enabled : False leaves times as captured; waits are then taken from those.
     """
     matches = match(trace)
-    clocks = solve(matches) if enabled else unaligned(matches, "off")
+    if enabled and len(trace.processes) + len(matches.members) > 1:
+        hosts = host_bounds(trace)
+        matches = _with_clocks_of(hosts, matches, trace)
+        clocks = solve(matches, hosts).clocks
+    else:
+        clocks = solve(matches).clocks if enabled else unaligned(matches, "off")
     matches = matches.doubt(np.array(clocks.doubtful, np.int64))
-    moved = move(trace, clocks) if clocks.method == "collectives" else trace
+    moved = move(trace, clocks) if clocks.aligned else trace
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
     moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)), clocks=clocks, matches=matches)
     moved = with_collectives(moved)
@@ -56,6 +63,28 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     for warning in [] if alone else _warnings(clocks):
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
+
+
+def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matches:
+    """With the clocks of devices that communicate nothing, where hosts say how far they are from others."""
+    bounded = {
+        key: trace.processes[key[0]].capture
+        for key, rows in rows_by_key(hosts.process, hosts.device).items()
+        if np.unique(hosts.at_most[rows]).size > 1
+    }
+    shared = {key: (int(hosts.hosts[one]), -1 if hosts.hosts[one] >= 0 else one) for key, one in bounded.items()}
+    count = Counter(shared.values())
+    before = list(zip(*(ints(matches.members, column).tolist() for column in ("process", "device")), strict=True))
+    new = [key for key in bounded if count[shared[key]] > 1 and key not in set(before)]
+    if not new:
+        return matches
+    rows = [(process, device, trace.processes[process].rank) for process, device in (*before, *new)]
+    order = sorted(range(len(rows)), key=lambda one: (rows[one][2], *rows[one][:2]))
+    members = pd.DataFrame([rows[one] for one in order], columns=["process", "device", "rank"])
+    capture = [trace.processes[process].capture for process in members["process"]]
+    number = np.argsort(np.array(order))
+    calls = matches.calls.assign(member=number[ints(matches.calls, "member")])
+    return Matches(members.assign(capture=np.array(capture, np.int64)), calls, matches.collectives)
 
 
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
@@ -153,15 +182,16 @@ def _residuals(clocks: Clocks, rank: Ints, device: Ints) -> npt.NDArray[np.float
 
 
 def _warnings(clocks: Clocks) -> list[TraceWarning]:
+    warnings: list[TraceWarning] = []
+    if clocks.hosts_contradict:
+        text = "Launches and synchronizations contradict each other or the collectives: clocks go without them."
+        warnings.append(TraceWarning("hosts-contradict", text))
     if clocks.method == "session":
         text = "No collective was matched over ranks: clocks rest on session start times, and their error is unknown."
-        return [TraceWarning("clocks-not-aligned", text)]
-    if clocks.method != "collectives":
-        return []
-    warnings: list[TraceWarning] = []
+        return [TraceWarning("clocks-not-aligned", text), *warnings]
     labels = DeviceLabels.of((clock.rank, clock.device) for clock in clocks.clocks)
     unknown = [labels.short(clock.rank, clock.device) for clock in clocks.clocks if clock.residual_ns is None]
-    if unknown:
+    if unknown and clocks.aligned:
         ranks = ", ".join(unknown)
         text = f"No collective that is surely matched says how far off the clock of rank {ranks} is."
         warnings.append(TraceWarning("clocks-not-aligned", text))
@@ -170,7 +200,8 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
         widest = max(few, key=_width)
         text = (
             f"Only {widest.collectives} matched collectives align {labels.name(widest.rank, widest.device)}'s clock; "
-            f"they bound its offset to a span of {_width(widest) / 1000:.1f} µs."
+            f"they{' and calls of its host' if 'host' in clocks.method else ''} bound its offset to a span of "
+            f"{_width(widest) / 1000:.1f} µs."
         )
         warnings.append(TraceWarning("few-collectives", text))
     for numbers in clocks.contradictions[:3]:

@@ -72,11 +72,15 @@ def _gain(gain: Gain | None) -> Json | None:
 
 
 def _clocks(clocks: Clocks | None) -> Json | None:
-    """How far each device's clock runs ahead of the reference's; `residual_ns` is null where nothing tells."""
+    """How far each device's clock runs ahead of the reference's; `residual_ns` is null where nothing tells.
+
+    `hosts_agree_ns`: within what host clocks of captures of one host are taken to agree, 0 where nothing rests on it.
+    """
     if clocks is None:
         return None
     return {
         "method": clocks.method,
+        "hosts_agree_ns": clocks.hosts_agree_ns,
         "offsets": [
             _fields(one, "rank", "device", "offset_ns", "residual_ns", "drift", "collectives") for one in clocks.clocks
         ],
