@@ -62,7 +62,7 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     uses_hosts = by_hosts is not None and by_hosts.links_some
     contradicts = by_hosts is not None and by_hosts.contradicts
     if not rows.any() and not uses_hosts:
-        return Solution(replace(unsolved, hosts_contradict=contradicts), _unknown(count))
+        return Solution(replace(unsolved, hosts_contradict=contradicts), unknown(count))
     member, end = ints(matches.calls, "member"), ints(matches.calls, "end_ns")
     first = rows & (islands[member] == islands[member[rows][0]]) if rows.any() else rows
     at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
@@ -99,7 +99,8 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     return Solution(clocks, apart_ns)
 
 
-def _unknown(count: int) -> Floats:
+def unknown(count: int) -> Floats:
+    """`Solution.apart_ns` of so many clocks of which nothing is known."""
     return np.where(np.eye(count, dtype=bool), 0.0, np.inf)
 
 
@@ -179,7 +180,7 @@ class _Estimated:
             error_ns=np.full(count, np.inf),
             count=np.zeros(count, np.int64),
             moved_ns=np.zeros(count),
-            most_ns=_unknown(count),
+            most_ns=unknown(count),
         )
 
     def put(self, members: Ints, part: _Estimated) -> None:

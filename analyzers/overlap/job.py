@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
@@ -97,7 +97,8 @@ class LastArrival:
 
     rank, device : what arrived last for most transfer time.
     achievable_ns : the ratio's denominator.
-    ratio_low, ratio_high : between these it lies, as surely as clocks are known (`analyzers.overlap.certainty`).
+    ratio_low, ratio_high : between these it lies, as surely as clocks are known; None where they leave open who came
+        last to some collective.
     """
 
     rank: int
@@ -109,31 +110,6 @@ class LastArrival:
     ratio_high: float | None = None
 
 
-class Calls(NamedTuple):
-    """Calls in collectives, n each: their collective, rank and device; which came last or may have; their overlap, ns.
-
-    in_run : calls that the collective has in the run. error_ns : of the call's wait.
-    length_ns : of the call, its wait included; hidden_ns : of that, what runs beside the other side.
-    alone_ns, hidden_alone_ns : the same, without what runs beside another call of its side that may have come last.
-    """
-
-    collective: Ints
-    in_run: Ints
-    rank: Ints
-    device: Ints
-    came_last: Mask
-    may_be_last: Mask
-    error_ns: Ints
-    length_ns: Ints
-    alone_ns: Ints
-    hidden_ns: Ints
-    hidden_alone_ns: Ints
-
-
-_MASKS = ("came_last", "may_be_last")
-NO_CALLS = Calls(*(np.empty(0, bool if name in _MASKS else np.int64) for name in Calls._fields))
-
-
 @dataclass(frozen=True)
 class Arrivals:
     """Overlap of a side that is communication on the ranks that arrived last; parts of a run add up.
@@ -141,8 +117,7 @@ class Arrivals:
     ops : of the side; others : of them, those that are no communication.
     busy_ns : of the side on all devices, added up; matched_ns : of its ops whose last rank is known.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
-    calls, beside_ns, beside_error_ns : what bounds the answer: calls, and for how long the other side really works, by
-    (rank, device), and by how much its waits may be off (`analyzers.overlap.certainty`).
+    real_range : what clocks leave open of that overlap; open : calls of which clocks leave open whether they came last.
     """
 
     ops: int = 0
@@ -152,9 +127,8 @@ class Arrivals:
     overlap_ns: int = 0
     achievable_ns: int = 0
     transfer_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
-    calls: Calls = field(default=NO_CALLS, compare=False)
-    beside_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
-    beside_error_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
+    real_range: RealRange = field(default_factory=RealRange)
+    open: int = 0
 
     def __add__(self, other: Arrivals) -> Arrivals:
         return Arrivals(
@@ -165,9 +139,8 @@ class Arrivals:
             self.overlap_ns + other.overlap_ns,
             self.achievable_ns + other.achievable_ns,
             Counter(self.transfer_ns) + Counter(other.transfer_ns),
-            Calls(*(np.concatenate(both) for both in zip(self.calls, other.calls, strict=True))),
-            Counter(self.beside_ns) + Counter(other.beside_ns),
-            Counter(self.beside_error_ns) + Counter(other.beside_error_ns),
+            self.real_range + other.real_range,
+            self.open + other.open,
         )
 
     @property
@@ -186,7 +159,7 @@ def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
         return Arrivals(ops, others)
     busy_ns, matched_ns = (sum(_busy(trace, rows).values()) for rows in (side, matched))
     critical = np.flatnonzero(side & came_last(trace.ops))
-    return Arrivals(ops, others, busy_ns, matched_ns, *_by_last_arrival(trace, critical, other))
+    return Arrivals(ops, others, busy_ns, matched_ns, *_by_last_arrival(trace, critical, other), _open(trace, matched))
 
 
 def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
@@ -196,7 +169,9 @@ def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
         return None
     most = max(side.transfer_ns.values())
     rank, device = min(device_key for device_key, length in side.transfer_ns.items() if length == most)
-    return LastArrival(rank, device, side.overlap_ns, side.achievable_ns, side.overlap_ns / side.achievable_ns)
+    ratio = side.overlap_ns / side.achievable_ns
+    known = None if side.open else (side.real_range.ratio_low, side.real_range.ratio_high)
+    return LastArrival(rank, device, side.overlap_ns, side.achievable_ns, ratio, *(known or (None, None)))
 
 
 def is_matched(ops: pd.DataFrame) -> Mask:
@@ -210,22 +185,33 @@ def came_last(ops: pd.DataFrame) -> Mask:
     return same_rank & (ints(ops, "last_device") == ints(ops, "device"))
 
 
-def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[tuple[int, int], int]]:
-    """Overlap, achievable overlap, and transfer by (rank, device), ns."""
+def _open(trace: Trace, matched: Mask) -> int:
+    """How many of some calls came last and may not have, or did not and may have."""
+    least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
+    last, collective = came_last(trace.ops), ints(trace.ops, "collective")
+    last_is_elsewhere = ~np.isin(collective, collective[matched & last])
+    may_not = np.where(last, most > 0, last_is_elsewhere & (least == 0) & (most > 0))
+    return int(np.count_nonzero(matched & may_not))
+
+
+def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[DeviceKey, int], RealRange]:
+    """Overlap, achievable overlap, transfer by (rank, device), and what clocks leave open of the overlap, ns."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
     other_by_key = rows_by_key(*(key[other] for key in keys))
     others = np.flatnonzero(other)
     overlap, achievable = 0, 0
-    transfer: dict[tuple[int, int], int] = {}
+    transfer: dict[DeviceKey, int] = {}
+    ranges = RealRange()
     for device_key, rows in rows_by_key(*(key[critical] for key in keys)).items():
         its_ops, other_ops = critical[rows], others[other_by_key.get(device_key, np.empty(0, np.int64))]
         busy = union(starts[its_ops] + waits[its_ops], ends[its_ops])
         other_runs = union(starts[other_ops] + waits[other_ops], ends[other_ops])
+        ranges += real_range(trace, its_ops, other_ops)
         overlap += measure(intersect(busy, other_runs))
         achievable += min(measure(busy), measure(other_runs))
         transfer[device_key[0], device_key[1]] = transfer.get((device_key[0], device_key[1]), 0) + measure(busy)
-    return overlap, achievable, transfer
+    return overlap, achievable, transfer, ranges
 
 
 def _busy(trace: Trace, wanted: Mask) -> dict[tuple[int, ...], int]:

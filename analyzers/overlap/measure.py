@@ -15,6 +15,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, overlap_by_group, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
@@ -109,7 +110,7 @@ class RankOverlap:
     real_overlap_ns: int
     instances: tuple[Instance, ...]
     missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first
-    real_overlap_error_ns: int | None = 0  # from the clocks; None where theirs is not known
+    real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
     gaps: MissedGaps | None = field(default=None, repr=False, compare=False)  # what `missed` sums up, where explained
 
     @property
@@ -129,25 +130,33 @@ class RankOverlap:
 
     @property
     def ratio_range(self) -> tuple[float, float]:
-        """Between what the real ratio lies; (0, 1) where it has none."""
-        low, high = self.real_overlap_bounds_ns
-        most, error = self.could_overlap_ns, self.real_overlap_error_ns
-        if not most or error is None:
-            return 0.0, 1.0 if high else 0.0
-        # Where waits are longer by what the clocks leave open, less could overlap, too: of 1 of 2 ns, 1 of 1.
-        shrunk = self.real_overlap_ns / (most - error) if most > error else 1.0
-        return low / most, min(1.0, max(high / most, shrunk if self.real_overlap_ns else 0.0))
+        """Between what the real ratio lies as surely as the clocks are known."""
+        if self.real_range is None:
+            return (self.real_overlap_ratio or 0.0,) * 2
+        return self.real_range.ratio_low, self.real_range.ratio_high
+
+    @property
+    def ratio_low(self) -> float:
+        """The least that the real ratio can be."""
+        return self.ratio_range[0]
+
+    @property
+    def ratio_high(self) -> float:
+        """The most that the real ratio can be."""
+        return self.ratio_range[1]
 
     @property
     def real_overlap_bounds_ns(self) -> tuple[int, int]:
-        """Within what the real overlap lies as surely as the clocks are known, ns: never below 0 or above `overlap_ns`.
+        """Within what the real overlap lies as surely as the clocks are known, ns."""
+        if self.real_range is None:
+            return self.real_overlap_ns, self.real_overlap_ns
+        return self.real_range.least_ns, self.real_range.most_ns
 
-        Where nothing tells how sure they are, those are all that is known.
-        """
-        if self.real_overlap_error_ns is None:
-            return 0, self.overlap_ns
-        low, high = self.real_overlap_ns - self.real_overlap_error_ns, self.real_overlap_ns + self.real_overlap_error_ns
-        return max(low, 0), min(high, self.overlap_ns)
+    @property
+    def real_overlap_error_ns(self) -> int:
+        """How far off the real overlap may be, ns: to the farther of its bounds."""
+        low, high = self.real_overlap_bounds_ns
+        return max(self.real_overlap_ns - low, high - self.real_overlap_ns)
 
     @property
     def achievable_ns(self) -> int:
@@ -186,7 +195,9 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
-    return RankOverlap(rank, device, sides[0], sides[1], overlap, real_overlap, _instances(trace, a, b, pairing))
+    instances = _instances(trace, a, b, pairing)
+    ranges = real_range(trace, a, b)
+    return RankOverlap(rank, device, sides[0], sides[1], overlap, real_overlap, instances, real_range=ranges)
 
 
 def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:

@@ -10,7 +10,6 @@ from operator import add
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import percent
-from analyzers.overlap.certainty import with_bounds
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
@@ -176,7 +175,7 @@ def answer(
     hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
     job = Job() if hidden_by_graphs else job_of(ranks, min_overlap)
-    last_arrival = None if hidden_by_graphs else with_bounds(last_arrival_of(first, second), first, second)
+    last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
     passed = job.meets(min_overlap)
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
     reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap)

@@ -14,11 +14,8 @@ from operator import add
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
-from analyzers.overlap.certainty import real_overlap_error, with_calls
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks
 from analyzers.overlap.pairing import (
@@ -34,7 +31,6 @@ from analyzers.overlap.pairing import (
 )
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
-from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication
@@ -141,11 +137,6 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
         missing = missing_waits(explainer, trace.rank_ids)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
-    rows_of_device = _by_device(trace, of_pair)
-    ranks = [
-        replace(rank, real_overlap_error_ns=real_overlap_error(trace, rows_of_device[rank.rank, rank.device]))
-        for rank in ranks
-    ]
     communication, matched = is_communication(trace) & of_pair, is_matched(trace.ops)
     return Part(
         agreed=PairingDecision(sharing, method, shift),
@@ -157,8 +148,8 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         moves=shift_overlaps,
         ranks=tuple(ranks),
         arrivals=(
-            _arrivals(trace, sides[0].picked, sides[1].picked),
-            _arrivals(trace, sides[1].picked, sides[0].picked),
+            arrivals(trace, sides[0].picked, sides[1].picked),
+            arrivals(trace, sides[1].picked, sides[0].picked),
         ),
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=bool(np.any(of_pair & matched)),
@@ -227,13 +218,3 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         picked = [in_part | (would_pick[side] & ~would_pick[1 - side]) for side, in_part in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread)
-
-
-def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    return with_calls(arrivals(trace, side, other), trace, side, other)
-
-
-def _by_device(trace: Trace, wanted: Mask) -> dict[DeviceKey, Ints]:
-    rows = np.flatnonzero(wanted)
-    by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
-    return {(rank, device): rows[of_device] for (rank, device), of_device in by_device.items()}

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks.align import with_collectives
+from analyzers.overlap.certainty import RealRange
 from analyzers.overlap.job import Job, LastArrival, job_of
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.trace.alignment import Matches
@@ -121,7 +122,7 @@ def test_the_bar_is_missed_by_one_surely_below_and_met_by_all_surely_above(tenth
     """Every rank could overlap by 10 ns; its real overlap is known to lie within the two numbers."""
     side = Side(10, 10, 1, (7,))
     ranks = [
-        RankOverlap(i, 0, side, side, 10, (low + high) // 2, (), (), (high - low + 1) // 2)
+        RankOverlap(i, 0, side, side, 10, (low + high) // 2, (), real_range=RealRange(low, high, 10 - high, 10 - low))
         for i, (low, high) in enumerate(tenths)
     ]
     bounds = [rank.real_overlap_bounds_ns for rank in ranks]

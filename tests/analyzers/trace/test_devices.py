@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from analyzers.clocks.align import align, with_collectives
+from analyzers.clocks.align import align, with_collectives, with_waits
 from analyzers.collectives.report import collectives_of
-from analyzers.overlap.certainty import real_overlap_error
 from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
+from tests.analyzers.overlap.test_certainty import apart_by
 from tests.support.builder import Builder, Rank
 from traceviz.output.document import markdown
 from traceviz.output.views import collectives as view
@@ -101,16 +102,17 @@ def test_collectives_name_the_device_that_came_last() -> None:
     ]
 
 
-@pytest.mark.parametrize(("residuals", "error"), [((5, 7), 12), ((5, 200 * US), 100 * US), ((5, None), None)])
-def test_the_error_bar_is_that_of_the_two_clocks_which_meet(
-    residuals: tuple[int, int | None], error: int | None
-) -> None:
+@pytest.mark.parametrize(("residuals", "error"), [((5, 7), 12), ((5, 200 * US), 100 * US), ((5, None), 100 * US)])
+def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int, int | None], error: int) -> None:
     """By hand: a wait is as sure as both clocks, and never off by more than its collective took."""
     trace = two_devices(1)
     clocks = [
         Clock(process=0, device=device, rank=0, offset_ns=0, residual_ns=one) for device, one in enumerate(residuals)
     ]
     assert trace.clocks is not None
-    trace = with_collectives(replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)})))
-    whole = ints(trace.ops, "device") == 0
-    assert real_overlap_error(trace, whole.nonzero()[0]) == error
+    trace = replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)}))
+    trace = with_collectives(with_waits(trace, apart_by(*residuals)))
+    ops = trace.ops[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
+    seen, low, high = (ints(ops, column) for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
+    assert low.tolist() == np.maximum(seen - error, 0).tolist()
+    assert high.tolist() == np.minimum(seen + error, ints(ops, "end_ns") - ints(ops, "start_ns")).tolist()

@@ -96,6 +96,8 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
 def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
     low, high = one.ratio_low, one.ratio_high
     within = f" (range {percent(low)} to {percent(high)})" if low != high else ""
+    if low is None:
+        within = " (clock error leaves open which rank came last to some)"
     text = (
         f"counting each collective on the rank that everybody waited for, mostly "
         f"{result.device_labels.name(one.rank, one.device)}: {duration(one.real_overlap_ns)} of a possible "
