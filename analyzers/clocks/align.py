@@ -18,6 +18,7 @@ from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
 from analyzers.matching.match import match
+from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
@@ -173,6 +174,7 @@ def with_collectives(trace: Trace) -> Trace:
         "collective_calls": count,
         "last_rank": np.where(several_calls, rank[last], -1),
         "last_device": np.where(several_calls, device[last], -1),
+        "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids))[collective].astype(np.int8),
     }
     columns = {}
     for name, values in found.items():

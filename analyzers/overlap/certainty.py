@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from analyzers.arrays.intervals import intersect, measure, union
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -47,10 +49,16 @@ class RealRange:
         return _ratio(self.most_ns, self.least_alone_ns)
 
 
-def real_range(trace: Trace, a: Ints, b: Ints) -> RealRange:
-    """Measure the ops of both sides on one device with the least waits and with the most."""
+def real_range(trace: Trace, a: Ints, b: Ints, absent: Mask | None = None) -> RealRange:
+    """Measure the ops of both sides on one device with the least waits and with the most.
+
+    Parameters
+    ----------
+    absent : ops that may have waited to their end, for peers that were not captured.
+    """
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    waits = [ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns")]
+    least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
+    waits = least, most if absent is None else np.where(absent, ends - starts, most)
     longest, shortest = ([union(starts[rows] + wait[rows], ends[rows]) for rows in (a, b)] for wait in waits)
     # Of A what runs beside no B: the least where A waits long and B does not, the most the other way round.
     least_alone = [measure(shortest[i]) - measure(intersect(shortest[i], longest[1 - i])) for i in (0, 1)]

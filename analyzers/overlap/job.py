@@ -42,6 +42,9 @@ class Job:
     ratio_low, ratio_high : between these the worst rank's ratio lies, whichever rank that is.
     ranks_met : how many of the deciding ranks' devices surely meet the bar; ranks_deciding : of how many.
     aside : ranks' devices that could overlap too little to decide.
+    apparent : whether waits that can't be seen, for ranks that were not captured, count as running on a deciding rank.
+    unaccounted_ns : on a deciding rank at most, how long the sides run beside work that no launch accounts for.
+    low_given : `ratio_low` of the ranks that were given, where others were not, and may be worse.
     """
 
     rank: int | None = None
@@ -54,6 +57,9 @@ class Job:
     ranks_met: int = 0
     ranks_deciding: int = 0
     aside: tuple[DeviceKey, ...] = ()
+    apparent: bool = False
+    low_given: float | None = None
+    unaccounted_ns: int = 0
     rule: str = "worst-rank"
 
     def meets(self, bar: float) -> bool | None:
@@ -68,26 +74,36 @@ class Job:
         return None if self.rank is None or self.device is None else (self.rank, self.device)
 
 
-def job_of(ranks: Sequence[RankOverlap], bar: float) -> Job:
-    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
+def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, accept_apparent: bool = False) -> Job:
+    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy.
+
+    Parameters
+    ----------
+    absent : whether the job had other ranks, which may be worse.
+    accept_apparent : take waits that can't be seen as none, and absent ranks as no worse.
+    """
     both = [rank for rank in ranks if rank.real_overlap_ratio is not None]
     if not both:
         return Job()
     enough = DECIDES_FROM * median(rank.could_overlap_ns for rank in both)
     deciding = [rank for rank in both if rank.could_overlap_ns >= enough]
     worst = min(deciding, key=lambda rank: (rank.real_overlap_ratio or 0.0, rank.rank, rank.device))
-    ranges = [rank.ratio_range for rank in deciding]
+    ranges = [rank.apparent_range if accept_apparent else rank.ratio_range for rank in deciding]
+    low = min(low for low, _ in ranges)
     return Job(
         rank=worst.rank,
         device=worst.device,
         real_overlap_ns=worst.real_overlap_ns,
         achievable_ns=worst.could_overlap_ns,
         real_overlap_ratio=worst.real_overlap_ratio,
-        ratio_low=min(low for low, _ in ranges),
+        ratio_low=0.0 if absent and not accept_apparent else low,
         ratio_high=min(high for _, high in ranges),
         ranks_met=sum(low >= bar for low, _ in ranges),
         ranks_deciding=len(deciding),
         aside=tuple((rank.rank, rank.device) for rank in both if rank.could_overlap_ns < enough),
+        apparent=any(rank.is_apparent for rank in deciding),
+        low_given=low,
+        unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),
     )
 
 
@@ -115,7 +131,7 @@ class Arrivals:
     """Overlap of a side that is communication on the ranks that arrived last; parts of a run add up.
 
     ops : of the side; others : of them, those that are no communication.
-    busy_ns : of the side on all devices, added up; matched_ns : of its ops whose last rank is known.
+    busy_ns : of the side on all devices, added up; matched_ns : of its ops that all ranks of a group came to.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
     real_range : what clocks leave open of that overlap; open : calls of which clocks leave open whether they came last.
     """
@@ -153,12 +169,12 @@ class Arrivals:
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """Measure one side of a pair on the ranks that arrived last, where it is all communication."""
-    matched = side & is_matched(trace.ops)
+    matched = side & is_matched(trace.ops) & (ints(trace.ops, "wait_seen") > 0)
     ops, others = int(np.count_nonzero(side)), int(np.count_nonzero(side & ~is_communication(trace)))
     if others or not matched.any():
         return Arrivals(ops, others)
     busy_ns, matched_ns = (sum(_busy(trace, rows).values()) for rows in (side, matched))
-    critical = np.flatnonzero(side & came_last(trace.ops))
+    critical = np.flatnonzero(matched & came_last(trace.ops))
     return Arrivals(ops, others, busy_ns, matched_ns, *_by_last_arrival(trace, critical, other), _open(trace, matched))
 
 

@@ -46,10 +46,11 @@ OPS: Schema = {
     "last_device": ("key", -1),
     "wait_low_ns": ("int64", 0),  # least that `wait_ns` may be: all other clocks as early as bounds allow
     "wait_high_ns": ("int64", 0),  # most: all as late
+    "wait_seen": ("int8", 1),  # 0 where a peer that it may have waited for was not captured
 }
 WAIT_RANGE = ("wait_low_ns", "wait_high_ns")
 # Columns that no reader makes. But for `WAIT_RANGE` they are not exported: who reads an export back fills them in.
-OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", *WAIT_RANGE)
+OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", *WAIT_RANGE, "wait_seen")
 API: Schema = {
     "process": ("key", 0),
     "thread": ("int64", -1),

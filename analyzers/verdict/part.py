@@ -14,6 +14,7 @@ from operator import add
 
 import numpy as np
 
+from analyzers.arrays.types import Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
@@ -29,8 +30,10 @@ from analyzers.overlap.pairing import (
     possible_pairing,
     shifted,
 )
+from analyzers.select.language import atoms
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
+from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication
@@ -41,6 +44,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.graphs import claimed, unclaimed
 from analyzers.verdict.warnings import missing_waits, outside_steps, waited_for
 
+BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
 
 
@@ -130,7 +134,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
     shift_overlaps = moves(trace, pairing)
     shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
     pairing = shifted(pairing, shift)
-    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing)
+    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
     missing: list[tuple[int, int, str]] = []
     if explain:
         explainer = _explainer(trace, *sides, pairing)
@@ -206,6 +210,15 @@ def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
         claimed(trace, left),
         picked.threads,
     )
+
+
+def _unaccounted(trace: Trace, *sides: Selection) -> Mask | None:
+    """Ops without a launch in the capture, which ranges can't pick; None where no side is picked by ranges."""
+    by_range = any(atom.kind in BY_LAUNCH for side in sides for atom in atoms(side.selector))
+    launched = ints(trace.ops, "launch") >= 0
+    if not by_range or not launched.any():
+        return None
+    return ~launched & ~sides[0].picked & ~sides[1].picked
 
 
 def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:

@@ -26,7 +26,8 @@ class OverlapResult:
     `passed` is None when the verdict is inconclusive, and `reason` then says why. The worst rank's ratio, `job`, is
     held against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
     `last_arrival` is None unless a side is communication that is nearly all matched over ranks. `ranks_given` counts
-    the ranks that were given, `ranks_known` those the job is known to have had, None where nothing says.
+    the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
+    to have had, None where nothing says.
     """
 
     verdict: str
@@ -44,6 +45,7 @@ class OverlapResult:
     last_arrival: LastArrival | None = None
     ranks_given: int = 0
     ranks_known: int | None = None
+    ranks_asked: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -130,7 +132,8 @@ class OverlapResult:
         """What ran beside what for how long on the rank that decides, of what could have."""
         job = self.job
         of_possible = f"{duration(job.real_overlap_ns)} of a possible {duration(job.achievable_ns)}"
-        return f"'{self.a}' ran beside '{self.b}' for {of_possible}: {percent(job.real_overlap_ratio)}"
+        ratio = f"{percent(job.real_overlap_ratio)}{' apparent' if job.apparent else ''}"
+        return f"'{self.a}' ran beside '{self.b}' for {of_possible}: {ratio}"
 
     @property
     def whose(self) -> str:
@@ -139,11 +142,13 @@ class OverlapResult:
         if job.deciding is None:
             return "no rank"
         name = self.device_labels.name(*job.deciding)
-        count = job.ranks_deciding
-        if count < 2:
-            return name
-        met = "all meet it" if job.ranks_met == count else f"{job.ranks_met} of {count} meet it"
-        return f"worst of {count} ranks: {name}; {met}"
+        count, known = job.ranks_deciding, self.ranks_known
+        short = known is not None and known > self.ranks_given
+        which = f"{'asked for' if self.ranks_asked else 'given'}, of {known}" if short else ""
+        if self.ranks_given < 2:
+            return f"{name}, the only one {which}" if short else name
+        met = f"; {'all' if job.ranks_met == count else f'{job.ranks_met} of {count}'} meet it" if count > 1 else ""
+        return f"worst of {'the ' if short else ''}{self.ranks_given} ranks{f' {which}' if short else ''}: {name}{met}"
 
     def _repr_html_(self) -> str:
         headers = ("rank", "device", "A busy", "B busy", "real overlap", "real / min(A, B)", "missed", "mostly by")

@@ -149,6 +149,22 @@ def about_waits(
     return [TraceWarning("waiting-is-not-overlap", text)]
 
 
+def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
+    """Where real overlap is not seen: about how much of the communication was waiting. Never a bound."""
+    shares = [
+        f"{rank.unseen.waiting:.0%} on {labels.name(rank.rank, rank.device)}"
+        for rank in ranks
+        if rank.is_apparent and rank.unseen is not None and rank.unseen.waiting is not None
+    ]
+    if not shares:
+        return []
+    text = (
+        f"Probably about {', '.join(shares)} of the communication whose peers were not captured is waiting for them. "
+        "That is an estimate from the fastest of like calls, and no bound."
+    )
+    return [TraceWarning("waiting-estimate", text)]
+
+
 def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
     total = sum(waited.values())
     if not total:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 KEYS = {
-    "traceviz.overlap/2": "verdict passed reason pair bar ranks ranks_given ranks_known ranks_met job last_arrival gain "
-    "clocks warnings",
+    "traceviz.overlap/2": "verdict passed reason pair bar ranks ranks_given ranks_known ranks_met job last_arrival "
+    "gain clocks warnings",
     "traceviz.collectives/1": "collectives summary clocks warnings",
     "traceviz.syncs/1": "syncs unwaited_copies missing_waits stream_plan warnings",
     "traceviz.streams/1": "ranks warnings",

@@ -42,6 +42,7 @@ def overlap(result: OverlapResult) -> Json:
         "ranks_met": job.ranks_met,
         "job": {
             **_fields(job, "rule", "rank", "device", "real_overlap_ns", "achievable_ns", "real_overlap_ratio"),
+            "apparent": job.apparent,
             "real_overlap_ratio_low": job.ratio_low,
             "real_overlap_ratio_high": job.ratio_high,
         },
@@ -104,7 +105,8 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_bounds_ns": list(rank.real_overlap_bounds_ns),
         "real_overlap_ratio_low": rank.ratio_range[0] if known else None,
         "real_overlap_ratio_high": rank.ratio_range[1] if known else None,
-        **_fields(rank, "achievable_ns", "missed_ns"),
+        **_fields(rank, "apparent_ns", "achievable_ns", "missed_ns"),
+        "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [_fields(one, *_MISSED) for one in rank.missed],
         "instances": [_fields(one, *_INSTANCE) for one in rank.instances],
     }

@@ -62,14 +62,14 @@ def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
 
 
 def _ranks(result: OverlapResult) -> Table:
-    waits = any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks)
+    waits = any(rank.a.wait_ns or rank.b.wait_ns or rank.unseen for rank in result.ranks)
     headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
-    headers += ["A wait", "B wait", "real overlap", "surely within", "real / min(A, B)"] if waits else []
+    headers += ["A wait", "B wait", "real overlap", "range", "real / min(A, B)"] if waits else []
     rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
     note = unshown(len(result.ranks) - MOST_RANKS, "more ranks")
     if waits:
         note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
-        note += " surely as the clocks are known."
+        note += " far as all its ranks are captured. Range: as surely as clocks and waits are known."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 
@@ -88,7 +88,7 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
             duration(rank.b.wait_ns),
             duration(rank.real_overlap_ns),
             _bounds(rank),
-            percent(rank.real_overlap_ratio),
+            percent(rank.real_overlap_ratio) + (" apparent" if rank.is_apparent else ""),
         ]
     return cells
 
