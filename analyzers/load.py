@@ -14,6 +14,7 @@ from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import READING, Reading
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
+from analyzers.trace.one_run import check_one_run
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
 
@@ -79,7 +80,7 @@ def joined(
     ------
     TracevizError : ranks contradict each other, or there is no GPU work at all.
     """
-    trace = assign_ranks(merge(traces))
+    trace = check_one_run(assign_ranks(merge(traces)))
     for warning in bad:
         trace = trace.warn(warning.code, warning.message)
     for path in skipped:
@@ -107,7 +108,7 @@ def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
 
     one = inputs[0]
     trace = parquet.read(one.path, progress)
-    aligned = trace.clocks is not None and trace.clocks.method == "collectives"
+    aligned = trace.clocks is not None and trace.clocks.aligned
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."
         trace = trace.warn("clocks-stay-aligned", text)

@@ -111,6 +111,7 @@ def check_overlap(
     *,
     min_overlap: float = 0.6,
     baseline: Run | None = None,
+    accept_apparent: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> OverlapResult:
     """Did A and B really overlap on the GPU, and is it enough?
@@ -121,6 +122,8 @@ def check_overlap(
     a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
     baseline : a run of the same work without the overlap, as `trace`; `.gain` then says what the overlap gained.
+    accept_apparent : where ranks of the job were not captured, decide by the apparent figure, which counts waiting for
+        them as overlap; else a bar that it may not really meet is inconclusive.
     reading : for paths, all that `load` takes by name, and for more ranks than memory holds one of these two, with
         which they are looked at one by one, and the gaps behind the causes are left out: `memory`, what this machine's
         processes may take together, bytes or a text such as "8GB"; `dask`, the address of a Dask scheduler or a client
@@ -156,7 +159,7 @@ def check_overlap(
         _opened(trace, reading, on_progress) as run,
         nullcontext() if baseline is None else _opened(baseline, reading, on_progress) as alone,
     ):
-        return check.check_overlap(run, a, b, min_overlap=min_overlap, baseline=alone)
+        return check.check_overlap(run, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
 
 
 def check_ranks(

@@ -5,24 +5,26 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints, Mask
-from analyzers.clocks.solve import FEW, middle, solve, unaligned
+from analyzers.arrays.types import Floats, Ints
+from analyzers.clocks.hosts import HostBounds, host_bounds
+from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
 from analyzers.matching.match import match
+from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.merge import TIME_COLUMNS
-from analyzers.trace.schemas import OPS
+from analyzers.trace.schemas import OPS, WAIT_RANGE
 from analyzers.trace.tables import Trace
 
 
@@ -46,16 +48,44 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     enabled : False leaves times as captured; waits are then taken from those.
     """
     matches = match(trace)
-    clocks = solve(matches) if enabled else unaligned(matches, "off")
+    if enabled and len(trace.processes) + len(matches.members) > 1:
+        hosts = host_bounds(trace)
+        matches = _with_clocks_of(hosts, matches, trace)
+        solution = solve(matches, hosts)
+    else:
+        solution = solve(matches) if enabled else Solution(unaligned(matches, "off"), unknown(len(matches.members)))
+    clocks = solution.clocks
     matches = matches.doubt(np.array(clocks.doubtful, np.int64))
-    moved = move(trace, clocks) if clocks.method == "collectives" else trace
+    moved = move(trace, clocks) if clocks.aligned else trace
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
-    moved = replace(moved, ops=moved.ops.assign(wait_ns=waits(moved, matches)), clocks=clocks, matches=matches)
-    moved = with_collectives(moved)
+    moved = replace(moved, clocks=clocks, matches=matches)
+    moved = with_collectives(with_waits(moved, solution.apart_ns))
     alone = len(rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
     for warning in [] if alone else _warnings(clocks):
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
+
+
+def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matches:
+    """With the clocks of devices that communicate nothing, where hosts say how far they are from others."""
+    bounded = {
+        key: trace.processes[key[0]].capture
+        for key, rows in rows_by_key(hosts.process, hosts.device).items()
+        if np.unique(hosts.at_most[rows]).size > 1
+    }
+    shared = {key: (int(hosts.hosts[one]), -1 if hosts.hosts[one] >= 0 else one) for key, one in bounded.items()}
+    count = Counter(shared.values())
+    before = list(zip(*(ints(matches.members, column).tolist() for column in ("process", "device")), strict=True))
+    new = [key for key in bounded if count[shared[key]] > 1 and key not in set(before)]
+    if not new:
+        return matches
+    rows = [(process, device, trace.processes[process].rank) for process, device in (*before, *new)]
+    order = sorted(range(len(rows)), key=lambda one: (rows[one][2], *rows[one][:2]))
+    members = pd.DataFrame([rows[one] for one in order], columns=["process", "device", "rank"])
+    capture = [trace.processes[process].capture for process in members["process"]]
+    number = np.argsort(np.array(order))
+    calls = matches.calls.assign(member=number[ints(matches.calls, "member")])
+    return Matches(members.assign(capture=np.array(capture, np.int64)), calls, matches.collectives)
 
 
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
@@ -70,23 +100,62 @@ def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clo
     return matches.renumber(order), replace(clocks, contradictions=contradictions, doubtful=doubtful)
 
 
-def waits(trace: Trace, matches: Matches) -> Ints:
-    """For each op: ns from its start to the last arrival at its collective, at most its duration; 0 for all others."""
-    wait = np.zeros(len(trace.ops), np.int64)
-    op, collective = ints(matches.calls, "op"), ints(matches.calls, "collective")
-    if op.size == 0:
-        return wait
-    start, end = ints(trace.ops, "start_ns")[op], ints(trace.ops, "end_ns")[op]
-    last = np.maximum.reduceat(start, np.flatnonzero(np.diff(collective, prepend=-1)))
-    wait[op] = np.minimum(last[collective], end) - start
-    return wait
+def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
+    """The trace with each op's wait, from its start to the last arrival at its collective, and what that may be.
+
+    Two ranks arrive at 0 and at 90 µs, and the second's clock may be 4 µs further ahead than it seems, or 3 less: the
+    first waits 90 µs, at least 86 and at most 93. All other clocks can be as late, or as early, together: none of the
+    bounds between them is met less by that.
+
+    Parameters
+    ----------
+    apart_ns : as `Solution.apart_ns`, of `Trace.clocks`.
+    """
+    waits = {column: np.zeros(len(trace.ops), np.int64) for column in ("wait_ns", *WAIT_RANGE)}
+    if trace.matches is None or not len(trace.matches.calls):
+        return replace(trace, ops=trace.ops.assign(**waits))
+    op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
+    calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
+    start, length = ints(calls, "start_ns"), ints(calls, "end_ns") - ints(calls, "start_ns")
+    heads = np.flatnonzero(np.diff(collective, prepend=-1))
+    number = np.cumsum(np.diff(collective, prepend=-1) != 0) - 1
+    last = np.maximum.reduceat(start, heads)[number]
+    waits["wait_ns"][op] = np.minimum(last - start, length)
+    since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
+    has_several = np.bincount(number)[number] > 1
+    clock = _clock_of_calls(trace.clocks, calls)
+    apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
+    low, high = np.zeros(op.size), np.zeros(op.size)
+    for (one,), own in rows_by_key(clock).items():
+        is_met = np.zeros(heads.size, bool)
+        is_met[number[own]] = True
+        met = np.flatnonzero(is_met[number])
+        firsts = np.flatnonzero(np.diff(number[met], prepend=-1))
+        position = np.cumsum(is_met) - 1
+        for found, arrivals in (
+            (low, since_first[met] - apart[one, clock[met]]),
+            (high, since_first[met] + apart[clock[met], one]),
+        ):
+            found[own] = np.maximum.reduceat(arrivals, firsts)[position[number[own]]] - since_first[own]
+    waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
+    waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
+    return replace(trace, ops=trace.ops.assign(**waits))
+
+
+def _clock_of_calls(clocks: Clocks | None, calls: pd.DataFrame) -> Ints:
+    """The place of each call's clock among `clocks`; one behind the last for a device without."""
+    number = {(one.rank, one.device): i for i, one in enumerate(clocks.clocks)} if clocks is not None else {}
+    found = np.full(len(calls), len(number))
+    for (rank, device), rows in rows_by_key(ints(calls, "rank"), ints(calls, "device")).items():
+        found[rows] = number.get((rank, device), len(number))
+    return found
 
 
 def with_collectives(trace: Trace) -> Trace:
-    """The trace with who came last to each op's collective, and how sure its wait is, as matches and clocks have it.
+    """The trace with who came last to each op's collective, as matches and clocks have it.
 
-    Fills `schemas.OF_COLLECTIVES`; waits stay as they are. Of several that came last at once, the lowest rank and
-    device did. Nobody came last to a collective that was seen once.
+    Fills `schemas.OF_COLLECTIVES` but for waits. Of several that came last at once, the lowest rank and device did.
+    Nobody came last to a collective that was seen once.
     """
     if trace.matches is None or not len(trace.matches.calls):
         return trace
@@ -99,15 +168,13 @@ def with_collectives(trace: Trace) -> Trace:
     last = np.empty(int(collective.max()) + 1, np.int64)
     last[collective[last_calls]] = last_calls
     last = last[collective]
-    error, known = _wait_errors(trace.clocks, calls, collective, last)
     several_calls = count > 1
     found = {
         "collective": collective,
         "collective_calls": count,
         "last_rank": np.where(several_calls, rank[last], -1),
         "last_device": np.where(several_calls, device[last], -1),
-        "wait_error_ns": np.where(several_calls, error, 0),
-        "wait_known": (known | ~several_calls).astype(np.int8),
+        "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids))[collective].astype(np.int8),
     }
     columns = {}
     for name, values in found.items():
@@ -116,52 +183,17 @@ def with_collectives(trace: Trace) -> Trace:
     return replace(trace, ops=trace.ops.assign(**columns))
 
 
-def _wait_errors(clocks: Clocks | None, calls: pd.DataFrame, collective: Ints, last: Ints) -> tuple[Ints, Mask]:
-    """How far off each call's wait may be, ns, at most all of the call; and where that is known, as clocks are.
-
-    A wait lasts until the last arrival, on another clock: it is as sure as those two clocks are. The call that came
-    last waited for nobody, unless another's clock may be so far off that it came later. Three ranks whose clocks are
-    known to 2, 3 and 4 µs arrive at 0, 90 and 96 µs: the first waits 96 ± (2 + 4) µs, the second 6 ± (3 + 4) µs, and
-    the third 0, off by at most 1: the second may have come 7 µs later than it seems, that is 1 µs after the third.
-
-    Parameters
-    ----------
-    last : for each call, the row of the one that came last to its collective.
-    """
-    if clocks is None:
-        return np.zeros(len(calls), np.int64), np.ones(len(calls), bool)
-    start, rank, device = (ints(calls, column) for column in ("start_ns", "rank", "device"))
-    came_last = (rank == rank[last]) & (device == device[last])
-    residual = _residuals(clocks, rank, device)
-    reach = residual + residual[last]
-    later = np.where(came_last, 0.0, np.maximum(reach - (start[last] - start), 0.0))
-    latest = np.zeros(int(collective.max(initial=-1)) + 1)
-    np.maximum.at(latest, collective, later)
-    unsure = np.where(came_last, latest[collective], reach)
-    return np.minimum(unsure, ints(calls, "end_ns") - start).astype(np.int64), np.isfinite(unsure)
-
-
-def _residuals(clocks: Clocks, rank: Ints, device: Ints) -> npt.NDArray[np.float64]:
-    """Error of each device's clock; infinite where it is not known."""
-    error = {
-        (one.rank, one.device): np.inf if one.residual_ns is None else float(one.residual_ns) for one in clocks.clocks
-    }
-    found = np.zeros(rank.size)
-    for (one, its_device), rows in rows_by_key(rank, device).items():
-        found[rows] = error.get((one, its_device), np.inf)
-    return found
-
-
 def _warnings(clocks: Clocks) -> list[TraceWarning]:
+    warnings: list[TraceWarning] = []
+    if clocks.hosts_contradict:
+        text = "Launches and synchronizations contradict each other or the collectives: clocks go without them."
+        warnings.append(TraceWarning("hosts-contradict", text))
     if clocks.method == "session":
         text = "No collective was matched over ranks: clocks rest on session start times, and their error is unknown."
-        return [TraceWarning("clocks-not-aligned", text)]
-    if clocks.method != "collectives":
-        return []
-    warnings: list[TraceWarning] = []
+        return [TraceWarning("clocks-not-aligned", text), *warnings]
     labels = DeviceLabels.of((clock.rank, clock.device) for clock in clocks.clocks)
     unknown = [labels.short(clock.rank, clock.device) for clock in clocks.clocks if clock.residual_ns is None]
-    if unknown:
+    if unknown and clocks.aligned:
         ranks = ", ".join(unknown)
         text = f"No collective that is surely matched says how far off the clock of rank {ranks} is."
         warnings.append(TraceWarning("clocks-not-aligned", text))
@@ -170,7 +202,8 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
         widest = max(few, key=_width)
         text = (
             f"Only {widest.collectives} matched collectives align {labels.name(widest.rank, widest.device)}'s clock; "
-            f"they bound its offset to a span of {_width(widest) / 1000:.1f} µs."
+            f"they{' and calls of its host' if 'host' in clocks.method else ''} bound its offset to a span of "
+            f"{_width(widest) / 1000:.1f} µs."
         )
         warnings.append(TraceWarning("few-collectives", text))
     for numbers in clocks.contradictions[:3]:

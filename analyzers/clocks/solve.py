@@ -1,135 +1,22 @@
-"""Difference constraints between clocks: no rank's call can end before the last rank has arrived.
-
-With x_i = how far clock i runs ahead, start_i − x_i ≤ end_j − x_j for all ranks i, j of a collective, so
-x_j ≤ x_i + end_j − start_i. What follows from all of them are shortest paths, and a cycle of negative length is a set
-of collectives that contradict each other (Cormen et al., Introduction to Algorithms, "Difference constraints and
-shortest paths"). All ways i → j through one collective pass the moment at which its last rank arrived, so that Bellman
-and Ford's rounds over clocks and such moments take as long as there are calls, not as there are pairs of ranks.
-"""
+"""Solve for all clocks of a trace from its matched collectives, and from what hosts say of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import median_high, median_low
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import grouped, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
+from analyzers.clocks.hosts import HostBounds
 from analyzers.matching.fit import RESOLUTION_NS, bases, estimate
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints, is_one_of
 
-ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
-
-
-class Calls:
-    """Calls of many collectives, and the bounds they put on clocks.
-
-    Parameters
-    ----------
-    collective, member : of each call; `collective` ascends. A (collective, member) occurs once.
-    start_ns, end_ns : ns relative to something near, so that floats hold them exactly.
-    members : number of clocks.
-    """
-
-    def __init__(self, collective: Ints, member: Ints, start: Floats, end: Floats, members: int) -> None:
-        self.collective, self.member, self.start_ns, self.end_ns, self.members = collective, member, start, end, members
-        is_first = np.diff(collective, prepend=-1) != 0
-        self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
-        self._by_member, firsts = grouped(member)
-        self._column, self._end = (np.cumsum(is_first) - 1)[self._by_member], end[self._by_member]
-        self._present = member[self._by_member[firsts]]
-        self._members = np.append(firsts, member.size)  # the places in `_by_member` of each that is present
-
-    def only(self, rows: Mask) -> Calls:
-        """Some of the calls."""
-        if rows.all():
-            return self
-        return Calls(self.collective[rows], self.member[rows], self.start_ns[rows], self.end_ns[rows], self.members)
-
-    def upper(self, given: Floats) -> Floats:
-        """The largest x ≤ given that meets all constraints; inf where nothing bounds it. There has to be one.
-
-        From 0 for one clock and inf for the others: how far each can at most be ahead of that one.
-        """
-        bound = given
-        for _ in range(self.members):  # no way is longer; where bounds cross by less than rounding, none would be last
-            tight = self._tight(self._ways(bound))
-            better = tight < bound - ROUNDING_NS
-            if not better.any():
-                break
-            bound = np.where(better, tight, bound)
-        return bound
-
-    def lower(self, given: Floats) -> Floats:
-        """The smallest x ≥ given that meets all constraints; -inf where nothing bounds it. There has to be one."""
-        mirrored = copy(self)
-        mirrored.start_ns, mirrored.end_ns, mirrored._end = (
-            -self.end_ns,
-            -self.start_ns,
-            -self.start_ns[self._by_member],
-        )
-        return -mirrored.upper(-given)
-
-    def contradiction(self) -> list[int]:
-        """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""
-        bound = np.zeros(self.members)
-        came_from, through = np.full(self.members, -1), np.full(self.members, -1)
-        while True:
-            ways = self._ways(bound)
-            tight = self._tight(ways)
-            better = tight < bound - ROUNDING_NS
-            if not better.any():
-                return []
-            for position in np.flatnonzero(better[self._present]).tolist():
-                first, behind = self._members[position], self._members[position + 1]
-                column = self._column[first + np.argmin(ways[first:behind])]
-                calls = slice(*self._collectives[column : column + 2])
-                arrived_members = self.member[calls]
-                came_from[self._present[position]] = arrived_members[
-                    np.argmin(bound[arrived_members] - self.start_ns[calls])
-                ]
-                through[self._present[position]] = self.collective[calls.start]
-            bound = np.where(better, tight, bound)
-            cycle = _cycle(came_from)
-            if cycle.size:
-                return sorted(set(through[cycle].tolist()))
-
-    def _ways(self, bound: Floats) -> Floats:
-        """For each call, member by member: the bound by its collective on its clock."""
-        if not self.member.size:
-            return np.empty(0)
-        arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self._collectives[:-1])
-        return arrived[self._column] + self._end
-
-    def _tight(self, ways: Floats) -> Floats:
-        tight = np.full(self.members, np.inf)
-        if ways.size:
-            tight[self._present] = np.minimum.reduceat(ways, self._members[:-1])
-        return tight
-
-
-def _cycle(came_from: Ints) -> Ints:
-    """Members of a cycle, where following each one's number leads into one; -1 ends a way."""
-    nowhere = came_from.size
-    following = np.append(np.where(came_from < 0, nowhere, came_from), nowhere)
-    far = following
-    for _ in range(nowhere.bit_length()):  # twice as far each time, until further than there are members
-        far = far[far]
-    lost = np.flatnonzero(far != nowhere)
-    if not lost.size:
-        return np.empty(0, np.int64)
-    members = [int(far[lost[0]])]
-    while (behind := int(following[members[-1]])) != members[0]:
-        members.append(behind)
-    return np.array(members)
-
-
-# Solve for all clocks of a trace from its matched collectives.
 # Every rank needs data of every other, so none can end before all have arrived.
 SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 FEW = 8  # collectives below which the bounds, not the scatter, may limit what is known
@@ -146,38 +33,75 @@ def unaligned(matches: Matches, method: str) -> Clocks:
     return Clocks(method, clocks)
 
 
-def solve(matches: Matches) -> Clocks:
-    """Offsets, drifts, bounds and residuals of all clocks; session start times where collectives do not reach.
+@dataclass(frozen=True)
+class Solution:
+    """Clocks, and how far off they may be to each other.
 
-    Clocks that collectives link form an island, aligned to its lowest rank; islands keep to each other as the session
-    start times have it.
+    apart_ns : [i, j], how far clock j may at most be ahead of clock i, beyond what their offsets say; inf where nothing
+        tells.
     """
-    clocks = unaligned(matches, "session")
-    evidence = _evidence(matches)
+
+    clocks: Clocks
+    apart_ns: Floats
+
+
+def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
+    """Offsets, drifts, bounds and residuals of all clocks; session start times where no evidence reaches.
+
+    Clocks that collectives link form an island, aligned to its lowest rank by the ends of its collectives. Islands
+    whose clocks host clocks bound both ways lie in the middle of those bounds; others keep to each other as the session
+    start times have it. All of it then moves to within what collectives and hosts together allow.
+    """
+    unsolved = unaligned(matches, "session")
+    count = len(unsolved.clocks)
+    if count < 2:
+        return Solution(unsolved, np.zeros((count, count)))
+    by_hosts = _ByHosts(hosts, matches.members) if hosts is not None else None
+    evidence = _evidence(matches, by_hosts is not None and by_hosts.links_all)
     rows, islands = evidence.ends, evidence.islands
-    if len(clocks.clocks) < 2 or not rows.any():
-        return clocks
-    solved = list(clocks.clocks)
+    uses_hosts = by_hosts is not None and by_hosts.links_some
+    contradicts = by_hosts is not None and by_hosts.contradicts
+    if not rows.any() and not uses_hosts:
+        return Solution(replace(unsolved, hosts_contradict=contradicts), unknown(count))
+    member, end = ints(matches.calls, "member"), ints(matches.calls, "end_ns")
+    first = rows & (islands[member] == islands[member[rows][0]]) if rows.any() else rows
+    at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
+    estimated = _Estimated.nothing(count)
     contradictions: list[tuple[int, ...]] = []
     doubtful: list[int] = []
-    member, end = ints(matches.calls, "member"), ints(matches.calls, "end_ns")
-    at = int(np.median(end[rows & (islands[member] == islands[member[rows][0]])]))
     for (island,), members in rows_by_key(islands).items():
         if members.size > 1:
             of_island = rows & (islands[member] == island)
             part = _island(matches.calls[of_island], evidence.bounds[of_island], members, at)
             believed = of_island & ~np.isin(ints(matches.calls, "collective"), part.doubtful)
-            if part.doubtful and np.unique(_islands(matches.calls[believed], len(islands))[members]).size == 1:
-                refitted = _island(matches.calls[believed], evidence.bounds[believed], members, at)
-                part = replace(part, clocks=refitted.clocks)
-            for index, fitted in zip(members.tolist(), part.clocks, strict=True):
-                one = solved[index]
-                fitted = replace(fitted, process=one.process, device=one.device, rank=one.rank)
-                unknown = not evidence.sure and index != members[0]
-                solved[index] = replace(fitted, residual_ns=None) if unknown else fitted
+            solved = part.estimated
+            if part.doubtful and np.unique(_islands(matches.calls[believed], count)[members]).size == 1:
+                solved = _island(matches.calls[believed], evidence.bounds[believed], members, at).estimated
+            estimated.put(members, solved)
             contradictions += part.contradictions
             doubtful += part.doubtful
-    return Clocks("collectives", _adopt(solved, matches), at, tuple(contradictions), tuple(doubtful))
+    apart = Apart(estimated.most_ns)
+    agree = 0
+    if by_hosts is not None and uses_hosts:
+        apart, agree, left_out = by_hosts.joined(estimated, at)
+        uses_hosts, contradicts = not left_out, contradicts or left_out
+    centre = by_hosts.centre(estimated, at) if by_hosts is not None and uses_hosts else np.full(count, np.nan)
+    found, apart_ns = _together(estimated, apart, islands, centre, unsolved.clocks, sure=evidence.sure)
+    clocks = Clocks(
+        "+".join(["collectives"] * bool(rows.any()) + ["host"] * uses_hosts) or "session",
+        _adopt(found, matches),
+        at,
+        tuple(contradictions),
+        tuple(doubtful),
+        hosts_agree_ns=agree,
+        hosts_contradict=contradicts,
+    )
+    return Solution(clocks, apart_ns)
+
+
+def unknown(count: int) -> Floats:
+    """`Solution.apart_ns` of so many clocks of which nothing is known."""
+    return np.where(np.eye(count, dtype=bool), 0.0, np.inf)
 
 
 @dataclass(frozen=True)
@@ -193,8 +117,11 @@ class _Evidence:
     sure: bool
 
 
-def _evidence(matches: Matches) -> _Evidence:
-    """Sure, synchronizing collectives are best; others serve where those are few, or leave clocks unlinked."""
+def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
+    """Sure, synchronizing collectives are best; others serve where those are few, or leave clocks unlinked.
+
+    Where hosts link all clocks, unsure ones never serve: then hosts alone do.
+    """
     calls, collectives = matches.calls, matches.collectives
     number, member, members = ints(calls, "collective"), ints(calls, "member"), len(matches.members)
     has_several = np.bincount(number, minlength=len(collectives)) > 1
@@ -202,6 +129,9 @@ def _evidence(matches: Matches) -> _Evidence:
     best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
     islands = _islands(calls[has_several[number]], members)
     reaching = [rows for rows in (best, sure[number]) if np.array_equal(_islands(calls[rows], members), islands)]
+    if not reaching and hosts_link_all:
+        nothing = np.zeros(len(calls), bool)
+        return _Evidence(nothing, nothing, np.arange(members), sure=True)
     bounds = reaching[0] if reaching else has_several[number]
     linked = np.bincount(member[has_several[number]], minlength=members) > 0
     enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
@@ -224,8 +154,48 @@ def _islands(calls: pd.DataFrame, members: int) -> Ints:
 
 
 @dataclass(frozen=True)
+class _Estimated:
+    """Estimates of clocks, and how far each may be ahead of another beyond them.
+
+    Clock i runs ahead by `away[i]`, whole ns that may be years, and `offset_ns[i]`. drift, error_ns, count : as
+    `analyzers.matching.fit.estimate` has them. moved_ns : by how much bounds moved the estimate.
+    most_ns : as `Apart` has it, beside the estimates.
+    """
+
+    away: Ints
+    offset_ns: Floats
+    drift: Floats
+    error_ns: Floats
+    count: Ints
+    moved_ns: Floats
+    most_ns: Floats
+
+    @staticmethod
+    def nothing(count: int) -> _Estimated:
+        """All clocks as they are; nothing is known of their errors."""
+        return _Estimated(
+            away=np.zeros(count, np.int64),
+            offset_ns=np.zeros(count),
+            drift=np.zeros(count),
+            error_ns=np.full(count, np.inf),
+            count=np.zeros(count, np.int64),
+            moved_ns=np.zeros(count),
+            most_ns=unknown(count),
+        )
+
+    def put(self, members: Ints, part: _Estimated) -> None:
+        """Fill in what was estimated of some of the clocks."""
+        for field in fields(self):
+            values, found = getattr(self, field.name), getattr(part, field.name)
+            if values.ndim == 2:
+                values[np.ix_(members, members)] = found
+            else:
+                values[members] = found
+
+
+@dataclass(frozen=True)
 class _Island:
-    clocks: list[Clock]
+    estimated: _Estimated
     contradictions: list[tuple[int, ...]]
     doubtful: list[int]
 
@@ -241,59 +211,30 @@ def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Isl
     fit = estimate(collective, member, end, count, 0)
     ahead = fit.offset_ns[member] + fit.drift[member] * (end - fit.offset_ns[member])
     every = Calls(collective, member, start - ahead, end - ahead, count)
-    bounds = _bounds(every.only(bounding))
-    clocks = []
-    for index in range(count):
-        offset = fit.offset_ns[index] + fit.drift[index] * float(at - base[0])
-        away = int(base[index] - base[0])  # may be years, of which a float holds no single nanoseconds
-        low, high, moved = bounds.lower_ns[index], bounds.upper_ns[index], bounds.moved_ns[index]
-        few, wide = fit.count[index] < FEW, max(high - moved, moved - low)
-        error = max(min(fit.error_ns[index], wide) if few else fit.error_ns[index], abs(moved), RESOLUTION_NS)
-        clocks.append(
-            Clock(
-                *(-1, -1, -1),
-                offset_ns=away + round(offset + moved),
-                drift=float(fit.drift[index]),
-                residual_ns=0 if index == 0 else round(error) if np.isfinite(error) else None,
-                lower_ns=away + round(offset + low) if np.isfinite(low) else None,
-                upper_ns=away + round(offset + high) if np.isfinite(high) else None,
-                collectives=int(fit.count[index]),
-            )
-        )
-    contradictions = [tuple(int(numbers[one]) for one in found) for found in bounds.contradictions]
-    doubtful = [int(numbers[one]) for one in bounds.doubtful]
-    return _Island(clocks, contradictions, doubtful)
+    apart, moved, found, guilty = _bounds(every.only(bounding))
+    offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
+    estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns)
+    contradictions = [tuple(int(numbers[one]) for one in those) for those in found]
+    return _Island(estimated, contradictions, [int(numbers[one]) for one in guilty])
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    lower_ns: Floats  # of each clock relative to the first
-    upper_ns: Floats
-    moved_ns: Floats  # by how much the estimate moves to lie within the bounds
-    contradictions: list[tuple[int, ...]]
-    doubtful: list[int]
+def _bounds(calls: Calls) -> tuple[Apart, Floats, list[tuple[int, ...]], list[int]]:
+    """Bounds beside the estimate, without the collectives that contradict it where all together cannot be met.
 
-
-def _bounds(calls: Calls) -> _Bounds:
-    """Bounds around the estimate, without the collectives that contradict it where all together cannot be met."""
+    Besides: by how much the estimate moves to lie within them, sets that contradict each other, and the guilty.
+    """
     contradictions: list[tuple[int, ...]] = []
     doubtful: list[int] = []
-    moved = np.zeros(calls.members)
+    apart = Apart(calls.most_ahead())
     guilty = _violating(calls)
-    if guilty:
-        together = calls.contradiction()
-        if together:
-            noise = 5.0 * _usual_skew(calls) + RESOLUTION_NS
-            doubtful = [one for one, amount in guilty.items() if amount > noise]
-            calls = calls.only(~np.isin(calls.collective, list(guilty)))
-        else:
-            # The middle of two that meet all constraints: the nearest below the estimate, and above.
-            moved = 0.5 * (calls.upper(moved) + calls.lower(moved))
+    if guilty and (together := calls.contradiction()):
+        noise = 5.0 * _usual_skew(calls) + RESOLUTION_NS
+        doubtful = [one for one, amount in guilty.items() if amount > noise]
         if doubtful:
             contradictions = [tuple(together), *((one,) for one in doubtful if one not in together)]
-    first = np.arange(calls.members) == 0
-    lower, upper = calls.lower(np.where(first, 0.0, -np.inf)), calls.upper(np.where(first, 0.0, np.inf))
-    return _Bounds(lower, upper, moved - moved[0], contradictions, doubtful)
+        apart = Apart(calls.only(~np.isin(calls.collective, list(guilty))).most_ahead())
+    moved = apart.nearest()
+    return apart.seen_from(moved), moved - moved[0], contradictions, doubtful
 
 
 def _usual_skew(calls: Calls) -> float:
@@ -315,12 +256,158 @@ def middle(clocks: Sequence[Clock]) -> int:
     return (median_low(offsets) + median_high(offsets)) // 2
 
 
+class _ByHosts:
+    """What host clocks say of GPU clocks.
+
+    links_some, links_all : whether these alone bound some, or any, two GPU clocks both ways.
+    contradicts : whether bounds of some capture cross; they are left out. middle_ns : an instant they hold at.
+    """
+
+    def __init__(self, hosts: HostBounds, members: pd.DataFrame) -> None:
+        self._count, self._capture = len(members), ints(members, "capture")
+        clocks = rows_by_key(ints(members, "process"), ints(members, "device"))
+        keys = zip(hosts.process.tolist(), hosts.device.tolist(), strict=True)
+        self._member = np.array([clocks[key][0] if key in clocks else -1 for key in keys], np.int64)
+        self._bounds = hosts
+        self._used = self._member >= 0
+        self.middle_ns = int(np.median(hosts.at_ns[self._used])) if self._used.any() else 0
+        as_they_are = _Estimated.nothing(self._count)
+        most, least = self._most_and_least(as_they_are, self.middle_ns)
+        crossing = np.unique(self._capture[most < least - ROUNDING_NS])
+        self._used &= ~np.isin(self._capture[self._member], crossing)
+        self.contradicts = crossing.size > 0
+        apart = Apart(self._direct(as_they_are, self.middle_ns, shared=True))
+        linked = np.isfinite(apart.most_ns[: self._count, : self._count])
+        linked &= linked.T
+        self.links_some = bool((linked & ~np.eye(self._count, dtype=bool)).any())
+        self.links_all = bool(linked.all())
+
+    def joined(self, estimated: _Estimated, at: int) -> tuple[Apart, int, bool]:
+        """How far apart clocks can be by collectives and hosts together.
+
+        Besides: within what host clocks of several captures are taken to agree, 0 where that plays no part; and
+        whether hosts had to be left out, because they contradict the collectives.
+        """
+        for shared in (True, False):
+            apart = Apart(self._direct(estimated, at, shared=shared))
+            if not apart.contradicts:
+                used = shared and bool((self._bounds.hosts[self._capture[self._member[self._used]]] >= 0).any())
+                return apart.of_first(self._count), int(2 * self._bounds.host_error_ns.max()) if used else 0, False
+        return Apart(estimated.most_ns), 0, True
+
+    def centre(self, estimated: _Estimated, at: int) -> Floats:
+        """Where hosts put each clock beside its estimate, host clocks alike; nan where they bound it not both ways.
+
+        Synchronizations always come soon after what they waited for; launches come just before their op only where
+        the GPU had nothing else to do. So of all clocks the one that is bounded most closely tells how far an estimate
+        lies above the lower bound.
+        """
+        most, least = self._most_and_least(estimated, at)
+        width = most - least
+        known = np.isfinite(width)
+        half = width[known].min() / 2 if known.any() else 0.0
+        return np.where(known, least + half, np.nan)
+
+    def _most_and_least(self, estimated: _Estimated, at: int) -> tuple[Floats, Floats]:
+        """Of each clock beside its estimate: how far it is ahead of its capture's host at most, and at least."""
+        member, bounds = self._member[self._used], self._bounds
+        drift_of_hosts = np.zeros(self._capture.max(initial=-1) + 1)
+        for (capture,), clocks in rows_by_key(self._capture).items():
+            drift_of_hosts[capture] = np.median(estimated.drift[clocks])
+        drift = estimated.drift[member] - drift_of_hosts[self._capture[member]]
+        ahead = (bounds.ahead_ns[self._used] - estimated.away[member]) - estimated.offset_ns[member]
+        ahead = ahead - drift * (bounds.at_ns[self._used] - estimated.away[member] - at)
+        at_most = bounds.at_most[self._used]
+        most, least = np.full(self._count, np.inf), np.full(self._count, -np.inf)
+        np.minimum.at(most, member[at_most], ahead[at_most])
+        np.maximum.at(least, member[~at_most], ahead[~at_most])
+        return most, least
+
+    def _direct(self, estimated: _Estimated, at: int, *, shared: bool) -> Floats:
+        """Bounds between GPU clocks, captures' host clocks and, where those are `shared`, hosts' own."""
+        hosts = self._bounds.hosts
+        captures = self._count + np.arange(hosts.size)
+        size = self._count + hosts.size + int(hosts.max(initial=-1)) + 1
+        # A host clock is counted from where its first GPU is estimated: its own time may be years away.
+        _, first = np.unique(self._capture, return_index=True)
+        away, offset = np.zeros(hosts.size, np.int64), np.zeros(hosts.size)
+        away[self._capture[first]], offset[self._capture[first]] = estimated.away[first], estimated.offset_ns[first]
+        direct = np.full((size, size), np.inf)
+        np.fill_diagonal(direct, 0.0)
+        direct[: self._count, : self._count] = estimated.most_ns
+        most, least = self._most_and_least(estimated, at)
+        own, gpu = captures[self._capture], np.arange(self._count)
+        own_ahead = away[self._capture] + offset[self._capture]
+        direct[own, gpu], direct[gpu, own] = most + own_ahead, -least - own_ahead
+        if shared:
+            several = np.flatnonzero(hosts >= 0)
+            host = self._count + hosts.size + hosts[several]
+            ahead, error = away[several] + offset[several], self._bounds.host_error_ns[several]
+            direct[host, captures[several]], direct[captures[several], host] = error - ahead, error + ahead
+        return direct
+
+
+def _together(
+    estimated: _Estimated, apart: Apart, islands: Ints, centre: Floats, clocks: Sequence[Clock], *, sure: bool
+) -> tuple[list[Clock], Floats]:
+    """All clocks, each beside the first that bounds or collectives link it to; and `Solution.apart_ns`."""
+    count = islands.size
+    both_ways = np.isfinite(apart.most_ns) & np.isfinite(apart.most_ns.T)
+    linked = islands.copy()
+    for own in both_ways:
+        linked[np.isin(linked, linked[own])] = linked[own].min()
+    shift = np.zeros(count)
+    for members in rows_by_key(islands).values():
+        known = centre[members][np.isfinite(centre[members])]
+        shift[members] = np.median(known) if known.size else 0.0
+    shift -= shift[linked]
+    apart = apart.seen_from(shift)
+    moved = apart.nearest()
+    apart = apart.seen_from(moved)
+    moved = moved - moved[linked]
+    offset, total = estimated.offset_ns + shift + moved, np.abs(estimated.moved_ns + moved)
+    high, low = apart.most_ns[linked, np.arange(count)], -apart.most_ns[np.arange(count), linked]
+    wide = np.maximum(high, -low)
+    by_ends = (islands == linked) & (estimated.count > 0)
+    error = np.where(by_ends & ~np.isnan(estimated.error_ns), estimated.error_ns, np.inf)
+    error = np.minimum(np.maximum(error, total), wide) if sure else error
+    error = np.maximum(error, RESOLUTION_NS)
+    is_first = linked == np.arange(count)
+    has_others = np.bincount(linked, minlength=count)[linked] > 1
+    error = np.where(is_first, 0.0, error if sure else np.inf)
+    solved = []
+    for index, clock in enumerate(clocks):
+        if not has_others[index]:
+            solved.append(clock)
+            continue
+        away, bounds = int(estimated.away[index]), (low[index], high[index])
+        least, most = (away + round(offset[index] + one) if np.isfinite(one) else None for one in bounds)
+        solved.append(
+            replace(
+                clock,
+                offset_ns=away + round(offset[index]),
+                drift=float(estimated.drift[index]),
+                residual_ns=round(error[index]) if np.isfinite(error[index]) else None,
+                lower_ns=least,
+                upper_ns=most,
+                collectives=int(estimated.count[index]),
+            )
+        )
+    most_ns = np.where((linked[:, None] == linked) & sure, apart.most_ns, np.inf)
+    by_error = [(most_ns + error).min(axis=1), (error[:, None] + most_ns).min(axis=0)]
+    most_ns = np.minimum(most_ns, np.where(linked[:, None] == linked, by_error[0][:, None] + by_error[1], np.inf))
+    most_ns = np.maximum(most_ns, RESOLUTION_NS)
+    np.fill_diagonal(most_ns, 0.0)
+    return solved, most_ns
+
+
 def _adopt(clocks: list[Clock], matches: Matches) -> tuple[Clock, ...]:
-    """Clocks that no collective reaches go with the others of their capture, error unknown."""
+    """Clocks that no evidence reaches go with the others of their capture, error unknown."""
     capture = ints(matches.members, "capture")
+    reached = [one.residual_ns is not None or one.collectives > 0 for one in clocks]
     result = []
     for index, clock in enumerate(clocks):
-        same_capture = [one for i, one in enumerate(clocks) if one.collectives and capture[i] == capture[index]]
-        alone = clock.collectives == 0 and same_capture
+        same_capture = [one for i, one in enumerate(clocks) if reached[i] and capture[i] == capture[index]]
+        alone = not reached[index] and same_capture
         result.append(replace(clock, offset_ns=middle(same_capture)) if alone else clock)
     return tuple(result)

@@ -81,7 +81,7 @@ def compare(
         _compared(run, one, measured[0], common, (overlap, overlaps[0]))
         for run, one, overlap in zip(runs, measured, overlaps, strict=True)
     )
-    rank = overlaps[0].job.critical_rank
+    rank = overlaps[0].job.rank
     claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
     speedups = [(one.gain.speedup, one.label) for one in done if one.gain and one.gain.speedup]
     if claim is not None and speedups:
@@ -160,7 +160,7 @@ def _compared(
         changes=changes,
         lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))),
         regions=tuple(_regions(own, first, common)),
-        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.critical_rank),
+        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.rank),
     )
 
 

@@ -26,7 +26,7 @@ from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 
-SCHEMA = "traceviz.sqlite/1"
+SCHEMA = "traceviz.sqlite/2"
 # Columns that count rows of another table; an id is a row's number in the Trace's table.
 LINKS: Mapping[tuple[str, str], str] = {
     **{(table, "process"): "processes" for table in TABLES},
@@ -196,9 +196,10 @@ def _about(trace: Trace) -> dict[str, pd.DataFrame]:
 def _findings(trace: Trace, a: str, b: str) -> dict[str, pd.DataFrame]:
     result, order = check_overlap(trace, a, b), order_report(trace)
     verdict = {"a": result.a, "b": result.b, "verdict": result.verdict, "bar": result.bar, "reason": result.reason}
+    job = {name: value for name, value in vars(result.job).items() if name != "aside"}
     missed = [{"rank": rank.rank, "device": rank.device, **asdict(one)} for rank in result.ranks for one in rank.missed]
     found = {
-        "verdict": pd.DataFrame([{**verdict, **asdict(result.job)}]),
+        "verdict": pd.DataFrame([{**verdict, **job}]),
         "overlap": result.to_frame().reset_index(),
         "instances": result.instances(),
         "missed": pd.DataFrame(missed),

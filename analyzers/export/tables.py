@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.alignment import Clocks, Matches
 from analyzers.trace.columns import ints
-from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE
 from analyzers.trace.tables import Trace
 
 
@@ -97,6 +97,6 @@ def tables(trace: Trace) -> dict[str, pd.DataFrame]:
     """The tables as files hold them: keys as int32, and without what collectives say of ops."""
     frames: dict[str, pd.DataFrame] = {}
     for name, schema in TABLES.items():
-        kept = [column for column in schema if column not in OF_COLLECTIVES]
+        kept = [column for column in schema if column not in OF_COLLECTIVES or column in WAIT_RANGE]
         frames[name] = getattr(trace, name)[kept].astype({one: np.int32 for one in kept if schema[one][0] == "key"})
     return frames

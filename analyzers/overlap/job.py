@@ -1,8 +1,12 @@
-"""The job's answer out of its ranks' answers.
+"""The job's answer out of its ranks' answers: the worst rank decides.
 
-Where a side is communication, each collective counts on the rank that arrived last, the one everybody waits for: what
-it hides there is what the job gains. The ratio is the overlap of those ops over the most they could overlap with that
-rank's other side. For every other pair the lowest rank on which both sides were busy decides.
+The bar is missed if any deciding rank is surely below it, met if all of them are surely above, else it can't be told.
+Ranks known to 40–70 %, 51–53 % and 90–90 % leave the worst of them within 40 % (the least of the lows) and 53 % (the
+least of the highs): a bar of 53.1 % is missed, by the second rank, one of 40 % is met, and one of 50 % is open. A rank
+that could overlap less than a tenth of what the median rank could is listed, and does not decide.
+
+Beside it stands, where a side is communication, what each collective hides on the rank that arrived last, the one
+everybody waits for: the overlap of those ops over the most they could overlap with that rank's other side.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -18,133 +22,172 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
+DECIDES_FROM = 0.1  # of what the median rank could overlap; a rank that could less decides nothing
+MATCHED_FROM = 0.9  # of a side's busy time has to be matched collectives, for the last arrivals to speak for it
+
 
 @dataclass(frozen=True)
 class Job:
-    """The whole job's answer, ns.
+    """The whole job's answer, ns: that of the worst deciding rank.
 
-    critical_rank, critical_device : where it is read from; for communication, what arrived last for most transfer time.
-    rule : "last-arrival" or "lowest-rank".
+    rank, device : the worst deciding one, whose figures these are.
     achievable_ns : the ratio's denominator.
-    ratio_low, ratio_high : between these the ratio lies, as surely as clocks are known (`analyzers.overlap.certainty`).
+    ratio_low, ratio_high : between these the worst rank's ratio lies, whichever rank that is.
+    ranks_met : how many of the deciding ranks' devices surely meet the bar; ranks_deciding : of how many.
+    aside : ranks' devices that could overlap too little to decide.
+    apparent : whether waits that can't be seen, for ranks that were not captured, count as running on a deciding rank.
+    unaccounted_ns : on a deciding rank at most, how long the sides run beside work that no launch accounts for.
+    low_given : `ratio_low` of the ranks that were given, where others were not, and may be worse.
     """
 
-    critical_rank: int | None = None
+    rank: int | None = None
+    device: int | None = None
     real_overlap_ns: int = 0
     achievable_ns: int = 0
     real_overlap_ratio: float | None = None
-    rule: str = "lowest-rank"
-    critical_device: int | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
+    ranks_met: int = 0
+    ranks_deciding: int = 0
+    aside: tuple[DeviceKey, ...] = ()
+    apparent: bool = False
+    low_given: float | None = None
+    unaccounted_ns: int = 0
+    rule: str = "worst-rank"
 
     def meets(self, bar: float) -> bool | None:
-        """Whether the ratio reaches a bar; None where there is none, or clocks are too unsure to tell."""
-        if self.real_overlap_ratio is None:
+        """Whether the ratio reaches a bar; None where there is none, or it can't be told."""
+        if self.ratio_low is None or self.ratio_high is None:
             return None
-        low = self.real_overlap_ratio if self.ratio_low is None else self.ratio_low
-        high = self.real_overlap_ratio if self.ratio_high is None else self.ratio_high
-        return True if low >= bar else False if high < bar else None
+        return True if self.ratio_low >= bar else False if self.ratio_high < bar else None
 
     @property
-    def critical(self) -> DeviceKey | None:
+    def deciding(self) -> DeviceKey | None:
         """Rank and device it is read from."""
-        if self.critical_rank is None or self.critical_device is None:
-            return None
-        return self.critical_rank, self.critical_device
+        return None if self.rank is None or self.device is None else (self.rank, self.device)
 
 
-class Calls(NamedTuple):
-    """Calls in collectives, n each: their collective, rank and device; which came last or may have; their overlap, ns.
+def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, accept_apparent: bool = False) -> Job:
+    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy.
 
-    in_run : calls that the collective has in the run. error_ns : of the call's wait.
-    length_ns : of the call, its wait included; hidden_ns : of that, what runs beside the other side.
-    alone_ns, hidden_alone_ns : the same, without what runs beside another call of its side that may have come last.
+    Parameters
+    ----------
+    absent : whether the job had other ranks, which may be worse.
+    accept_apparent : take waits that can't be seen as none, and absent ranks as no worse.
+    """
+    both = [rank for rank in ranks if rank.real_overlap_ratio is not None]
+    if not both:
+        return Job()
+    enough = DECIDES_FROM * median(rank.could_overlap_ns for rank in both)
+    deciding = [rank for rank in both if rank.could_overlap_ns >= enough]
+    worst = min(deciding, key=lambda rank: (rank.real_overlap_ratio or 0.0, rank.rank, rank.device))
+    ranges = [rank.apparent_range if accept_apparent else rank.ratio_range for rank in deciding]
+    low = min(low for low, _ in ranges)
+    return Job(
+        rank=worst.rank,
+        device=worst.device,
+        real_overlap_ns=worst.real_overlap_ns,
+        achievable_ns=worst.could_overlap_ns,
+        real_overlap_ratio=worst.real_overlap_ratio,
+        ratio_low=0.0 if absent and not accept_apparent else low,
+        ratio_high=min(high for _, high in ranges),
+        ranks_met=sum(low >= bar for low, _ in ranges),
+        ranks_deciding=len(deciding),
+        aside=tuple((rank.rank, rank.device) for rank in both if rank.could_overlap_ns < enough),
+        apparent=any(rank.is_apparent for rank in deciding),
+        low_given=low,
+        unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),
+    )
+
+
+@dataclass(frozen=True)
+class LastArrival:
+    """What collectives hide on the ranks that arrived last to them, ns.
+
+    rank, device : what arrived last for most transfer time.
+    achievable_ns : the ratio's denominator.
+    ratio_low, ratio_high : between these it lies, as surely as clocks are known; None where they leave open who came
+        last to some collective.
     """
 
-    collective: Ints
-    in_run: Ints
-    rank: Ints
-    device: Ints
-    came_last: Mask
-    may_be_last: Mask
-    error_ns: Ints
-    length_ns: Ints
-    alone_ns: Ints
-    hidden_ns: Ints
-    hidden_alone_ns: Ints
-
-
-_MASKS = ("came_last", "may_be_last")
-NO_CALLS = Calls(*(np.empty(0, bool if name in _MASKS else np.int64) for name in Calls._fields))
+    rank: int
+    device: int
+    real_overlap_ns: int
+    achievable_ns: int
+    real_overlap_ratio: float
+    ratio_low: float | None = None
+    ratio_high: float | None = None
 
 
 @dataclass(frozen=True)
 class Arrivals:
     """Overlap of a side that is communication on the ranks that arrived last; parts of a run add up.
 
-    ops : of the side; others : of them, those that are no communication; matched : those whose last rank is known.
+    ops : of the side; others : of them, those that are no communication.
+    busy_ns : of the side on all devices, added up; matched_ns : of its ops that all ranks of a group came to.
     overlap_ns, achievable_ns : of the ops that came last, with the other side. transfer_ns : by (rank, device).
-    calls, beside_ns, beside_error_ns : what bounds the answer: calls, and for how long the other side really works, by
-    (rank, device), and by how much its waits may be off (`analyzers.overlap.certainty`).
+    real_range : what clocks leave open of that overlap; open : calls of which clocks leave open whether they came last.
     """
 
     ops: int = 0
     others: int = 0
-    matched: int = 0
+    busy_ns: int = 0
+    matched_ns: int = 0
     overlap_ns: int = 0
     achievable_ns: int = 0
     transfer_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
-    calls: Calls = field(default=NO_CALLS, compare=False)
-    beside_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
-    beside_error_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
+    real_range: RealRange = field(default_factory=RealRange)
+    open: int = 0
 
     def __add__(self, other: Arrivals) -> Arrivals:
         return Arrivals(
             self.ops + other.ops,
             self.others + other.others,
-            self.matched + other.matched,
+            self.busy_ns + other.busy_ns,
+            self.matched_ns + other.matched_ns,
             self.overlap_ns + other.overlap_ns,
             self.achievable_ns + other.achievable_ns,
             Counter(self.transfer_ns) + Counter(other.transfer_ns),
-            Calls(*(np.concatenate(both) for both in zip(self.calls, other.calls, strict=True))),
-            Counter(self.beside_ns) + Counter(other.beside_ns),
-            Counter(self.beside_error_ns) + Counter(other.beside_error_ns),
+            self.real_range + other.real_range,
+            self.open + other.open,
         )
 
     @property
-    def decides(self) -> bool:
-        """Whether the job's answer is read from this side: all of it is communication, some matched over ranks."""
-        return self.ops > 0 and self.others == 0 and self.matched > 0
+    def speaks(self) -> bool:
+        """Whether the last arrivals speak for this side: all of it is communication, and most is matched over ranks."""
+        return (
+            self.ops > 0 and self.others == 0 and self.matched_ns > 0 and self.matched_ns >= MATCHED_FROM * self.busy_ns
+        )
 
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    """Measure one side of a pair, where the job's answer may be read from it."""
-    masks = side, side & ~is_communication(trace), side & is_matched(trace.ops)
-    ops, others, matched = (int(np.count_nonzero(mask)) for mask in masks)
-    if others or not matched:
-        return Arrivals(ops, others, matched)
-    critical = np.flatnonzero(side & came_last(trace.ops))
-    return Arrivals(ops, others, matched, *_by_last_arrival(trace, critical, other))
+    """Measure one side of a pair on the ranks that arrived last, where it is all communication."""
+    matched = side & is_matched(trace.ops) & (ints(trace.ops, "wait_seen") > 0)
+    ops, others = int(np.count_nonzero(side)), int(np.count_nonzero(side & ~is_communication(trace)))
+    if others or not matched.any():
+        return Arrivals(ops, others)
+    busy_ns, matched_ns = (sum(_busy(trace, rows).values()) for rows in (side, matched))
+    critical = np.flatnonzero(matched & came_last(trace.ops))
+    return Arrivals(ops, others, busy_ns, matched_ns, *_by_last_arrival(trace, critical, other), _open(trace, matched))
 
 
-def job_of(a: Arrivals, b: Arrivals, ranks: Sequence[RankOverlap]) -> Job:
-    """Work out the job's answer for a pair; an empty `Job` where nowhere both sides were busy."""
-    for side in (a, b):
-        if side.decides:
-            if not side.achievable_ns:
-                return Job(rule="last-arrival")
-            most = max(side.transfer_ns.values())
-            rank, device = min(device_key for device_key, length in side.transfer_ns.items() if length == most)
-            ratio = side.overlap_ns / side.achievable_ns
-            return Job(rank, side.overlap_ns, side.achievable_ns, ratio, "last-arrival", device)
-    return _by_lowest_rank(ranks)
+def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
+    """What the last arrivals say of a pair; None where no side is communication that is nearly all matched."""
+    side = next((one for one in (a, b) if one.speaks), None)
+    if side is None or not side.achievable_ns:
+        return None
+    most = max(side.transfer_ns.values())
+    rank, device = min(device_key for device_key, length in side.transfer_ns.items() if length == most)
+    ratio = side.overlap_ns / side.achievable_ns
+    known = None if side.open else (side.real_range.ratio_low, side.real_range.ratio_high)
+    return LastArrival(rank, device, side.overlap_ns, side.achievable_ns, ratio, *(known or (None, None)))
 
 
 def is_matched(ops: pd.DataFrame) -> Mask:
@@ -158,28 +201,37 @@ def came_last(ops: pd.DataFrame) -> Mask:
     return same_rank & (ints(ops, "last_device") == ints(ops, "device"))
 
 
-def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[tuple[int, int], int]]:
-    """Overlap, achievable overlap, and transfer by (rank, device), ns."""
+def _open(trace: Trace, matched: Mask) -> int:
+    """How many of some calls came last and may not have, or did not and may have."""
+    least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
+    last, collective = came_last(trace.ops), ints(trace.ops, "collective")
+    last_is_elsewhere = ~np.isin(collective, collective[matched & last])
+    may_not = np.where(last, most > 0, last_is_elsewhere & (least == 0) & (most > 0))
+    return int(np.count_nonzero(matched & may_not))
+
+
+def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[DeviceKey, int], RealRange]:
+    """Overlap, achievable overlap, transfer by (rank, device), and what clocks leave open of the overlap, ns."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
     other_by_key = rows_by_key(*(key[other] for key in keys))
     others = np.flatnonzero(other)
     overlap, achievable = 0, 0
-    transfer: dict[tuple[int, int], int] = {}
+    transfer: dict[DeviceKey, int] = {}
+    ranges = RealRange()
     for device_key, rows in rows_by_key(*(key[critical] for key in keys)).items():
         its_ops, other_ops = critical[rows], others[other_by_key.get(device_key, np.empty(0, np.int64))]
         busy = union(starts[its_ops] + waits[its_ops], ends[its_ops])
         other_runs = union(starts[other_ops] + waits[other_ops], ends[other_ops])
+        ranges += real_range(trace, its_ops, other_ops)
         overlap += measure(intersect(busy, other_runs))
         achievable += min(measure(busy), measure(other_runs))
         transfer[device_key[0], device_key[1]] = transfer.get((device_key[0], device_key[1]), 0) + measure(busy)
-    return overlap, achievable, transfer
+    return overlap, achievable, transfer, ranges
 
 
-def _by_lowest_rank(ranks: Sequence[RankOverlap]) -> Job:
-    for rank in ranks:
-        if rank.real_overlap_ratio is not None:
-            achievable = min(rank.a.real_busy_ns, rank.b.real_busy_ns)
-            ratio = rank.real_overlap_ratio
-            return Job(rank.rank, rank.real_overlap_ns, achievable, ratio, critical_device=rank.device)
-    return Job()
+def _busy(trace: Trace, wanted: Mask) -> dict[tuple[int, ...], int]:
+    """How long some ops run on each (rank, device, process), ns."""
+    rows, starts, ends = np.flatnonzero(wanted), ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device", "process")))
+    return {key: measure(union(starts[rows[own]], ends[rows[own]])) for key, own in by_device.items()}

@@ -8,16 +8,20 @@ its last rank (`ops.wait_ns`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, overlap_by_group, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.pairing import Pairing
+from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
+
+APPARENT_FROM = 0.1  # of a side's busy time, from which on unseen waits make its figure an apparent one
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,21 @@ class Side:
     def wait_ns(self) -> int:
         """Busy time that was nothing but waiting, ns."""
         return self.busy_ns - self.real_busy_ns
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What waits for ranks that were not captured leave open on one rank's device, ns.
+
+    a_ns, b_ns : how long communication with absent peers runs, of each side's real busy time.
+    real_range : of the real figures, from where all of it was waiting to where none was.
+    waiting : about which part of it was waiting, as `analyzers.overlap.waiting` estimates; None where it can't.
+    """
+
+    a_ns: int
+    b_ns: int
+    real_range: RealRange
+    waiting: float | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +128,9 @@ class RankOverlap:
     real_overlap_ns: int
     instances: tuple[Instance, ...]
     missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first
-    real_overlap_error_ns: int | None = 0  # from the clocks; None where theirs is not known
+    real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
+    unseen: Unseen | None = None  # where peers that it may have waited for were not captured
+    unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
     gaps: MissedGaps | None = field(default=None, repr=False, compare=False)  # what `missed` sums up, where explained
 
     @property
@@ -120,18 +141,63 @@ class RankOverlap:
     @property
     def real_overlap_ratio(self) -> float | None:
         """Real overlap / min(real busy A, real busy B)."""
-        return _ratio(self.real_overlap_ns, min(self.a.real_busy_ns, self.b.real_busy_ns))
+        return _ratio(self.real_overlap_ns, self.could_overlap_ns)
+
+    @property
+    def could_overlap_ns(self) -> int:
+        """The real ratio's denominator: the shorter side's busy time without waits, ns."""
+        return min(self.a.real_busy_ns, self.b.real_busy_ns)
+
+    @property
+    def is_apparent(self) -> bool:
+        """Whether so much of a side may have waited for ranks that were not captured that real overlap is not seen."""
+        if self.unseen is None:
+            return False
+        both = (self.unseen.a_ns, self.a.real_busy_ns), (self.unseen.b_ns, self.b.real_busy_ns)
+        return any(part > APPARENT_FROM * whole for part, whole in both)
+
+    @property
+    def apparent_ns(self) -> int | None:
+        """The most that really overlapped, where waits are not all seen: those count as running; else None."""
+        return None if self.unseen is None else self.real_overlap_ns
+
+    @property
+    def ratio_range(self) -> tuple[float, float]:
+        """Between what the real ratio lies, as surely as clocks are known and waits are seen."""
+        return self._reaching(self.real_range if self.unseen is None else self.unseen.real_range)
+
+    @property
+    def apparent_range(self) -> tuple[float, float]:
+        """Between what the real ratio lies as clocks are known, if what is not seen of waits was none."""
+        return self._reaching(self.real_range)
+
+    def _reaching(self, known: RealRange | None) -> tuple[float, float]:
+        """A range of the real ratio, up to where work without a launch is the other side's."""
+        ratio, could = self.real_overlap_ratio or 0.0, self.could_overlap_ns
+        low, high = (ratio, ratio) if known is None else (known.ratio_low, known.ratio_high)
+        return low, min(1.0, high + self.unaccounted_ns / could) if could else high
+
+    @property
+    def ratio_low(self) -> float:
+        """The least that the real ratio can be."""
+        return self.ratio_range[0]
+
+    @property
+    def ratio_high(self) -> float:
+        """The most that the real ratio can be."""
+        return self.ratio_range[1]
 
     @property
     def real_overlap_bounds_ns(self) -> tuple[int, int]:
-        """Within what the real overlap lies as surely as the clocks are known, ns: never below 0 or above `overlap_ns`.
+        """Within what the real overlap lies, as surely as clocks are known and waits are seen, ns."""
+        known = self.real_range if self.unseen is None else self.unseen.real_range
+        return (self.real_overlap_ns, self.real_overlap_ns) if known is None else (known.least_ns, known.most_ns)
 
-        Where nothing tells how sure they are, those are all that is known.
-        """
-        if self.real_overlap_error_ns is None:
-            return 0, self.overlap_ns
-        low, high = self.real_overlap_ns - self.real_overlap_error_ns, self.real_overlap_ns + self.real_overlap_error_ns
-        return max(low, 0), min(high, self.overlap_ns)
+    @property
+    def real_overlap_error_ns(self) -> int:
+        """How far off the real overlap may be, ns: to the farther of its bounds."""
+        low, high = self.real_overlap_bounds_ns
+        return max(self.real_overlap_ns - low, high - self.real_overlap_ns)
 
     @property
     def achievable_ns(self) -> int:
@@ -144,16 +210,34 @@ class RankOverlap:
         return sum(instance.missed_ns for instance in self.instances)
 
 
-def measure_ranks(trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> list[RankOverlap]:
-    """Measure a pair on every (rank, device) that has ops of either side, in that order."""
+def measure_ranks(
+    trace: Trace, a: Mask, b: Mask, pairing: Pairing, unaccounted: Mask | None = None
+) -> list[RankOverlap]:
+    """Measure a pair on every (rank, device) that has ops of either side, in that order.
+
+    Parameters
+    ----------
+    unaccounted : ops that may be of a side for all the capture says.
+    """
     ranks = []
+    unlaunched = np.empty(0, np.int64) if unaccounted is None else np.flatnonzero(unaccounted)
     ops = trace.ops
     either = np.flatnonzero(a | b)
     keys = [ints(ops, column)[either] for column in ("rank", "device", "process")]
-    for (rank, device, _), rows in rows_by_key(*keys).items():
+    others = rows_by_key(*(ints(ops, column)[unlaunched] for column in ("rank", "device", "process")))
+    for (rank, device, process), rows in rows_by_key(*keys).items():
         its_ops = either[rows]
-        ranks.append(_measure_rank(trace, rank, device, its_ops[a[its_ops]], its_ops[b[its_ops]], pairing))
+        found = _measure_rank(trace, rank, device, its_ops[a[its_ops]], its_ops[b[its_ops]], pairing)
+        if (rank, device, process) in others:
+            its_others = unlaunched[others[rank, device, process]]
+            found = replace(found, unaccounted_ns=_beside(trace, its_ops, its_others))
+        ranks.append(found)
     return ranks
+
+
+def _beside(trace: Trace, ops: Ints, others: Ints) -> int:
+    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    return measure(intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others])))
 
 
 def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:
@@ -170,7 +254,26 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
-    return RankOverlap(rank, device, sides[0], sides[1], overlap, real_overlap, _instances(trace, a, b, pairing))
+    instances = _instances(trace, a, b, pairing)
+    ranges, unseen = real_range(trace, a, b), _unseen(trace, a, b)
+    return RankOverlap(
+        rank, device, sides[0], sides[1], overlap, real_overlap, instances, real_range=ranges, unseen=unseen
+    )
+
+
+def _unseen(trace: Trace, a: Ints, b: Ints) -> Unseen | None:
+    """What absent peers leave open; None where all were captured.
+
+    A matmul runs from 0 to 60 beside an all-reduce from 20 to 120 whose peers are absent. If the all-reduce waited to
+    its end, nothing overlapped and nothing could; if it never waited, 40 of 60 did: so 40 ns are apparent.
+    """
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    absent = ints(trace.ops, "wait_seen") == 0
+    if not (absent[a].any() or absent[b].any()):
+        return None
+    running = [measure(union(starts[rows] + waits[rows], ends[rows])) for rows in (a[absent[a]], b[absent[b]])]
+    waiting = waiting_share(trace, np.concatenate([a[absent[a]], b[absent[b]]]))
+    return Unseen(running[0], running[1], real_range(trace, a, b, absent), waiting)
 
 
 def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:

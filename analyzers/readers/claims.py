@@ -21,6 +21,9 @@ def claimed(trace: Trace, one: Input) -> Trace:
     ------
     TracevizError : it gives one rank to a file of several processes that used the GPU.
     """
+    if one.world_size is not None:
+        captures = (replace(each, world_size=each.world_size or one.world_size) for each in trace.captures)
+        trace = replace(trace, captures=tuple(captures))
     return _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
 
 

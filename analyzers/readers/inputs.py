@@ -32,8 +32,8 @@ UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are t
 class Input:
     """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
 
-    `pids` are the ranks of the processes in a file that holds several, by pid, as far as a manifest knows them. `url`
-    is where a file lies that is not on this machine, `path` then its name.
+    `pids` are the ranks of the processes in a file that holds several, by pid, and `world_size` the ranks of the whole
+    job, as far as a manifest knows them. `url` is where a file lies that is not on this machine, `path` then its name.
     """
 
     path: Path
@@ -41,6 +41,7 @@ class Input:
     rank: int | None = None
     pids: Mapping[int, int] = field(default_factory=dict)
     url: str = ""
+    world_size: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -209,7 +210,7 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
     try:
         content = json.loads(bounded(path))
         entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
-        pids = _ranks_by_pid(content.get("ranks", []))
+        pids, world = _ranks_by_pid(content.get("ranks", [])), content.get("world_size")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
     inputs = []
@@ -221,7 +222,8 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
         if kind in ("", "manifest"):
             why = "is a manifest itself" if kind else "is not there"
             raise TracevizError(f"The manifest names {name}, which {why}.", path=path)
-        inputs.append(Input(file, kind, rank, pids if rank is None else {}))
+        size = world if type(world) is int and world > 0 else None
+        inputs.append(Input(file, kind, rank, pids if rank is None else {}, world_size=size))
     return inputs
 
 

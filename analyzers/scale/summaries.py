@@ -1,8 +1,9 @@
 """Summaries of captures, from which a run finds ranks, clocks and collectives before it analyses any one capture.
 
-A *summary* is a capture's Trace with its communication kernels alone (and one op of every other device), without host
-rows. Summaries of all captures are merged, named and aligned as whole captures are. What results for one capture is its
-*context*: applied to that capture's own Trace, it gives the very rows that the merged one would have.
+A *summary* is a capture's Trace with its communication kernels alone (and one op of every other device), and with the
+launches and synchronizations that bound its GPUs' clocks. Summaries of all captures are merged, named and aligned as
+whole captures are. What results for one capture is its *context*: applied to that capture's own Trace, it gives the
+very rows that the merged one would have.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
+from analyzers.clocks.hosts import witnesses
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints, table
 from analyzers.trace.devices import DeviceLabels
@@ -27,7 +29,8 @@ from analyzers.trace.schemas import OF_COLLECTIVES, OPS
 from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
-_WITHOUT = ("api", "ranges", "syncs", "records", "memory")
+_OF_HOSTS = ("api", "syncs", "records")
+_WITHOUT = ("ranges", "memory")
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,18 @@ def summary_of(trace: Trace) -> CaptureSummary:
     """Summarize a loader's Trace: its communication kernels and peer copies, and what says which calls they are."""
     communication = is_communication(trace)
     firsts = [rows[0] for rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
-    rows = np.union1d(np.flatnonzero(communication), np.array(firsts, np.int64)).astype(np.int64)
-    ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=np.full(rows.size, -1, np.int64)))
+    kept = witnesses(trace)
+    rows = np.unique(np.concatenate([np.flatnonzero(communication), np.array(firsts, np.int64), kept["ops"]]))
+    launch = ints(trace.ops, "launch")[rows]
+    launch = np.where(np.isin(rows, kept["ops"]), np.searchsorted(kept["api"], launch), -1)
+    ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=launch))
     has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
     comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))
     without: dict[str, Any] = {name: table(name) for name in _WITHOUT}
-    return CaptureSummary(replace(trace, ops=ops, comms=comms, **without), rows, len(trace.ops))
+    hosts: dict[str, Any] = {
+        name: _of_their_own(getattr(trace, name).take(kept[name]).reset_index(drop=True)) for name in _OF_HOSTS
+    }
+    return CaptureSummary(replace(trace, ops=ops, comms=comms, **hosts, **without), rows, len(trace.ops))
 
 
 def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
@@ -107,7 +116,7 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
     )
     rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
     trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
-    if context.own is not None and context.own.method == "collectives":
+    if context.own is not None and context.own.aligned:
         trace = move(trace, context.own)
     of_collectives = {}
     for column in ("wait_ns", *OF_COLLECTIVES):

@@ -48,6 +48,8 @@ class Matches:
 
 METHODS = {
     "collectives": "ends of matched collectives",
+    "collectives+host": "ends of matched collectives, launches and synchronizations",
+    "host": "launches and synchronizations on one host",
     "session": "session start times",
     "off": "not aligned, as asked",
     "one": "one clock only",
@@ -61,7 +63,7 @@ class Clock:
     offset_ns : how far it runs ahead of the reference's clock, at `Clocks.at_ns`; aligned = captured − offset.
     drift : by how much it runs faster than the reference's, a ratio; 0 where the capture is too short to show any.
     residual_ns : how far off the offset may be; None where nothing tells: no collectives, or only unsure ones.
-    lower_ns, upper_ns : what the collectives allow the offset to be; None where unbounded.
+    lower_ns, upper_ns : what collectives and hosts allow the offset to be; None where unbounded.
     collectives : how many it rests on.
     """
 
@@ -85,6 +87,8 @@ class Clocks:
     at_ns : the instant the offsets hold at.
     contradictions : sets of collectives (numbers of `Matches.collectives`) that cannot all be as recorded and matched.
     doubtful : those of them that the estimate contradicts.
+    hosts_agree_ns : within what host clocks of captures of one host are taken to agree, 0 where nothing rests on that.
+    hosts_contradict : whether launches or synchronizations were left out: they contradict each other or collectives.
     """
 
     method: str
@@ -92,6 +96,13 @@ class Clocks:
     at_ns: int = 0
     contradictions: tuple[tuple[int, ...], ...] = ()
     doubtful: tuple[int, ...] = ()
+    hosts_agree_ns: int = 0
+    hosts_contradict: bool = False
+
+    @property
+    def aligned(self) -> bool:
+        """Whether times were moved by any evidence."""
+        return "collectives" in self.method or "host" in self.method
 
     def to_frame(self) -> pd.DataFrame:
         """One row per clock, indexed by (rank, device): the fields of `Clock`; offsets and errors in ns."""

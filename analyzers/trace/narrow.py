@@ -10,6 +10,7 @@ import numpy as np
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints
+from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import Steps, find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -115,15 +116,17 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
     low, high = (min(max(int(edge), _LIMITS.min), _LIMITS.max) for edge in (low, high))
     if high <= low:
         raise TracevizError(f"The window from {low} to {high} ns is empty.")
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    starts, ends = (ints(trace.ops, column) for column in ("start_ns", "end_ns"))
     # A zero-length op at an instant of the window stays.
     kept = (ends > low) & (starts < high) | ((starts == ends) & (starts >= low) & (starts < high))
     if not kept.any():
         span = f"; GPU work runs from {starts.min():,} to {ends.max():,} ns" if len(trace.ops) else ""
         raise TracevizError(f"No GPU work lies in the window from {low:,} to {high:,} ns{span}.")
     cut_starts = np.clip(starts, low, high)
-    arrived = np.clip(starts + waits, low, high)
-    ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), wait_ns=arrived - cut_starts)
+    cut_waits = {
+        column: np.clip(starts + ints(trace.ops, column), low, high) - cut_starts for column in ("wait_ns", *WAIT_RANGE)
+    }
+    ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), **cut_waits)
     return _keep(replace(trace, ops=ops, whole=trace.whole or trace), kept)
 
 
@@ -144,7 +147,7 @@ def whole_with_cuts(trace: Trace) -> Trace:
     if trace.whole is None:
         return trace
     cut = {}
-    for column in ("start_ns", "end_ns", "wait_ns"):
+    for column in ("start_ns", "end_ns", "wait_ns", *WAIT_RANGE):
         before, here = ints(trace.whole.ops, column), ints(trace.ops, column)
         if not np.array_equal(before[trace.rows], here):
             cut[column] = before.copy()

@@ -44,11 +44,13 @@ OPS: Schema = {
     "collective_calls": ("int64", 0),  # how many calls of that one the run has
     "last_rank": ("key", -1),  # who came last, where several ranks came
     "last_device": ("key", -1),
-    "wait_error_ns": ("int64", 0),  # how far off `wait_ns` may be, at most all of the op
-    "wait_known": ("int8", 1),  # 0 where a clock that `wait_ns` rests on has no known error
+    "wait_low_ns": ("int64", 0),  # least that `wait_ns` may be: all other clocks as early as bounds allow
+    "wait_high_ns": ("int64", 0),  # most: all as late
+    "wait_seen": ("int8", 1),  # 0 where a peer that it may have waited for was not captured
 }
-# Columns that are not exported: who reads an export back fills them in again.
-OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", "wait_error_ns", "wait_known")
+WAIT_RANGE = ("wait_low_ns", "wait_high_ns")
+# Columns that no reader makes. But for `WAIT_RANGE` they are not exported: who reads an export back fills them in.
+OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", *WAIT_RANGE, "wait_seen")
 API: Schema = {
     "process": ("key", 0),
     "thread": ("int64", -1),

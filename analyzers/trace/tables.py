@@ -33,7 +33,8 @@ class Capture:
     """One file as it was read.
 
     `start_utc_ns` is the epoch time of the capture's zero (None when the file has none); `first_ns`/`last_ns` the
-    span recorded; `lacks` names what this capture cannot answer, in words.
+    span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
+    `lacks` names what this capture cannot answer, in words.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Capture:
     first_ns: int = 0
     last_ns: int = 0
     world_size: int | None = None
+    host_error_ns: int | None = None
     lacks: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,8 +9,9 @@ from functools import partial, reduce
 from operator import add
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.overlap.certainty import with_bounds
-from analyzers.overlap.job import Arrivals, Job, job_of
+from analyzers.common.wording import duration, percent
+from analyzers.matching.peers import ranks_known
+from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
@@ -34,6 +35,7 @@ from analyzers.verdict.warnings import (
     about_outside,
     about_ranks,
     about_unmatched,
+    about_unseen_waits,
     about_waits,
     bears_on,
 )
@@ -53,6 +55,7 @@ def check_overlap(
     baseline: Trace | PartitionedRun | None = None,
     narrowing: Narrowing = ALL,
     explain: bool = True,
+    accept_apparent: bool = False,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
@@ -64,6 +67,7 @@ def check_overlap(
     baseline : a run of the same work without overlap, to say what the overlap gained.
     narrowing : the part of the run that is looked at; of the baseline, all is.
     explain : False leaves out the causes of what was missed.
+    accept_apparent : decide by the apparent figure where ranks are absent, as if none waited and none were worse.
 
     Raises
     ------
@@ -76,7 +80,8 @@ def check_overlap(
     if baseline is not None:
         alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
     parts = _explained(run, _examined(run, a, b, narrowing, explain=explain), (a, b), narrowing)
-    return answer(parts, RunContext.of(run.trace), a, b, min_overlap=min_overlap, baseline=alone)
+    context = RunContext.of(run.trace, narrowing)
+    return answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
 
 
 def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool) -> list[Part]:
@@ -129,15 +134,29 @@ def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Clocks and warnings of the run as a whole, which the answer needs beside its parts."""
+    """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
+
+    ranks_given : of the captures, or those of them that were asked for (`asked`) where others were left out.
+    ranks_known : that the job had, at least; None where nothing says.
+    """
 
     clocks: Clocks | None
     warnings: tuple[TraceWarning, ...]
+    ranks_given: int = 0
+    ranks_known: int | None = None
+    asked: bool = False
 
     @staticmethod
-    def of(trace: Trace) -> RunContext:
+    def of(trace: Trace, narrowing: Narrowing = ALL) -> RunContext:
         """Take it from a run's trace."""
-        return RunContext(trace.clocks, trace.warnings)
+        given = len(trace.rank_ids if narrowing.ranks is None else set(narrowing.ranks))
+        asked = narrowing.ranks is not None or len((trace.whole or trace).rank_ids) > given
+        return RunContext(trace.clocks, trace.warnings, given, ranks_known(trace), asked)
+
+    @property
+    def absent(self) -> int:
+        """How many ranks of the job were not given, where all of them were asked about."""
+        return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - self.ranks_given, 0)
 
 
 def check_bar(ratio: float) -> None:
@@ -159,6 +178,7 @@ def answer(
     *,
     min_overlap: float = DEFAULT_BAR,
     baseline: OverlapResult | None = None,
+    accept_apparent: bool = False,
 ) -> OverlapResult:
     """Put together the answer from the parts of a run, which were all measured as agreed.
 
@@ -174,20 +194,20 @@ def answer(
     notes += about_missing_waits(one for part in parts for one in part.missing)
     hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = Job() if hidden_by_graphs else job_of(first, second, ranks)
-    job = with_bounds(
-        job,
-        next((side for side in (first, second) if side.decides), None),
-        reduce(add, (Counter(part.unsure) for part in parts), Counter[DeviceKey]()),
+    job = (
+        Job()
+        if hidden_by_graphs
+        else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
     )
+    last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
     passed = job.meets(min_overlap)
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap)
+    reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap, run)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
     if baseline is not None:
-        gain = gain_over(baseline.ranks, ranks, job.critical_rank)
+        gain = gain_over(baseline.ranks, ranks, job.rank)
         if gain is None:
             no_gain = baseline.reason or "no instance has both sides on the same rank in both runs"
             notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {no_gain}."))
@@ -203,6 +223,10 @@ def answer(
         bar=min_overlap,
         ranks=tuple(ranks),
         job=job,
+        last_arrival=last_arrival,
+        ranks_given=run.ranks_given,
+        ranks_known=run.ranks_known,
+        ranks_asked=run.asked,
         clocks=run.clocks,
         paired_by=RULES[RULE_OF[agreed.pairing or ""]] + _moved(agreed.shift or 0),
         reason=reason,
@@ -228,7 +252,7 @@ def _warnings(
     labels = DeviceLabels.of(device for part in parts for device in part.devices)
     waited = reduce(add, (Counter(part.waited) for part in parts), Counter[DeviceKey]())
     outside_by_device = {device: both for part in parts for device, both in part.outside.items()}
-    outside = outside_by_device.get(job.critical) if job.critical else None
+    outside = outside_by_device.get(job.deciding) if job.deciding else None
     steps = sorted({step for part in parts for step in part.steps})
     return [
         *found,
@@ -236,7 +260,8 @@ def _warnings(
         *notes,
         *about_ranks([rank for part in parts for rank in part.rank_ids], labels, ranks, job),
         *about_waits(names, labels, ranks, waited),
-        *(about_outside(names, outside, labels.name(*job.critical), steps) if outside and job.critical else []),
+        *about_unseen_waits(labels, ranks),
+        *(about_outside(names, outside, labels.name(*job.deciding), steps) if outside and job.deciding else []),
     ]
 
 
@@ -286,12 +311,33 @@ def _few_instances(gain: Gain) -> str:
     )
 
 
-def _unsure(job: Job, passed: bool | None, bar: float) -> str:
-    if passed is not None or job.ratio_low is None or job.ratio_high is None:
+def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
+    """Why a bar within the range is neither met nor missed, and what would tell; "" where it is."""
+    low, high = job.ratio_low, job.ratio_high
+    if passed is not None or low is None or high is None or job.low_given is None:
         return ""
+    measured = f"{percent(job.real_overlap_ratio)}{' apparent' if job.apparent else ''}, bar {percent(bar)}"
+    given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
+    if job.apparent:
+        absent = run.ranks_known is not None and run.ranks_known > run.ranks_given
+        why = f"only {given} captured" if absent else "some communication matches no other rank's"
+        return (
+            f"{measured}: {why}, so waiting for peers can't be told from overlap; really {percent(job.low_given)} to "
+            f"{percent(high)}. Capture all ranks; --accept-apparent decides by the apparent figure"
+        )
+    if job.low_given >= bar:
+        return (
+            f"{measured}: met on the ranks given, but only {given} captured, and another may miss it. Give the "
+            "captures of all ranks, or ask for these alone with --ranks"
+        )
+    if job.unaccounted_ns and (job.real_overlap_ratio or 0.0) < bar:
+        return (
+            f"{measured}: but for {duration(job.unaccounted_ns)} the sides run beside work whose launch was not "
+            f"captured, which may be theirs; at most {percent(high)} overlap. Start the capture a step earlier"
+        )
     return (
-        f"the bar of {bar:.1%} lies within the error bar: {job.ratio_low:.1%} to {job.ratio_high:.1%} of what could "
-        "overlap did, as surely as the ranks' clocks, and so the waits in collectives, are known"
+        f"measured {measured}: the error of clocks and waits allows {percent(job.low_given)} to {percent(high)}. "
+        "Capture at least 20 steps, or all ranks in one nsys report"
     )
 
 

@@ -14,11 +14,9 @@ from operator import add
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
-from analyzers.overlap.certainty import real_overlap_error, with_calls
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks
 from analyzers.overlap.pairing import (
@@ -32,6 +30,7 @@ from analyzers.overlap.pairing import (
     possible_pairing,
     shifted,
 )
+from analyzers.select.language import atoms
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints
@@ -45,6 +44,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.graphs import claimed, unclaimed
 from analyzers.verdict.warnings import missing_waits, outside_steps, waited_for
 
+BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
 
 
@@ -87,7 +87,6 @@ class Part:
     compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
-    unsure : how far off the waits of both sides may be in all, ns.
     """
 
     agreed: PairingDecision
@@ -106,7 +105,6 @@ class Part:
     waited: Mapping[DeviceKey, int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
-    unsure: Mapping[DeviceKey, int] = field(default_factory=dict)
 
 
 @keeping_freed_memory
@@ -136,18 +134,13 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
     shift_overlaps = moves(trace, pairing)
     shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
     pairing = shifted(pairing, shift)
-    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing)
+    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
     missing: list[tuple[int, int, str]] = []
     if explain:
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
         missing = missing_waits(explainer, trace.rank_ids)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
-    rows_of_device = _by_device(trace, of_pair)
-    ranks = [
-        replace(rank, real_overlap_error_ns=real_overlap_error(trace, rows_of_device[rank.rank, rank.device]))
-        for rank in ranks
-    ]
     communication, matched = is_communication(trace) & of_pair, is_matched(trace.ops)
     return Part(
         agreed=PairingDecision(sharing, method, shift),
@@ -159,10 +152,9 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         moves=shift_overlaps,
         ranks=tuple(ranks),
         arrivals=(
-            _arrivals(trace, sides[0].picked, sides[1].picked),
-            _arrivals(trace, sides[1].picked, sides[0].picked),
+            arrivals(trace, sides[0].picked, sides[1].picked),
+            arrivals(trace, sides[1].picked, sides[0].picked),
         ),
-        unsure={device: int(ints(trace.ops, "wait_error_ns")[rows].sum()) for device, rows in rows_of_device.items()},
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=bool(np.any(of_pair & matched)),
         calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
@@ -220,6 +212,15 @@ def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
     )
 
 
+def _unaccounted(trace: Trace, *sides: Selection) -> Mask | None:
+    """Ops without a launch in the capture, which ranges can't pick; None where no side is picked by ranges."""
+    by_range = any(atom.kind in BY_LAUNCH for side in sides for atom in atoms(side.selector))
+    launched = ints(trace.ops, "launch") >= 0
+    if not by_range or not launched.any():
+        return None
+    return ~launched & ~sides[0].picked & ~sides[1].picked
+
+
 def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:
     """Explain within the whole trace: what an op of a part waited for may lie outside the part."""
     whole = whole_with_cuts(trace)
@@ -230,13 +231,3 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         picked = [in_part | (would_pick[side] & ~would_pick[1 - side]) for side, in_part in enumerate(picked)]
     spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread)
-
-
-def _arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
-    return with_calls(arrivals(trace, side, other), trace, side, other)
-
-
-def _by_device(trace: Trace, wanted: Mask) -> dict[DeviceKey, Ints]:
-    rows = np.flatnonzero(wanted)
-    by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device")))
-    return {(rank, device): rows[of_device] for (rank, device), of_device in by_device.items()}

@@ -9,7 +9,7 @@ import pandas as pd
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration, percent
-from analyzers.overlap.job import Job
+from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.devices import DeviceLabels
@@ -23,8 +23,11 @@ EXIT_CODES = {True: 0, False: 1, None: 3}
 class OverlapResult:
     """What `check_overlap` found.
 
-    `passed` is None when the verdict is inconclusive, and `reason` then says why. `job.real_overlap_ratio` is held
-    against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
+    `passed` is None when the verdict is inconclusive, and `reason` then says why. The worst rank's ratio, `job`, is
+    held against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
+    `last_arrival` is None unless a side is communication that is nearly all matched over ranks. `ranks_given` counts
+    the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
+    to have had, None where nothing says.
     """
 
     verdict: str
@@ -39,6 +42,10 @@ class OverlapResult:
     reason: str
     warnings: tuple[TraceWarning, ...]
     gain: Gain | None = None
+    last_arrival: LastArrival | None = None
+    ranks_given: int = 0
+    ranks_known: int | None = None
+    ranks_asked: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -116,18 +123,32 @@ class OverlapResult:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, with the ratio's numerator and denominator."""
-        job = self.job
         if self.passed is None:
             return self.reason if self.reason.endswith("?") else f"{self.reason}."
-        where = self.device_labels.name(*job.critical) if job.critical else "no rank"
-        whose = f"on {where}"
-        if job.rule == "last-arrival":
-            whose = f"counting each collective on the rank that everybody waited for, mostly {where}"
-        return (
-            f"{percent(job.real_overlap_ratio)} of what could overlap did: {duration(job.real_overlap_ns)} of "
-            f"{duration(job.achievable_ns)} {whose}. "
-            f"That {'meets' if self.passed else 'misses'} the bar of {percent(self.bar)}."
-        )
+        return f"{self.figure}, bar {percent(self.bar)} ({self.whose})."
+
+    @property
+    def figure(self) -> str:
+        """What ran beside what for how long on the rank that decides, of what could have."""
+        job = self.job
+        of_possible = f"{duration(job.real_overlap_ns)} of a possible {duration(job.achievable_ns)}"
+        ratio = f"{percent(job.real_overlap_ratio)}{' apparent' if job.apparent else ''}"
+        return f"'{self.a}' ran beside '{self.b}' for {of_possible}: {ratio}"
+
+    @property
+    def whose(self) -> str:
+        """The rank that decides, of how many, and how many of them meet the bar."""
+        job = self.job
+        if job.deciding is None:
+            return "no rank"
+        name = self.device_labels.name(*job.deciding)
+        count, known = job.ranks_deciding, self.ranks_known
+        short = known is not None and known > self.ranks_given
+        which = f"{'asked for' if self.ranks_asked else 'given'}, of {known}" if short else ""
+        if self.ranks_given < 2:
+            return f"{name}, the only one {which}" if short else name
+        met = f"; {'all' if job.ranks_met == count else f'{job.ranks_met} of {count}'} meet it" if count > 1 else ""
+        return f"worst of {'the ' if short else ''}{self.ranks_given} ranks{f' {which}' if short else ''}: {name}{met}"
 
     def _repr_html_(self) -> str:
         headers = ("rank", "device", "A busy", "B busy", "real overlap", "real / min(A, B)", "missed", "mostly by")

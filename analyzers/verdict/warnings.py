@@ -83,13 +83,17 @@ def about_ranks(
     rank_ids: Sequence[int], labels: DeviceLabels, ranks: Sequence[RankOverlap], job: Job
 ) -> list[TraceWarning]:
     """Ranks on which a side is empty, or both are."""
-    if job.critical_rank is None:
+    if job.deciding is None:
         return []
     lacking = [labels.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
     found = []
     if lacking:
         where = ", ".join(lacking)
         found.append(TraceWarning("empty-side", f"Only one side ran on rank {where}: no overlap is possible there."))
+    if job.aside:
+        where = ", ".join(labels.short(*device_key) for device_key in job.aside)
+        text = f"Rank {where} could overlap less than a tenth of what the median rank could: listed, but not deciding."
+        found.append(TraceWarning("rank-aside", text))
     idle = sorted(set(rank_ids) - {rank.rank for rank in ranks})
     if idle:
         where = ", ".join(map(str, idle))
@@ -143,6 +147,22 @@ def about_waits(
     mostly_for = _mostly_for(waited, labels)
     text = f"On {', '.join(on_devices)}{mostly_for}. A collective that only waits for a late rank hides nothing."
     return [TraceWarning("waiting-is-not-overlap", text)]
+
+
+def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
+    """Where real overlap is not seen: about how much of the communication was waiting. Never a bound."""
+    shares = [
+        f"{rank.unseen.waiting:.0%} on {labels.name(rank.rank, rank.device)}"
+        for rank in ranks
+        if rank.is_apparent and rank.unseen is not None and rank.unseen.waiting is not None
+    ]
+    if not shares:
+        return []
+    text = (
+        f"Probably about {', '.join(shares)} of the communication whose peers were not captured is waiting for them. "
+        "That is an estimate from the fastest of like calls, and no bound."
+    )
+    return [TraceWarning("waiting-estimate", text)]
 
 
 def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 KEYS = {
-    "traceviz.overlap/1": "verdict passed reason pair bar ranks job gain clocks warnings",
+    "traceviz.overlap/2": "verdict passed reason pair bar ranks ranks_given ranks_known ranks_met job last_arrival "
+    "gain clocks warnings",
     "traceviz.collectives/1": "collectives summary clocks warnings",
     "traceviz.syncs/2": "syncs unwaited_copies missing_waits stream_plan warnings",
     "traceviz.streams/1": "ranks warnings",
@@ -49,7 +50,7 @@ def _wrong(answer: dict[str, Any], code: int) -> Iterator[str]:
     for warning in answer.get("warnings", []):
         if not (warning.get("code") and warning.get("message")):
             yield f"an empty warning {warning}"
-    if schema == "traceviz.overlap/1":
+    if schema == "traceviz.overlap/2":
         yield from _overlap(answer, code)
     if schema == "traceviz.collectives/1":
         for one in answer["collectives"]:

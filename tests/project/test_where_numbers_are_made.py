@@ -23,6 +23,7 @@ ROWPAR = str(NSYS / "rowpar_s4.4gpu.sqlite")
 ASKED = {
     "overlap": [
         ["check-overlap", *DPMP, *SIDES],
+        ["check-overlap", ROWPAR],
         ["check-overlap", *DPMP, *SIDES, *(word for path in SERIAL for word in ("--baseline", path))],
     ],
     "collectives": [["collectives", *DPMP]],

@@ -88,6 +88,7 @@ class Rank:
         **more: Any,
     ) -> int:
         """Add a GPU op and, with `launch`, the call that launched it; returns the op's row."""
+        more = {"wait_low_ns": more.get("wait_ns", 0), "wait_high_ns": more.get("wait_ns", 0), **more}
         row = -1
         if launch is not None:
             more["correlation"] = self.call(call, *launch, thread=thread)

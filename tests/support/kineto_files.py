@@ -17,6 +17,8 @@ class KinetoFile:
     rank: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
     correlation: int = 0
+    world_size: int | None = None
+    base_ns: int = 1_790_000_000_000_000_000
 
     def _add(self, category: str, name: str, pid: int, tid: int, start: int, end: int, **args: Any) -> None:
         self.events.append(
@@ -45,8 +47,11 @@ class KinetoFile:
             json.dumps(
                 {
                     "schemaVersion": 1,
-                    "distributedInfo": {"rank": self.rank, "world_size": 2},
-                    "baseTimeNanoseconds": 1_790_000_000_000_000_000,
+                    "distributedInfo": {
+                        "rank": self.rank,
+                        **({"world_size": self.world_size} if self.world_size else {}),
+                    },
+                    "baseTimeNanoseconds": self.base_ns,
                     "traceEvents": self.events,
                 }
             )

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from analyzers.clocks.hosts import HostBounds
+from analyzers.clocks.solve import solve as solution
 from analyzers.trace.alignment import Clocks, Matches
 
 Span = tuple[int, int]
@@ -38,6 +40,10 @@ def together(members: Sequence[int], end: int, true: Mapping[int, int] | None = 
     """All start and end together, each on a clock that is so far ahead."""
     ahead = true or {}
     return {one: (end - length + ahead.get(one, 0), end + ahead.get(one, 0)) for one in members}
+
+
+def solve(matches: Matches, hosts: HostBounds | None = None) -> Clocks:
+    return solution(matches, hosts).clocks
 
 
 def offsets(clocks: Clocks) -> list[int]:

@@ -65,12 +65,12 @@ def test_one_device_by_hand(run: Run, capture: Path) -> None:
     assert instance["label"] == "occurrence 0"
     assert instance["end_ns"] - instance["start_ns"] == 150
     for key, value in {
-        "schema": "traceviz.overlap/1", "verdict": "partial", "passed": False, "bar": 0.6,
+        "schema": "traceviz.overlap/2", "verdict": "partial", "passed": False, "bar": 0.6,
     }.items():  # fmt: skip
         assert answer[key] == value
     assert [warning["code"] for warning in answer["warnings"]] == ["missing-wait", "few-instances"]
     assert (answer["pair"]["a"], answer["pair"]["b"]) == ("nvtx:A", "nvtx:B")
-    assert answer["job"]["critical_rank"] == 0
+    assert answer["job"]["rank"] == 0
     assert answer["job"]["real_overlap_ratio"] == 0.5
 
 

@@ -98,7 +98,7 @@ def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) ->
     data = json.loads((tmp_path / "out" / "results.json").read_text())
     assert data["schema"] == "traceviz.report/1"
     assert {one["schema"] for one in data.values() if isinstance(one, dict) and "schema" in one} == {
-        "traceviz.overlap/1",
+        "traceviz.overlap/2",
         "traceviz.collectives/1",
         "traceviz.syncs/2",
         "traceviz.streams/1",

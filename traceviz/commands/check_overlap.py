@@ -37,6 +37,13 @@ def check_overlap(
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
+    accept_apparent: Annotated[
+        bool,
+        typer.Option(
+            "--accept-apparent",
+            help="Where ranks were not captured, decide by the apparent figure: waiting unseen counts as overlap.",
+        ),
+    ] = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
     window: option.Window = None,
@@ -81,7 +88,15 @@ def check_overlap(
         options.opened(on_progress) as run,
         replace(options, paths=tuple(baseline)).opened(on_progress) if baseline else nullcontext() as alone,
     ):
-        result = check.check_overlap(run, a, b, min_overlap=bar, baseline=alone, narrowing=options.narrowing)
+        result = check.check_overlap(
+            run,
+            a,
+            b,
+            min_overlap=bar,
+            baseline=alone,
+            narrowing=options.narrowing,
+            accept_apparent=accept_apparent,
+        )
     emit(result, output, view.blocks, contract.overlap)
     if save is not None:
         from traceviz.history import database

@@ -179,7 +179,7 @@ def by_its_ratio(answer: dict[str, Any]) -> str:
 
 def causes(answer: dict[str, Any]) -> list[tuple[str, int]]:
     """Causes of what the critical rank missed, largest first, ns."""
-    critical = answer["job"]["critical_rank"]
+    critical = answer["job"]["rank"]
     ranks = [rank for rank in answer["ranks"] if critical in (None, rank["rank"])]
     missed = [(one["cause"], one["ns"]) for rank in ranks for one in rank["missed"]]
     return sorted(missed, key=lambda one: -one[1])

@@ -151,7 +151,7 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         "reason": result.reason,
         "bar": result.bar,
         "rule": job.rule,
-        "critical_rank": job.critical_rank,
+        "critical_rank": job.rank,
         "real_overlap_ns": job.real_overlap_ns,
         "achievable_ns": job.achievable_ns,
         "real_overlap_ratio": job.real_overlap_ratio,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from analyzers.compare.noise import Change
     from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
     from analyzers.info import TraceInfo
+    from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import RankOverlap, Side
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
@@ -29,23 +30,37 @@ _INSTANCE = ("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_over
 
 
 def overlap(result: OverlapResult) -> Json:
-    """`traceviz.overlap/1`: times are whole ns, ratios floats or null."""
+    """`traceviz.overlap/2`: times are whole ns, ratios floats or null."""
+    job = result.job
     return {
-        "schema": "traceviz.overlap/1",
+        "schema": "traceviz.overlap/2",
         **_fields(result, "verdict", "passed", "reason"),
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "ranks": [_rank(rank) for rank in result.ranks],
+        **_fields(result, "ranks_given", "ranks_known"),
+        "ranks_met": job.ranks_met,
         "job": {
-            **_fields(result.job, "critical_rank", "critical_device", "real_overlap_ns", "achievable_ns"),
-            "real_overlap_ratio": result.job.real_overlap_ratio,
-            "real_overlap_ratio_low": result.job.ratio_low,
-            "real_overlap_ratio_high": result.job.ratio_high,
-            "rule": result.job.rule,
+            **_fields(job, "rule", "rank", "device", "real_overlap_ns", "achievable_ns", "real_overlap_ratio"),
+            "apparent": job.apparent,
+            "real_overlap_ratio_low": job.ratio_low,
+            "real_overlap_ratio_high": job.ratio_high,
         },
+        "last_arrival": _last_arrival(result.last_arrival),
         "gain": _gain(result.gain),
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
+    }
+
+
+def _last_arrival(one: LastArrival | None) -> Json | None:
+    """Collectives on the rank that arrived last; null where no side is communication that is nearly all matched."""
+    if one is None:
+        return None
+    return {
+        **_fields(one, "rank", "device", "real_overlap_ns", "achievable_ns", "real_overlap_ratio"),
+        "real_overlap_ratio_low": one.ratio_low,
+        "real_overlap_ratio_high": one.ratio_high,
     }
 
 
@@ -58,11 +73,15 @@ def _gain(gain: Gain | None) -> Json | None:
 
 
 def _clocks(clocks: Clocks | None) -> Json | None:
-    """How far each device's clock runs ahead of the reference's; `residual_ns` is null where nothing tells."""
+    """How far each device's clock runs ahead of the reference's; `residual_ns` is null where nothing tells.
+
+    `hosts_agree_ns`: within what host clocks of captures of one host are taken to agree, 0 where nothing rests on it.
+    """
     if clocks is None:
         return None
     return {
         "method": clocks.method,
+        "hosts_agree_ns": clocks.hosts_agree_ns,
         "offsets": [
             _fields(one, "rank", "device", "offset_ns", "residual_ns", "drift", "collectives") for one in clocks.clocks
         ],
@@ -75,6 +94,7 @@ def _fields(one: object, *names: str) -> Json:
 
 
 def _rank(rank: RankOverlap) -> Json:
+    known = rank.real_overlap_ratio is not None
     return {
         **_fields(rank, "rank", "device"),
         "a": _side(rank.a),
@@ -83,7 +103,10 @@ def _rank(rank: RankOverlap) -> Json:
             rank, "overlap_ns", "overlap_ratio", "real_overlap_ns", "real_overlap_ratio", "real_overlap_error_ns"
         ),
         "real_overlap_bounds_ns": list(rank.real_overlap_bounds_ns),
-        **_fields(rank, "achievable_ns", "missed_ns"),
+        "real_overlap_ratio_low": rank.ratio_range[0] if known else None,
+        "real_overlap_ratio_high": rank.ratio_range[1] if known else None,
+        **_fields(rank, "apparent_ns", "achievable_ns", "missed_ns"),
+        "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [_fields(one, *_MISSED) for one in rank.missed],
         "instances": [_fields(one, *_INSTANCE) for one in rank.instances],
     }

@@ -162,7 +162,7 @@ def _missed_sides(rank: RankOverlap) -> str:
 
 def _clock(trace: Trace) -> str:
     method = trace.clocks.method if trace.clocks is not None else "one"
-    if method == "collectives":
+    if trace.clocks is not None and trace.clocks.aligned:
         return f"the clock of rank {min(trace.rank_ids)}"
     return NOT_ALIGNED.get(method, "the trace's clock")
 

@@ -27,7 +27,7 @@ class Shown:
 def deciding_rank(result: OverlapResult) -> RankOverlap | None:
     """The rank that decides the verdict, else the first that has instances."""
     with_instances = [rank for rank in result.ranks if rank.instances]
-    where = result.job.critical_rank, result.job.critical_device
+    where = result.job.deciding
     critical = [rank for rank in with_instances if (rank.rank, rank.device) == where]
     return next(iter(critical + with_instances), None)
 

@@ -28,6 +28,7 @@ _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from s
 
 WORKERS = 2
 MOST_KINDS = 5  # of unknown events that are named
+HOST_ERROR_NS = 10_000  # measured: host clocks of two captures of one host lie within twice that
 
 
 def read(path: Path, progress: Progress = silent) -> Trace:
@@ -158,6 +159,7 @@ def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids
         start_utc_ns=start,
         first_ns=min((int(ints(frame, "start_ns").min()) for frame in times), default=0),
         last_ns=max((int(ints(frame, "end_ns").max()) for frame in times), default=0),
+        host_error_ns=None if start is None else HOST_ERROR_NS,
         world_size=headers.number(headers.distributed(header), "world_size"),
         lacks=lacks(trace, bool(headers.number(header, "record_shapes"))),
         metadata=headers.metadata(header),

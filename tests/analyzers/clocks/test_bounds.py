@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.clocks.solve import Calls
+from analyzers.clocks.differences import Apart, Calls
 
 MEMBERS = 5
 numbers = st.integers(-50, 50)
@@ -30,6 +30,10 @@ def calls(some: Some) -> Calls:
     ]
     collective, member, start, end = (np.array(column) for column in zip(*rows, strict=True))
     return Calls(collective, member, start.astype(float), end.astype(float), MEMBERS)
+
+
+def apart(of: Calls) -> Apart:
+    return Apart(of.most_ahead())
 
 
 def edges(some: Some) -> dict[tuple[int, int], float]:
@@ -86,8 +90,8 @@ def test_bounds_from_one_clock_are_the_shortest_paths_from_it_and_to_it(some: So
         return
     own = np.arange(MEMBERS) == origin
     shortest = paths(some)
-    upper = calls(some).upper(np.where(own, 0.0, np.inf))
-    lower = calls(some).lower(np.where(own, 0.0, -np.inf))
+    upper = apart(calls(some)).upper(np.where(own, 0.0, np.inf))
+    lower = apart(calls(some)).lower(np.where(own, 0.0, -np.inf))
     assert upper.tolist() == [shortest[origin, one] for one in range(MEMBERS)]
     assert lower.tolist() == [-shortest[one, origin] for one in range(MEMBERS)]
 
@@ -98,17 +102,17 @@ def test_the_nearest_that_meets_all_is_below_and_above(some: Some, wanted: list[
     if contradicts(some):
         return
     shortest, at = paths(some), np.array(wanted, float)
-    below, above = calls(some).upper(at), calls(some).lower(at)
+    below, above = apart(calls(some)).upper(at), apart(calls(some)).lower(at)
     assert below.tolist() == [min(at[i] + shortest[i, j] for i in range(MEMBERS)) for j in range(MEMBERS)]
     assert above.tolist() == [max(at[i] - shortest[j, i] for i in range(MEMBERS)) for j in range(MEMBERS)]
     middle = 0.5 * (below + above)
     assert all(meets(some, one) for one in (below, above, middle))
-    assert np.array_equal(calls(some).upper(middle), middle)
+    assert np.array_equal(apart(calls(some)).upper(middle), middle)
 
 
 def test_without_calls_nothing_is_bounded() -> None:
     none = calls([{0: (0, 1)}]).only(np.zeros(1, bool))
-    assert none.upper(np.array([0.0, *[np.inf] * 4])).tolist() == [0.0, *[np.inf] * 4]
+    assert apart(none).upper(np.array([0.0, *[np.inf] * 4])).tolist() == [0.0, *[np.inf] * 4]
     assert none.contradiction() == []
 
 
@@ -123,9 +127,9 @@ def test_bounds_that_cross_by_less_than_rounding_are_no_contradiction_and_are_fo
     """Times less a drift are no whole nanoseconds; by either collective a clock is behind the other by this."""
     crossing = two(by, -by)
     assert crossing.contradiction() == []
-    assert crossing.upper(np.zeros(2)).tolist() == crossing.lower(np.zeros(2)).tolist() == [0, 0]
-    assert crossing.upper(np.array([0.0, np.inf])) == pytest.approx([0, 0], abs=0.5)
-    assert crossing.lower(np.array([0.0, -np.inf])) == pytest.approx([0, 0], abs=0.5)
+    assert apart(crossing).upper(np.zeros(2)).tolist() == apart(crossing).lower(np.zeros(2)).tolist() == [0, 0]
+    assert apart(crossing).upper(np.array([0.0, np.inf])) == pytest.approx([0, 0], abs=0.5)
+    assert apart(crossing).lower(np.array([0.0, -np.inf])) == pytest.approx([0, 0], abs=0.5)
 
 
 def test_bounds_that_cross_by_more_are_a_contradiction() -> None:
@@ -135,7 +139,7 @@ def test_bounds_that_cross_by_more_are_a_contradiction() -> None:
 def test_what_meets_all_constraints_stays_as_it_is_however_narrowly() -> None:
     """Clock 1 is between 0.1 ns behind and 0.1 ns ahead."""
     narrow = two(-0.1, 0.1)
-    assert narrow.upper(np.zeros(2)).tolist() == narrow.lower(np.zeros(2)).tolist() == [0, 0]
+    assert apart(narrow).upper(np.zeros(2)).tolist() == apart(narrow).lower(np.zeros(2)).tolist() == [0, 0]
 
 
 def test_those_that_contradict_each_other_are_named_and_no_others() -> None:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from analyzers.clocks.solve import solve
 from tests.support.collective_runs import MS
-from tests.support.made_matches import Spans, bounds, counts, matched, offsets, residuals, together
+from tests.support.made_matches import Spans, bounds, counts, matched, offsets, residuals, solve, together
 
 
 def at_most(ns: int, k: int, ranks: tuple[int, int] = (0, 1)) -> Spans:

@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from analyzers.clocks.solve import SYNCHRONIZING, solve
+from analyzers.clocks.solve import SYNCHRONIZING
 from analyzers.trace.alignment import Matches
 from tests.support.collective_runs import MS
-from tests.support.made_matches import bounds, counts, matched, offsets, residuals, together
+from tests.support.made_matches import bounds, counts, matched, offsets, residuals, solve, together
 
 
 def test_islands_keep_to_each_other_as_captured_and_each_to_its_lowest_rank() -> None:

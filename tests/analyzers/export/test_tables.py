@@ -145,7 +145,7 @@ def test_what_is_not_known_of_an_inconclusive_run_is_null_and_typed(tmp_path: Pa
     one_rank = tv.load(DATA / "torch" / "delta_sync.rank0.json.gz")
     path = to_sqlite(one_rank, tmp_path / "x.db", "nvtx:not there", "compute")
     with closing(sqlite3.connect(path)) as connection:
-        query = "select verdict, critical_rank, real_overlap_ratio, reason from verdict"
+        query = "select verdict, rank, real_overlap_ratio, reason from verdict"
         verdict, rank, ratio, reason = connection.execute(query).fetchone()
         types = {row[1]: row[2] for row in connection.execute("pragma table_info(overlap)")}
     assert (verdict, rank, ratio) == ("inconclusive", None, None)

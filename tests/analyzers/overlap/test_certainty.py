@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import nextafter
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.clocks.align import with_collectives
+from analyzers.arrays.types import Floats
+from analyzers.clocks.align import with_collectives, with_waits
+from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -18,7 +21,16 @@ from tests.support.builder import Builder
 
 def with_clocks(trace: Trace, *residuals: int | None) -> Trace:
     clocks = tuple(Clock(rank, 0, rank, residual_ns=residual) for rank, residual in enumerate(residuals))
-    return with_collectives(replace(trace, clocks=Clocks("collectives", clocks)))
+    trace = replace(trace, clocks=Clocks("collectives", clocks))
+    return with_collectives(with_waits(trace, apart_by(*residuals)))
+
+
+def apart_by(*residuals: int | None) -> Floats:
+    """Each clock may be off by its residual, whatever the others are."""
+    error = np.array([np.inf if one is None else one for one in residuals], float)
+    apart = error[:, None] + error[None, :]
+    np.fill_diagonal(apart, 0.0)
+    return apart
 
 
 def close_arrivals(*residuals: int | None) -> Trace:
@@ -40,37 +52,49 @@ def test_with_sure_clocks_the_bar_is_met_exactly_at_it() -> None:
 
 def test_a_clock_that_cannot_change_who_came_last_leaves_the_last_ranks_figure_sure() -> None:
     trace = close_arrivals(0, 4)  # they arrive 4 apart
-    assert (answered(trace, 0.6).job.ratio_low, answered(trace, 0.6).passed) == (0.6, True)
+    last = answered(trace, 0.6).last_arrival
+    assert last is not None
+    assert (last.ratio_low, last.ratio_high) == (0.6, 0.6)
 
 
 def test_a_clock_that_may_change_who_came_last_leaves_the_bar_undecided_between_two_bounds() -> None:
+    """Rank 0 waited 4, give or take 10: it ran from 36 or from 50 on, and so 40 of 64 or 26 of 50 beside compute.
+
+    Rank 1 may have waited for 6, as rank 0 may have come 10 - 4 later: 30 of 54, to 36 of 60. The worst has 26/50 to
+    36/60.
+    """
     trace = close_arrivals(0, 10)
-    # Rank 0 may have come up to 10 - 4 = 6 after rank 1, which then waited so long: 36 - 6 of overlap at least. If it
-    # was rank 0, it ran beside compute from 36 to 76: 40 at most. It then lasted 64 instead of 60.
-    low, high = 30 / 64, 40 / 56
-    result = answered(trace, 0.6)
+    low, high = 26 / 50, 36 / 60
+    result = answered(trace, 0.55)
+    assert [rank.ratio_range for rank in result.ranks] == [(26 / 50, 40 / 64), (30 / 54, 36 / 60)]
+    assert [rank.real_overlap_bounds_ns for rank in result.ranks] == [(26, 40), (30, 36)]
+    assert [rank.real_overlap_error_ns for rank in result.ranks] == [10, 6]
     assert (result.verdict, result.passed, result.exit_code) == ("inconclusive", None, 3)
     assert (result.job.ratio_low, result.job.ratio_high) == (low, high)
     assert result.job.real_overlap_ratio == 0.6, "the figure itself stays"
-    assert "60.0% lies within the error bar: 46.9% to 71.4%" in result.reason
+    assert "the error of clocks and waits allows 52.0% to 60.0%" in result.reason
     assert answered(trace, low).verdict == "overlapped"
     assert answered(trace, nextafter(low, 1)).verdict == "inconclusive"
     assert answered(trace, high).verdict == "inconclusive"
     assert answered(trace, nextafter(high, 1)).verdict == "partial"
 
 
-def test_sides_may_be_swapped() -> None:
-    swapped = check_overlap(close_arrivals(0, 10), "kernel:gemm", "comm").job
-    assert (swapped.ratio_low, swapped.ratio_high) == (30 / 64, 40 / 56)
+def test_where_it_is_open_who_came_last_the_last_arrivals_have_no_bounds() -> None:
+    """Rank 0 may have come up to 10 - 4 = 6 after rank 1."""
+    for a, b in (("comm", "kernel:gemm"), ("kernel:gemm", "comm")):
+        last = check_overlap(close_arrivals(0, 10), a, b).last_arrival
+        assert last is not None
+        assert (last.real_overlap_ratio, last.ratio_low, last.ratio_high) == (0.6, None, None)
 
 
 def test_of_unknown_clocks_a_whole_collective_is_unsure() -> None:
+    """Rank 0 ran beside compute for nothing to 40 ns."""
     result = answered(close_arrivals(0, None), 0.6)
-    assert (result.verdict, result.job.ratio_low, result.job.ratio_high) == ("inconclusive", 0.0, 40 / 56)
-    assert result.ranks[0].real_overlap_error_ns is None
+    assert (result.verdict, result.job.ratio_low, result.job.ratio_high) == ("inconclusive", 0.0, 1.0)
+    assert result.ranks[0].real_overlap_bounds_ns == (0, 40)
 
 
-def lowest_rank(residual: int) -> Trace:
+def one_that_waits(residual: int) -> Trace:
     """Rank 0: a collective 0-100 that waits 40, another kernel of its side 200-240, compute 0-76."""
     run = Builder()
     first, second = run.rank(0), run.rank(1)
@@ -80,19 +104,43 @@ def lowest_rank(residual: int) -> Trace:
         calls.append({"collective": 0, "op": row, "rank": rank.process, "start_ns": start, "end_ns": 100})
     first.kernel("lookup", 9, 200, 240)
     first.kernel("gemm", 7, 0, 76)
-    second.kernel("gemm", 7, 0, 76)
+    second.kernel("gemm", 7, 40, 100)  # beside all of it: the other rank decides
     matches = Matches(pd.DataFrame(), pd.DataFrame(calls), pd.DataFrame({"sure": [True]}))
     return with_clocks(replace(run.trace(), matches=matches), 0, residual)
 
 
-@pytest.mark.parametrize(("residual", "low", "high"), [(0, 36, 36), (5, 31, 41), (30, 6, 66), (36, 0, 72), (90, 0, 76)])
+@pytest.mark.parametrize(
+    ("residual", "low", "high"),
+    [
+        (0, (36, 76), (36, 76)),
+        (5, (31, 76), (41, 76)),
+        (30, (6, 30 + 40), (66, 76)),  # a collective that waited 70 works for 30, and the lookup for 40: below compute
+        (36, (0, 76), (72, 76)),
+        (90, (0, 76), (76, 76)),
+    ],
+)
 def test_of_a_pair_that_is_not_all_communication_each_wait_is_as_sure_as_two_clocks(
-    residual: int, low: int, high: int
+    residual: int, low: tuple[int, int], high: tuple[int, int]
 ) -> None:
-    trace = lowest_rank(residual)
+    trace = one_that_waits(residual)
     result = answered(trace, 36 / 76, a="comm,kernel:lookup")
-    assert (result.job.rule, result.job.critical_rank) == ("lowest-rank", 0)
+    assert result.job.rank == 0
     assert result.job.real_overlap_ratio == 36 / 76, "40-76 beside compute; the sides last 60 + 40 and 76"
-    assert (result.job.ratio_low, result.job.ratio_high) == (low / 76, high / 76)
+    assert result.ranks[0].ratio_range == (low[0] / low[1], high[0] / high[1])
+    assert (result.ranks[0].ratio_low, result.ranks[0].ratio_high) == result.ranks[0].ratio_range
     assert result.passed is (None if residual else True)
-    assert result.ranks[0].real_overlap_error_ns == residual
+    assert result.ranks[0].real_overlap_bounds_ns == (low[0], high[0])
+
+
+def test_a_wait_beside_nothing_takes_from_the_ratio_s_denominator_alone() -> None:
+    """An all-reduce from 0 to 100 waits 30 to 50; matmuls run from 40 to 60, and for 100 later."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("ncclDevKernel_AllReduce", 9, 0, 100, wait_ns=40, wait_low_ns=30, wait_high_ns=50)
+    rank.kernel("gemm", 7, 40, 60)
+    rank.kernel("gemm", 7, 200, 300)
+    trace = run.trace()
+    assert real_range(trace, np.array([0]), np.array([1, 2])) == RealRange(10, 20, 40, 50)
+    (found,) = check_overlap(trace).ranks
+    assert found.ratio_range == (10 / 60, 20 / 60)
+    assert found.real_overlap_ratio == 20 / 60

@@ -82,10 +82,11 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def assert_within(found: OverlapResult, truth: OverlapResult) -> None:
-    if found.job.ratio_low is None or found.job.ratio_high is None or truth.job.real_overlap_ratio is None:
+    seen, true = found.last_arrival, truth.last_arrival
+    if seen is None or true is None or seen.ratio_low is None or seen.ratio_high is None:
         return
     slack = 1e-12
-    assert found.job.ratio_low - slack <= truth.job.real_overlap_ratio <= found.job.ratio_high + slack
+    assert seen.ratio_low - slack <= true.real_overlap_ratio <= seen.ratio_high + slack
 
 
 @given(worlds())
@@ -112,5 +113,8 @@ def test_so_it_does_where_both_sides_wait(world: World, pair: tuple[str, str]) -
 def test_the_true_overlap_of_each_rank_lies_within_its_error(world: World) -> None:
     found, truth = (check_overlap(trace, explain=False) for trace in (world.captured, world.truth))
     for one, other in zip(found.ranks, truth.ranks, strict=True):
-        assert one.real_overlap_error_ns is not None
         assert abs(one.real_overlap_ns - other.real_overlap_ns) <= one.real_overlap_error_ns
+        low, high = one.real_overlap_bounds_ns
+        assert low <= other.real_overlap_ns <= high
+        if other.real_overlap_ratio is not None:
+            assert one.ratio_low - 1e-12 <= other.real_overlap_ratio <= one.ratio_high + 1e-12

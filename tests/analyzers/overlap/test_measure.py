@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.overlap.certainty import RealRange
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
@@ -137,22 +137,11 @@ def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, leng
     assert set(found) == {(row.rank, row.device) for row in inside if row.side != "neither"}
 
 
-@pytest.mark.parametrize(
-    ("real", "error", "bounds"),
-    [
-        (60, 10, (50, 70)),  # as far as the error goes
-        (60, 90, (0, 100)),  # no less than nothing, no more than all that overlaps, waits included
-        (60, 50, (10, 100)),
-        (60, 0, (60, 60)),
-        (60, None, (0, 100)),  # nothing is known of the clocks
-    ],
-)
-def test_real_overlap_lies_between_nothing_and_the_plain_overlap(
-    real: int, error: int | None, bounds: tuple[int, int]
-) -> None:
+def test_the_error_of_real_overlap_is_to_the_farther_of_its_bounds() -> None:
     side = Side(100, 100, 1, (7,))
-    rank = RankOverlap(0, 0, side, side, 100, real, (), real_overlap_error_ns=error)
-    assert rank.real_overlap_bounds_ns == bounds
+    for least, most, error in ((50, 65, 10), (55, 90, 30), (60, 60, 0)):
+        rank = RankOverlap(0, 0, side, side, 100, 60, (), real_range=RealRange(least, most, 35, 40))
+        assert (rank.real_overlap_bounds_ns, rank.real_overlap_error_ns) == ((least, most), error)
 
 
 def test_a_gain_that_rests_on_too_few_instances_is_reported() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from analyzers.clocks.align import align, with_collectives
+from analyzers.clocks.align import align, with_collectives, with_waits
 from analyzers.collectives.report import collectives_of
-from analyzers.overlap.certainty import real_overlap_error
 from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
+from tests.analyzers.overlap.test_certainty import apart_by
 from tests.support.builder import Builder, Rank
 from traceviz.output.document import markdown
 from traceviz.output.views import collectives as view
@@ -44,14 +45,16 @@ def two_devices(times: int = 4) -> Trace:
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
 
 
-def test_the_device_that_came_last_decides_for_the_job() -> None:
+def test_the_last_arrivals_count_on_the_device_that_came_last() -> None:
     trace = two_devices()
     assert ints(trace.ops, "last_device").tolist() == [1, 1, -1, -1] * 4
     assert ints(trace.ops, "last_rank").tolist() == [0, 0, -1, -1] * 4
     result = check_overlap(trace)
-    assert (result.job.critical_rank, result.job.critical_device, result.job.rule) == (0, 1, "last-arrival")
+    last = result.last_arrival
+    assert last is not None
+    assert (last.rank, last.device) == (0, 1)
     # Device 1's transfer, 40 µs each, beside its own compute, 10 µs; device 0 only waited for it.
-    assert (result.job.real_overlap_ns, result.job.achievable_ns) == (4 * 10 * US, 4 * 10 * US)
+    assert (last.real_overlap_ns, last.achievable_ns) == (4 * 10 * US, 4 * 10 * US)
     assert [one.real_overlap_ns for one in result.ranks] == [4 * 30 * US, 4 * 10 * US]
 
 
@@ -64,7 +67,7 @@ def test_no_text_says_that_a_rank_waits_for_itself() -> None:
     (waits,) = [one.message for one in result.warnings if one.code == "waiting-is-not-overlap"]
     assert waits.startswith("On rank 0 device 0 (")
     assert "100% of it for rank 0 device 1" in waits
-    assert "on rank 0 device 1" in typical(result, (0, 1)).text
+    assert "on rank 0 device 0" in typical(result, (0, 1)).text
 
 
 def test_a_cause_names_the_device_that_is_waited_for() -> None:
@@ -99,16 +102,17 @@ def test_collectives_name_the_device_that_came_last() -> None:
     ]
 
 
-@pytest.mark.parametrize(("residuals", "error"), [((5, 7), 12), ((5, 200 * US), 100 * US), ((5, None), None)])
-def test_the_error_bar_is_that_of_the_two_clocks_which_meet(
-    residuals: tuple[int, int | None], error: int | None
-) -> None:
+@pytest.mark.parametrize(("residuals", "error"), [((5, 7), 12), ((5, 200 * US), 100 * US), ((5, None), 100 * US)])
+def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int, int | None], error: int) -> None:
     """By hand: a wait is as sure as both clocks, and never off by more than its collective took."""
     trace = two_devices(1)
     clocks = [
         Clock(process=0, device=device, rank=0, offset_ns=0, residual_ns=one) for device, one in enumerate(residuals)
     ]
     assert trace.clocks is not None
-    trace = with_collectives(replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)})))
-    whole = ints(trace.ops, "device") == 0
-    assert real_overlap_error(trace, whole.nonzero()[0]) == error
+    trace = replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)}))
+    trace = with_collectives(with_waits(trace, apart_by(*residuals)))
+    ops = trace.ops[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
+    seen, low, high = (ints(ops, column) for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
+    assert low.tolist() == np.maximum(seen - error, 0).tolist()
+    assert high.tolist() == np.minimum(seen + error, ints(ops, "end_ns") - ints(ops, "start_ns")).tolist()

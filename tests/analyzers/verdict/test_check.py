@@ -115,9 +115,9 @@ def test_a_rank_that_never_arrived_last_did_not_take_no_time() -> None:
     assert result.ranks[0].a.real_busy_ns == 50
 
 
-def test_the_lowest_rank_where_both_ran_speaks_for_the_job() -> None:
+def test_the_worst_rank_where_both_ran_speaks_for_the_job() -> None:
     result = check_overlap(run_of([(COMM, 0, 100)], HALF, FULL))
-    assert result.job.critical_rank == 1
+    assert result.job.rank == 1
     assert result.job.real_overlap_ratio == 0.5
     assert [rank.overlap_ratio for rank in result.ranks] == [None, 0.5, 1.0]
     few, warning = result.warnings

@@ -34,7 +34,9 @@ def clocks(found: Clocks | None) -> list[Block]:
     """How the clocks were aligned, and how far off they may be."""
     if found is None or found.method == "one":
         return []
-    method = f"aligned by {METHODS[found.method]}" if found.method == "collectives" else METHODS[found.method]
+    method = f"aligned by {METHODS[found.method]}" if found.aligned else METHODS[found.method]
+    if found.hosts_agree_ns:
+        method += f"; host clocks of these captures are taken to agree within {duration(found.hosts_agree_ns)}"
     rows = [
         (
             str(one.rank),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TraceWarning
+from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
@@ -28,6 +29,8 @@ def blocks(result: OverlapResult) -> list[Block]:
     ]
     if result.ranks:
         shown.append(_ranks(result))
+    if result.last_arrival is not None:
+        shown.append(_last_arrival(result, result.last_arrival))
     if result.gain is not None:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
@@ -59,14 +62,14 @@ def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
 
 
 def _ranks(result: OverlapResult) -> Table:
-    waits = any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks)
+    waits = any(rank.a.wait_ns or rank.b.wait_ns or rank.unseen for rank in result.ranks)
     headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
-    headers += ["A wait", "B wait", "real overlap", "surely within", "real / min(A, B)"] if waits else []
+    headers += ["A wait", "B wait", "real overlap", "range", "real / min(A, B)"] if waits else []
     rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
     note = unshown(len(result.ranks) - MOST_RANKS, "more ranks")
     if waits:
         note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
-        note += " surely as the clocks are known."
+        note += " far as all its ranks are captured. Range: as surely as clocks and waits are known."
     return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
 
 
@@ -85,9 +88,22 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
             duration(rank.b.wait_ns),
             duration(rank.real_overlap_ns),
             _bounds(rank),
-            percent(rank.real_overlap_ratio),
+            percent(rank.real_overlap_ratio) + (" apparent" if rank.is_apparent else ""),
         ]
     return cells
+
+
+def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
+    low, high = one.ratio_low, one.ratio_high
+    within = f" (range {percent(low)} to {percent(high)})" if low != high else ""
+    if low is None:
+        within = " (clock error leaves open which rank came last to some)"
+    text = (
+        f"counting each collective on the rank that everybody waited for, mostly "
+        f"{result.device_labels.name(one.rank, one.device)}: {duration(one.real_overlap_ns)} of a possible "
+        f"{duration(one.achievable_ns)}, {percent(one.real_overlap_ratio)}{within}."
+    )
+    return Paragraph(text, "By last arrival")
 
 
 def _gain(gain: Gain) -> Paragraph:
@@ -134,8 +150,7 @@ def _why(one: Missed) -> str:
 
 
 def _deciding_rank(result: OverlapResult) -> RankOverlap:
-    critical = result.job.critical_rank, result.job.critical_device
-    return next((one for one in result.ranks if (one.rank, one.device) == critical), result.ranks[0])
+    return next((one for one in result.ranks if (one.rank, one.device) == result.job.deciding), result.ranks[0])
 
 
 def _instances(result: OverlapResult) -> Block:

@@ -1,0 +1,153 @@
+"""Difference constraints between clocks: no rank's call can end before the last rank has arrived.
+
+With x_i = how far clock i runs ahead, start_i − x_i ≤ end_j − x_j for all ranks i, j of a collective, so
+x_j ≤ x_i + end_j − start_i. What follows from all of them are shortest paths, and a cycle of negative length is a set
+of collectives that contradict each other (Cormen et al., Introduction to Algorithms, "Difference constraints and
+shortest paths"). All ways i → j through one collective pass the moment at which its last rank arrived, so that Bellman
+and Ford's rounds over clocks and such moments take as long as there are calls, not as there are pairs of ranks.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from analyzers.arrays.groups import grouped
+from analyzers.arrays.types import Floats, Ints, Mask
+
+ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
+
+
+class Calls:
+    """Calls of many collectives, and the bounds they put on clocks.
+
+    Parameters
+    ----------
+    collective, member : of each call; `collective` ascends. A (collective, member) occurs once.
+    start_ns, end_ns : ns relative to something near, so that floats hold them exactly.
+    members : number of clocks.
+    """
+
+    def __init__(self, collective: Ints, member: Ints, start: Floats, end: Floats, members: int) -> None:
+        self.collective, self.member, self.start_ns, self.end_ns, self.members = collective, member, start, end, members
+        is_first = np.diff(collective, prepend=-1) != 0
+        self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
+        self._by_member, firsts = grouped(member)
+        self._column, self._end = (np.cumsum(is_first) - 1)[self._by_member], end[self._by_member]
+        self._present = member[self._by_member[firsts]]
+        self._members = np.append(firsts, member.size)  # the places in `_by_member` of each that is present
+
+    def only(self, rows: Mask) -> Calls:
+        """Some of the calls."""
+        if rows.all():
+            return self
+        return Calls(self.collective[rows], self.member[rows], self.start_ns[rows], self.end_ns[rows], self.members)
+
+    def most_ahead(self) -> Floats:
+        """For all clocks i, j how far j can at most be ahead of i by one collective, [i, j]; inf where none says."""
+        own = np.where(np.eye(self.members, dtype=bool), 0.0, np.inf)
+        return np.array([np.minimum(self._tight(self._ways(one)), one) for one in own]).reshape(own.shape)
+
+    def contradiction(self) -> list[int]:
+        """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""
+        bound = np.zeros(self.members)
+        came_from, through = np.full(self.members, -1), np.full(self.members, -1)
+        while True:
+            ways = self._ways(bound)
+            tight = self._tight(ways)
+            better = tight < bound - ROUNDING_NS
+            if not better.any():
+                return []
+            for position in np.flatnonzero(better[self._present]).tolist():
+                first, behind = self._members[position], self._members[position + 1]
+                column = self._column[first + np.argmin(ways[first:behind])]
+                calls = slice(*self._collectives[column : column + 2])
+                arrived_members = self.member[calls]
+                came_from[self._present[position]] = arrived_members[
+                    np.argmin(bound[arrived_members] - self.start_ns[calls])
+                ]
+                through[self._present[position]] = self.collective[calls.start]
+            bound = np.where(better, tight, bound)
+            cycle = _cycle(came_from)
+            if cycle.size:
+                return sorted(set(through[cycle].tolist()))
+
+    def _ways(self, bound: Floats) -> Floats:
+        """For each call, member by member: the bound by its collective on its clock."""
+        if not self.member.size:
+            return np.empty(0)
+        arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self._collectives[:-1])
+        return arrived[self._column] + self._end
+
+    def _tight(self, ways: Floats) -> Floats:
+        tight = np.full(self.members, np.inf)
+        if ways.size:
+            tight[self._present] = np.minimum.reduceat(ways, self._members[:-1])
+        return tight
+
+
+def _cycle(came_from: Ints) -> Ints:
+    """Members of a cycle, where following each one's number leads into one; -1 ends a way."""
+    nowhere = came_from.size
+    following = np.append(np.where(came_from < 0, nowhere, came_from), nowhere)
+    far = following
+    for _ in range(nowhere.bit_length()):  # twice as far each time, until further than there are members
+        far = far[far]
+    lost = np.flatnonzero(far != nowhere)
+    if not lost.size:
+        return np.empty(0, np.int64)
+    members = [int(far[lost[0]])]
+    while (behind := int(following[members[-1]])) != members[0]:
+        members.append(behind)
+    return np.array(members)
+
+
+class Apart:
+    """How far clocks can be ahead of each other, by all ways between them.
+
+    most_ns : [i, j], how far j can at most be ahead of i; inf where nothing bounds it.
+    """
+
+    def __init__(self, direct_ns: Floats) -> None:
+        """Shorten ways over every clock in turn (Floyd and Warshall); `direct_ns` are those over none."""
+        most = direct_ns.copy()
+        for between in range(len(most)):
+            np.minimum(most, most[:, between, None] + most[None, between, :], out=most)
+            there_and_back = most.diagonal()
+            most.flat[:: len(most) + 1] = np.where(there_and_back < -ROUNDING_NS * len(most), there_and_back, 0.0)
+        self.most_ns = most
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether no clocks can meet all bounds together: then `most_ns` means nothing."""
+        return bool((self.most_ns.diagonal() < 0).any())
+
+    def upper(self, given: Floats) -> Floats:
+        """The largest x ≤ given that meets all bounds. From 0 for one clock and inf for the others: its row."""
+        return _beyond_rounding(given, (given[:, None] + self.most_ns).min(axis=0))
+
+    def lower(self, given: Floats) -> Floats:
+        """The smallest x ≥ given that meets all bounds."""
+        return -_beyond_rounding(-given, (self.most_ns - given[None, :]).min(axis=1))
+
+    def nearest(self) -> Floats:
+        """Of all x that meet all bounds the one between the nearest to 0 from below and from above."""
+        nothing = np.zeros(len(self.most_ns))
+        return 0.5 * (self.upper(nothing) + self.lower(nothing))
+
+    def seen_from(self, ahead_ns: Floats) -> Apart:
+        """The same where each clock is counted from another estimate, so much ahead of the present one."""
+        moved = copy(self)
+        moved.most_ns = self.most_ns - (ahead_ns[None, :] - ahead_ns[:, None])
+        return moved
+
+    def of_first(self, count: int) -> Apart:
+        """Of the first clocks alone, by ways over all."""
+        some = copy(self)
+        some.most_ns = self.most_ns[:count, :count]
+        return some
+
+
+def _beyond_rounding(given: Floats, tight: Floats) -> Floats:
+    return np.where(tight < given - ROUNDING_NS, tight, given)

@@ -1,0 +1,212 @@
+"""What launches and synchronizations say of GPU clocks: no op starts before its launch call began, and no call that
+waited for work returns before that work ended.
+
+So each GPU's clock is bounded against the clock of the host that stamped those calls: it is ahead of it by at most the
+least (op start − call start), and by at least the greatest (work end − return). An op that reads 7 µs after its call
+began and a synchronize that returns 4 µs after the op it waited for put the GPU between 4 µs behind and 7 µs ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import first_row_of, rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import calls_of_kind, match_calls
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.tables import Trace
+
+FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
+WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
+
+
+@dataclass(frozen=True)
+class HostBounds:
+    """Bounds of GPU clocks against their capture's host clock, one row each.
+
+    process, device : whose clock. at_ns : when. ahead_ns : how far it runs ahead of the host's at most, or at least.
+    at_most : which of the two.
+    op, call : rows of `Trace.ops` and `Trace.api` that say so: an op and its launch, or what a call waited for.
+    hosts : for each capture the clock it shares with others, a number (-1: none); host_error_ns : how far each
+        capture's own host clock may be off from that one.
+    """
+
+    process: Ints
+    device: Ints
+    at_ns: Ints
+    ahead_ns: Ints
+    at_most: Mask
+    op: Ints
+    call: Ints
+    hosts: Ints
+    host_error_ns: Ints
+
+
+def host_bounds(trace: Trace) -> HostBounds:
+    """All bounds of a trace: of each device the tightest in every window of `WINDOW_NS`."""
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    called, returned = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
+    launch = ints(trace.ops, "launch")
+    launched = np.flatnonzero((launch >= 0) & ~is_one_of(trace.ops, "copy", ["PtoP"]))  # that would be two clocks
+    waited, waiting = _waited(trace, launched)
+    parts = []
+    for op, call, ahead, at, at_most in (
+        (launched, launch[launched], start[launched] - called[launch[launched]], start[launched], True),
+        (waited, waiting, end[waited] - returned[waiting], end[waited], False),
+    ):
+        likely = ahead > -FAR_NS if at_most else ahead < FAR_NS
+        frame = {"op": op[likely], "call": call[likely], "at_ns": at[likely], "ahead_ns": ahead[likely]}
+        parts.append(_tightest(trace, pd.DataFrame(frame).assign(at_most=at_most)))
+    found = pd.concat(parts)
+    op = ints(found, "op")
+    return HostBounds(
+        process=ints(trace.ops, "process")[op],
+        device=ints(trace.ops, "device")[op],
+        at_ns=ints(found, "at_ns"),
+        ahead_ns=ints(found, "ahead_ns"),
+        at_most=found["at_most"].to_numpy(bool),
+        op=op,
+        call=ints(found, "call"),
+        hosts=shared_hosts(trace),
+        host_error_ns=np.array([one.host_error_ns or 0 for one in trace.captures], np.int64),
+    )
+
+
+def witnesses(trace: Trace) -> dict[str, Ints]:
+    """Rows of a trace's tables that by themselves give the same bounds: launched ops, calls, syncs and records."""
+    found = host_bounds(trace)
+    syncs = match_calls(trace, found.call, trace.syncs) >= 0
+    columns = ("process", "event_sync")
+    waited_for = [ints(trace.syncs, column)[syncs & is_one_of(trace.syncs, "kind", ["event"])] for column in columns]
+    records = first_row_of(*waited_for, *(ints(trace.records, column) for column in columns)) >= 0
+    calls = calls_of_kind(trace, "record")
+    record_calls = match_calls(trace, calls, trace.records[records])
+    api = [found.call, ints(trace.ops, "launch")[found.op], calls[record_calls[record_calls >= 0]]]
+    return {
+        "ops": np.unique(found.op),
+        "api": np.unique(np.concatenate(api)),
+        "syncs": np.flatnonzero(syncs),
+        "records": np.flatnonzero(records),
+    }
+
+
+def shared_hosts(trace: Trace) -> Ints:
+    """For each capture the host clock that it shares with other captures, a number from 0; -1 where none is known.
+
+    Captures whose times are known to follow their host's clock share it where they name the same host. Where none is
+    named they do if the job has no more ranks than a host has GPUs, and each capture is of another of these: ranks of
+    two hosts would both begin with the first.
+    """
+    hosts = np.full(len(trace.captures), -1, np.int64)
+    follow = [i for i, one in enumerate(trace.captures) if one.host_error_ns is not None]
+    names = sorted({trace.captures[i].host for i in follow} - {""})
+    for i in follow:
+        hosts[i] = names.index(trace.captures[i].host) if trace.captures[i].host else -1
+    if not names and len(follow) == len(trace.captures) and _on_a_gpu_each(trace):
+        hosts[:] = 0
+    shared = np.bincount(hosts[hosts >= 0], minlength=1)
+    return np.where((hosts >= 0) & (shared[np.maximum(hosts, 0)] > 1), hosts, -1)
+
+
+def _on_a_gpu_each(trace: Trace) -> bool:
+    capture = np.array([process.capture for process in trace.processes], np.int64)
+    used = rows_by_key(capture[ints(trace.ops, "process")], ints(trace.ops, "device"))
+    devices = [device for _, device in used]
+    listed = rows_by_key(capture[ints(trace.devices, "process")])
+    gpus = [len(listed.get((i,), ())) for i in range(len(trace.captures))]
+    sizes = [one.world_size for one in trace.captures]
+    enough = all(size is not None and size <= count for size, count in zip(sizes, gpus, strict=True))
+    return enough and len(set(devices)) == len(devices)
+
+
+def _tightest(trace: Trace, bounds: pd.DataFrame) -> pd.DataFrame:
+    """Of each device's bounds of one kind the tightest in every window."""
+    op, at, ahead = (ints(bounds, column) for column in ("op", "at_ns", "ahead_ns"))
+    process, device = ints(trace.ops, "process")[op], ints(trace.ops, "device")[op]
+    capture = np.array([one.capture for one in trace.processes], np.int64)[process]
+    begin = np.array([one.first_ns for one in trace.captures], np.int64)[capture]
+    tightness = ahead if bounds["at_most"].all() else -ahead
+    order = np.lexsort((op, tightness, window := (at - begin) // WINDOW_NS, device, process))
+    keys = np.stack([process[order], device[order], window[order]])
+    first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)) if order.size else np.empty(0, bool)
+    return bounds.iloc[order[first]]
+
+
+def _waited(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
+    """Ops that a call surely waited for, the last of each, and that call: rows of `Trace.ops` and `Trace.api`."""
+    found = [*_synchronized(trace, launched), _copied(trace, launched)]
+    op, call = (np.concatenate(column) for column in zip(*found, strict=True))
+    return op[op >= 0], call[op >= 0]
+
+
+def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
+    """What synchronizations of a device, a stream or an event waited for: all that was launched there before."""
+    calls = calls_of_kind(trace, "device", "stream", "event")
+    called = ints(trace.api, "start_ns")
+    recorded = first_row_of(
+        *(ints(trace.records, column) for column in ("process", "event_sync")),
+        *(ints(trace.syncs, column) for column in ("process", "event_sync")),
+    )
+    records = calls_of_kind(trace, "record")
+    record_call = np.append(records, -1)[match_calls(trace, records, trace.records)]
+    call = np.append(calls, -1)[match_calls(trace, calls, trace.syncs)]
+    kind = {one: is_one_of(trace.syncs, "kind", [one]) & (call >= 0) for one in ("device", "stream", "event")}
+    kind["event"] &= (recorded >= 0) & (np.append(record_call, -1)[recorded] >= 0)
+    keys = [ints(trace.ops, column)[launched] for column in ("process", "context", "stream")]
+    on_stream, on_context = rows_by_key(*keys), rows_by_key(*keys[:2])
+    on_process = rows_by_key(keys[0])
+    found = []
+    sync_keys = [ints(trace.syncs, column) for column in ("process", "context", "stream")]
+    of_streams = np.flatnonzero(kind["stream"])
+    for key, rows in rows_by_key(*(column[of_streams] for column in sync_keys)).items():
+        its_calls = call[of_streams[rows]]
+        found.append((_last_launched(trace, launched[_of(on_stream, key)], called[its_calls]), its_calls))
+    of_events = np.flatnonzero(kind["event"])
+    record = recorded[of_events]
+    for key, rows in rows_by_key(
+        *(ints(trace.records, column)[record] for column in ("process", "context", "stream"))
+    ).items():
+        at = called[record_call[record[rows]]]
+        found.append((_last_launched(trace, launched[_of(on_stream, key)], at), call[of_events[rows]]))
+    of_contexts = np.flatnonzero(kind["device"])
+    known = np.zeros(len(trace.api), bool)
+    for (process, context), rows in rows_by_key(*(column[of_contexts] for column in sync_keys[:2])).items():
+        its_calls, ops = call[of_contexts[rows]], launched[_of(on_context, (process, context))]
+        known[its_calls] = ops.size > 0
+        found.append((_last_launched(trace, ops, called[its_calls]), its_calls))
+    unknown = calls_of_kind(trace, "device")
+    unknown = unknown[~known[unknown]]
+    for (process,), rows in rows_by_key(ints(trace.api, "process")[unknown]).items():
+        ops = launched[_of(on_process, (process,))]
+        if np.unique(ints(trace.ops, "device")[ops]).size == 1:  # else it is not known which of them it waited for
+            found.append((_last_launched(trace, ops, called[unknown[rows]]), unknown[rows]))
+    return found
+
+
+def _of(rows: dict[tuple[int, ...], Ints], key: tuple[int, ...]) -> Ints:
+    return rows.get(key, np.empty(0, np.int64))
+
+
+def _last_launched(trace: Trace, ops: Ints, instants: Ints) -> Ints:
+    """Of some ops whose launch had returned by each instant, the one that ended last; -1 where there is none."""
+    if not ops.size:
+        return np.full(instants.size, -1, np.int64)
+    returned = ints(trace.api, "end_ns")[ints(trace.ops, "launch")[ops]]
+    order = np.argsort(returned, kind="stable")
+    end = ints(trace.ops, "end_ns")[ops[order]]
+    latest = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))
+    before = np.searchsorted(returned[order], instants, side="right") - 1
+    return np.where(before >= 0, ops[order][latest[np.maximum(before, 0)]], -1)
+
+
+def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
+    """Copies to the host whose call returns when they are done: those not Async, and those to pageable memory."""
+    copies = launched[is_one_of(trace.ops, "copy", ["DtoH"])[launched]]
+    call = ints(trace.ops, "launch")[copies]
+    code, names = codes(trace.api, "name")
+    asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[call]]
+    blocking = ~asynchronous | is_one_of(trace.ops, "target_memory", ["pageable"])[copies]
+    return copies[blocking], call[blocking]

@@ -1,0 +1,60 @@
+"""Which ranks a job had, and to which collectives all of them came in the captures that were given.
+
+A call waits for its peers. Where a peer's call is not captured, how long this one waited can't be seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.matching.calls import PAIRWISE
+from analyzers.trace.alignment import Matches
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+
+_NAMED = ("manifest", "distributed", "environment", "file-name")  # rules by which a number is the rank's own
+
+
+def ranks_known(trace: Trace) -> int | None:
+    """How many ranks the job is known to have had at least; None where nothing says.
+
+    From world sizes, from the sizes and ranks of process groups and communicators, and from the ranks' own numbers:
+    where rank 3 was given there were four. A communicator of one process's devices says nothing of other ranks.
+    """
+    given, whole = len(trace.rank_ids), trace.whole or trace
+    known = [one.world_size for one in trace.captures if one.world_size]
+    known += [one.rank + 1 for one in trace.processes if one.rule in _NAMED and one.rank > 0]
+    if trace.matches is not None and "group_size" in trace.matches.collectives:
+        sizes = ints(trace.matches.collectives, "group_size")
+        stated, clocks = int(sizes.max(initial=0)), len(whole.ops[["process", "device"]].drop_duplicates())
+        if stated > 0:
+            known.append(stated if stated > clocks else min(stated, given))
+    return max(known, default=None)
+
+
+def waits_seen(matches: Matches, known: int | None, given: int) -> Mask:
+    """For each collective, whether all who wait for each other in it were captured.
+
+    Parameters
+    ----------
+    known, given : ranks that the job had, and that were captured.
+    """
+    count = np.bincount(ints(matches.calls, "collective"), minlength=len(matches.collectives))
+    return np.asarray(count >= _needed(matches.collectives, count, known, given), bool)
+
+
+def _needed(collectives: pd.DataFrame, count: Ints, known: int | None, given: int) -> Ints:
+    """How many calls each collective must have: its group's, or two of a pair's."""
+    size = ints(collectives, "group_size") if "group_size" in collectives else np.full(count.size, -1)
+    all_given = known is not None and known <= given
+    # Of an unknown group, one that several ranks came to is whole, unless a rank is known to be absent.
+    unknown = 1 if known == 1 else 2 if known is None or all_given else given + 1
+    needed = np.where(size > 0, size, unknown)
+    if "matched_by" in collectives:
+        (operation, operations), (how, hows) = codes(collectives, "operation"), codes(collectives, "matched_by")
+        is_pairwise = np.array([text in PAIRWISE for text in operations] + [False])[operation]
+        is_pair = np.array([text == "pair" for text in hows] + [False])[how]
+        needed = np.where(is_pairwise & (is_pair | all_given), np.minimum(needed, 2), needed)
+    return needed

@@ -1,0 +1,67 @@
+"""Captures that can't be ranks of one run are refused; what is merely odd is a warning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.load import load
+from tests.support.kineto_files import KinetoFile
+
+DAY_NS = 24 * 3600 * 10**9
+BASE_NS = 1_790_000_000_000_000_000
+
+
+def written(folder: Path, *files: KinetoFile) -> list[Path]:
+    """Each with one kernel from 100 to 200 ns."""
+    for file in files:
+        file.kernel("gemm", 7, 100, 200, launch=10)
+    return [file.write(folder / f"{k}.json") for k, file in enumerate(files)]
+
+
+def with_group(rank: int, name: str, ranks: str) -> KinetoFile:
+    file = KinetoFile(rank, world_size=4)
+    file.kernel("ncclDevKernel_AllReduce", 9, 300, 400, launch=20)
+    file.events[-1]["args"] |= {
+        "Collective name": "allreduce", "Process Group Name": name, "Process Group Ranks": ranks, "Group size": 2,
+    }  # fmt: skip
+    return file
+
+
+def test_world_sizes_that_disagree_are_refused(tmp_path: Path) -> None:
+    files = written(tmp_path, KinetoFile(0, world_size=2), KinetoFile(1, world_size=4))
+    with pytest.raises(TracevizError, match=r"0\.json is of a job of 2 ranks, and .*1\.json of one of 4"):
+        load(files)
+    load(written(tmp_path, KinetoFile(0, world_size=2), KinetoFile(1)))
+
+
+def test_a_group_that_two_of_its_ranks_know_by_other_ranks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        TracevizError, match="Rank 0 says that process group 1 has the ranks 0, 1, rank 1 that it has 1"
+    ):
+        load(written(tmp_path, with_group(0, "1", "[0, 1]"), with_group(1, "1", "[1, 2]")))
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("1", "[0, 1]"), ("2", "[1, 2]"), ("1", "[1, 2, ...]"), ("1", "[2, 3]"), ("1", "")]
+)
+def test_groups_that_need_not_be_one_are_no_contradiction(tmp_path: Path, name: str, ranks: str) -> None:
+    load(written(tmp_path, with_group(0, "1", "[0, 1]"), with_group(1, name, ranks)))
+
+
+def test_a_rank_given_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TracevizError, match="both say they are rank 1"):
+        load(written(tmp_path, KinetoFile(1), KinetoFile(1)))
+
+
+def test_captures_days_apart_are_refused_and_some_time_apart_a_warning(tmp_path: Path) -> None:
+    """They end 200 ns after their base."""
+    for apart_ns, days in ((DAY_NS + 300, "1.0"), (3 * DAY_NS, "3.0")):
+        files = written(tmp_path, KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + apart_ns))
+        with pytest.raises(TracevizError, match=f"{days} days after"):
+            load(files)
+    for apart_ns, odd in ((0, False), (100, False), (60 * 10**9, True)):
+        trace = load(written(tmp_path, KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + apart_ns)))
+        assert ("captures-apart" in [one.code for one in trace.warnings]) is odd
