@@ -137,6 +137,8 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
             (high, since_first[met] + apart[clock[met], one]),
         ):
             found[own] = np.maximum.reduceat(arrivals, firsts)[position[number[own]]] - since_first[own]
+    unsure = ~trace.matches.collectives["sure"].to_numpy(bool)[collective]  # may be another collective's calls
+    low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
     waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
     waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
     return replace(trace, ops=trace.ops.assign(**waits))

@@ -149,3 +149,12 @@ def test_whatever_clocks_the_bounds_allow_waits_and_overlap_lie_within_and_reach
         assert (measured(earliest)[0], measured(earliest)[1]) == (low.tolist(), found.most_ns)
         for one in (latest, earliest):
             assert all(one[j] - one[i] <= most[i, j] for i in RANKS for j in RANKS)
+
+
+def test_of_calls_that_are_not_surely_of_one_collective_all_may_be_a_wait() -> None:
+    trace = three_ranks(0, 3, 4)
+    assert trace.matches is not None
+    doubted = replace(trace, matches=trace.matches.doubt(np.array([1])))
+    found = waits(with_waits(doubted, np.where(np.eye(3, dtype=bool), 0.0, 7.0)))
+    assert found[:3] == [(23, 37), (3, 17), (0, 0)]
+    assert found[3:6] == [(0, 100), (0, 70), (0, 15)]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from analyzers.clocks.align import align, waits
+from analyzers.clocks.align import align
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.analyzers.clocks.test_align import KERNEL, SPANS, two_ranks
@@ -139,7 +138,6 @@ def test_a_rank_waits_no_longer_than_its_own_call() -> None:
     builder.rows["ops"][0]["end_ns"] = 7
     aligned = align(builder.trace(), enabled=False)
     assert ints(aligned.trace.ops, "wait_ns").tolist() == [7, 0, 30, 0]
-    assert waits(aligned.trace, aligned.matches).dtype == np.int64
 
 
 def test_contradictions_bear_the_numbers_that_collectives_have_on_the_common_clock() -> None:

@@ -106,11 +106,13 @@ def test_collectives_name_the_device_that_came_last() -> None:
 def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int, int | None], error: int) -> None:
     """By hand: a wait is as sure as both clocks, and never off by more than its collective took."""
     trace = two_devices(1)
+    assert trace.matches is not None
+    sure = replace(trace.matches, collectives=trace.matches.collectives.assign(sure=True))
     clocks = [
         Clock(process=0, device=device, rank=0, offset_ns=0, residual_ns=one) for device, one in enumerate(residuals)
     ]
     assert trace.clocks is not None
-    trace = replace(trace, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)}))
+    trace = replace(trace, matches=sure, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)}))
     trace = with_collectives(with_waits(trace, apart_by(*residuals)))
     ops = trace.ops[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
     seen, low, high = (ints(ops, column) for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
