@@ -65,6 +65,8 @@ class Missed:
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
     after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
     evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
+    sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
+        None where that can't be told; what would have held it then, None where nothing in the capture would.
     start_ns, end_ns : that gap; instance : whose it is; op : the op that was late, a row in `Trace.ops` (of the
         whole trace, where only a part of it was looked at).
     """
@@ -74,6 +76,8 @@ class Missed:
     after_sync_ns: int
     evidence: str
     next_behind: str
+    sooner_ns: int | None
+    next_cause: str | None
     instance: str
     start_ns: int
     end_ns: int

@@ -60,6 +60,7 @@ def test_a_busy_thread_launches_late() -> None:
         "(longest 10.00 µs: cudaGetDevice); halfway it was in host code of 'prepare'"
     )
     assert one.next_behind == "without it, nothing else in the capture would have held it: up to 95.00 µs sooner"
+    assert (one.sooner_ns, one.next_cause) == (95 * US, None)
 
 
 def test_a_blocked_thread_waits_for_a_host_sync() -> None:
@@ -78,6 +79,10 @@ def test_a_blocked_thread_waits_for_a_host_sync() -> None:
         "cudaStreamSynchronize, from aten::item in 'MP Embedding' (train.py(88): step)"
     )
     assert found["late-launch"].after_sync_ns == 20 * US, "the host never got ahead of the GPU again"
+    # The gap is [10, 112); blocked from 20 to 80. Without that submitted at 45; without its own work at 70, as the
+    # call still takes its 60 µs. The way of 7 µs stays.
+    assert (found["host-sync"].sooner_ns, found["host-sync"].next_cause) == (60 * US, "late-launch")
+    assert (found["late-launch"].sooner_ns, found["late-launch"].next_cause) == (35 * US, "host-sync")
 
 
 def test_a_host_that_got_ahead_again_after_a_sync_is_late_for_other_reasons() -> None:
@@ -100,14 +105,16 @@ def test_work_behind_the_other_side_on_its_stream() -> None:
     rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
     rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, 25 * US))
     trace = run.trace()
-    # 15 µs until it was submitted at 25; then behind beta until 110.
-    assert causes(trace) == {"late-launch": 15 * US, "same-stream": 85 * US}
+    # Submitted at 25, released by beta at 110: that was last, so it binds from 10 on.
+    assert causes(trace) == {"same-stream": 100 * US}
     one = missed(trace)["same-stream"]
     assert (
         one.evidence
-        == "'kernel:alpha' (alpha, stream 7) was queued behind beta of 'kernel:beta' on the same stream, 85.00 µs"
+        == "'kernel:alpha' (alpha, stream 7) was queued behind beta of 'kernel:beta' on the same stream, 100.0 µs"
     )
+    # On another stream it starts at 27, 2 µs after its launch, as it started 2 µs after beta.
     assert one.next_behind == "without it, 85.00 µs sooner at most, then late-launch binds"
+    assert (one.sooner_ns, one.next_cause) == (85 * US, "late-launch")
 
 
 def test_work_behind_an_event_of_the_other_side() -> None:
@@ -185,7 +192,9 @@ def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
     # Until 100 for beta, from there to 110 for gamma, 1 µs on its way.
     assert causes(run.trace()) == {"event-dependency": 90 * US, "stream-busy": 11 * US}
     one = missed(run.trace())["event-dependency"]
-    assert one.next_behind == "without it, 90.00 µs sooner at most, then stream-busy (gamma) binds"
+    # Gamma, launched at 0.7, starts 2 µs later and takes its 8; 1 µs later alpha starts, at 11.7 instead of 111.
+    assert one.next_behind == "without it, 99.30 µs sooner at most, then stream-busy (gamma) binds"
+    assert (one.sooner_ns, one.next_cause) == (99_300, "stream-busy")
 
 
 def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -> None:
@@ -197,12 +206,13 @@ def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -
     rank.kernel("beta", 7, 60 * US, 110 * US, launch=(400, 500), grid=1056, **size)
     rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(20 * US, 30 * US), grid=1, **size)
     trace = run.trace()
-    # Submitted at 30, released by the event at 60, room at 110.
-    assert causes(trace) == {"late-launch": 20 * US, "event-dependency": 30 * US, "gpu-full": 50 * US}
+    # Submitted at 30, released by the event at 60, room at 110: the event binds to 60, room from there.
+    assert causes(trace) == {"event-dependency": 50 * US, "gpu-full": 50 * US}
     found = missed(trace)
-    assert found["late-launch"].next_behind == "without it, event-dependency would have held it just as long"
-    assert found["event-dependency"].next_behind == "without it, 30.00 µs sooner at most, then gpu-full binds"
-    assert found["gpu-full"].next_behind.startswith("without it, 52.00 µs sooner at most, then event-dependency binds")
+    assert found["event-dependency"].next_behind == "without it, gpu-full would have held it just as long"
+    assert (found["event-dependency"].sooner_ns, found["event-dependency"].next_cause) == (0, "gpu-full")
+    assert found["gpu-full"].next_behind.startswith("without it, 50.00 µs sooner at most, then event-dependency binds")
+    assert (found["gpu-full"].sooner_ns, found["gpu-full"].next_cause) == (50 * US, "event-dependency")
 
 
 def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
@@ -264,7 +274,7 @@ def test_up_to_10_us_on_its_way_belong_to_what_released_it(way: int, expected: s
 @pytest.mark.parametrize(
     ("returned", "expected"),
     [
-        (30, {"late-launch": 20 * US, "same-stream": 85 * US}),
+        (30, {"same-stream": 105 * US}),
         (110, {"late-launch": 105 * US}),  # launched just as the stream was free: the launch is named
     ],
 )

@@ -190,14 +190,18 @@ def test_a_hidden_sync_is_found_with_its_line_where_stacks_are_there() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_wait_issued_too_late_is_next_behind_a_slow_host(source: str) -> None:
+def test_a_wait_issued_too_late_binds_and_is_next_behind_a_slow_host(source: str) -> None:
+    """Where DP is launched late behind a wait that is released later still, the wait binds; elsewhere it is next."""
     assert part("dpmp_overlap", source, "host-sync") == 0
     for rank in answer("dpmp_overlap", source).ranks:
-        first = rank.missed[0]
-        assert first.cause == "late-launch"
-        assert first.after_sync_ns == 0
-        assert "then event-dependency binds; the wait was issued after 9 of 10 ops" in first.next_behind
-        assert "even a faster host could only meet the rest (ncclDevKernel_SendRecv)" in first.next_behind
+        wait, late = rank.missed[:2]
+        assert (wait.cause, late.cause) == ("event-dependency", "late-launch")
+        assert late.after_sync_ns == 0
+        assert late.next_cause == "event-dependency"
+        assert "the wait was issued after 9 of 10 ops" in wait.evidence
+        assert "then event-dependency binds; the wait was issued after 9 of 10 ops" in late.next_behind
+        for text in (wait.evidence, late.next_behind):
+            assert "even a faster host could only meet the rest (ncclDevKernel_SendRecv)" in text
 
 
 def syncs(name: str, source: str) -> list[SyncPoint]:
