@@ -187,7 +187,8 @@ class _Replay:
             released.append(self._end(behind) if waits else NEVER)
         start, end, wait = (int(ints(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
         bound = max(self._released(op))
-        begins = min(max(released) + start - bound, start) if bound > NEVER else start
+        release = max(released) if max(released) > NEVER else self.low
+        begins = min(release + start - bound, start) if bound > NEVER else start
         arrived = max(begins, start + wait) if wait else begins  # no sooner than the last rank
         self.moved[op] = begins, arrived + (0 if op in self.idle else end - start - wait)
         return released
