@@ -204,6 +204,15 @@ def test_a_wait_issued_too_late_binds_and_is_next_behind_a_slow_host(source: str
             assert "even a faster host could only meet the rest (ncclDevKernel_SendRecv)" in text
 
 
+def test_a_wait_behind_work_from_before_the_capture_is_the_same_wait_in_each_occurrence() -> None:
+    """Each occurrence of DP Embedding waits by one record and wait for MP's last lookup."""
+    trace = load(sorted((DATA / "workloads" / "dpmp.overlapped.4gpu.torch").glob("rank?.json.gz")))
+    for rank in trace.rank_ids:
+        for found in alone_by_instance(trace, DP, MP, rank=rank).values():
+            assert found.most_common(1)[0][0] == "event-dependency"
+            assert found["gpu-full"] < 400_000, "MP's all-to-all beside DP, at most"
+
+
 def syncs(name: str, source: str) -> list[SyncPoint]:
     return [point for point in host_syncs(capture(name, source)) if point.range]
 
