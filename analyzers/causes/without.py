@@ -99,16 +99,18 @@ class _Replay:
             way_ns = 0  # its call prepared it all that time
         released = self._replay()
         release = max(released) if max(released) > NEVER else self.low
-        arrives = min(release + (LEAST_DISPATCH_NS if full_ns else way_ns), self.high)
+        # Of an op that found no room, the way to the GPU took longer than what came first took to fill it.
+        first_ns = int(length[0]) if full_ns and not pieces.full[0] else 0
+        arrives = min(release + (max(first_ns + 1, LEAST_DISPATCH_NS) if full_ns else way_ns), self.high)
         pieces = self.explainer.room_for(self.op, arrives, self.high, moved=self.moved)
         room_ns = int(pieces.low_ns[~pieces.full].min(initial=self.high))
-        start = room_ns + (way_ns if full_ns or room_ns > arrives else 0)
-        if room_ns - arrives > DISPATCH_NS:
-            return Gain(max(self.high - start, 0), "gpu-full")
-        return self._gain(start, released, unknown=way_ns > DISPATCH_NS)
+        start = room_ns + (way_ns - first_ns if room_ns > arrives else 0)
+        return self._gain(start, released, full=room_ns - arrives > DISPATCH_NS, unknown=way_ns > DISPATCH_NS)
 
-    def _gain(self, start: int, released: list[int], *, unknown: bool = False) -> Gain:
+    def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> Gain:
         sooner_ns = min(max(self.high - start, 0), self.high - self.low)
+        if full:
+            return Gain(sooner_ns, "gpu-full")
         binding = released.index(max(released))
         if released[binding] <= self.low:
             return Gain(sooner_ns, "unknown" if unknown else "")
