@@ -39,6 +39,8 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
+    if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
+        total_ns = shares(np.array([rank.missed_ns]), total_ns[np.newaxis])[0]
     after_sync_ns = int(total_ns[AFTER])
     total_ns = total_ns[:AFTER]
     total_ns[LATE] += after_sync_ns

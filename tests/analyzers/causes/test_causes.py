@@ -332,3 +332,17 @@ def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
     assert causes(trace) == {"peer-wait": 60 * US}
     (one,) = missed(trace).values()
     assert one.evidence.startswith("alpha only waited for a late rank")
+
+
+def test_causes_sum_to_achievable_less_real_where_instances_overlap_one_another() -> None:
+    """A of each occurrence runs 100 µs, B 120; they meet for 10 µs, and B meets the next A for 10 more, three times."""
+    run, rank = one_rank()
+    for k in range(4):
+        at = 200 * k * US
+        rank.range("A", at, at + 3 * US)
+        rank.kernel("alpha", 8, at + 50 * US, at + 150 * US, launch=(at + 1 * US, at + 2 * US))
+        rank.range("B", at + 4 * US, at + 8 * US)
+        rank.kernel("beta", 7, at + 140 * US, at + 260 * US, launch=(at + 5 * US, at + 6 * US))
+    (found,) = check_overlap(run.trace(), "nvtx:A", "nvtx:B").ranks
+    assert (found.achievable_ns, found.real_overlap_ns, found.missed_ns) == (400 * US, 70 * US, 330 * US)
+    assert sum(one.ns for one in found.missed) == 330 * US
