@@ -113,7 +113,7 @@ class _Replay:
             return Gain(sooner_ns, "gpu-full")
         binding = released.index(max(released))
         if released[binding] <= self.low:
-            return Gain(sooner_ns, "unknown" if unknown else "")
+            return Gain(sooner_ns, "unknown" if unknown or self.queues.in_graph[self.op] else "")
         if binding == LAUNCH:
             return Gain(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
         behind = int((self.queues.previous if binding == STREAM else self.queues.waited)[self.op])

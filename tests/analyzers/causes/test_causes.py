@@ -346,3 +346,26 @@ def test_causes_sum_to_achievable_less_real_where_instances_overlap_one_another(
     (found,) = check_overlap(run.trace(), "nvtx:A", "nvtx:B").ranks
     assert (found.achievable_ns, found.real_overlap_ns, found.missed_ns) == (400 * US, 70 * US, 330 * US)
     assert sum(one.ns for one in found.missed) == 330 * US
+
+
+def test_inside_a_graph_traced_by_node_streams_are_told_and_nothing_is_launched_late() -> None:
+    """One launch, whose call returns when its nodes have long begun; a full GPU proves nothing of what a node awaits."""
+    run, rank = one_rank()
+    h200(run)
+    large = {"grid": 1056, "block": 256, "registers": 32, "shared_bytes": 0, "graph": 5}
+    small = {**large, "grid": 1}
+    rank.kernel("alpha", 20, 10 * US, 20 * US, launch=(0, 200 * US), **small)
+    rank.kernel("beta", 21, 10 * US, 110 * US, **large)
+    rank.kernel("alpha", 20, 60 * US, 70 * US, **small)
+    rank.kernel("alpha", 21, 112 * US, 120 * US, **small)
+    for op in run.rows["ops"]:
+        op["launch"] = run.rows["ops"][0]["launch"]
+    trace = run.trace()
+    # From 20 to 60 nobody knows for which node; from 70 to 110 behind beta on its stream.
+    assert causes(trace) == {"unknown": 40 * US, "same-stream": 40 * US}
+    found = missed(trace)
+    assert found["unknown"].evidence == (
+        "alpha runs inside a CUDA graph, launched as a whole: the capture shows the order of its nodes on one stream, "
+        "not which node waits for which across streams"
+    )
+    assert (found["same-stream"].sooner_ns, found["same-stream"].next_cause) == (42 * US, "unknown")
