@@ -349,7 +349,7 @@ def test_causes_sum_to_achievable_less_real_where_instances_overlap_one_another(
 
 
 def test_inside_a_graph_traced_by_node_streams_are_told_and_nothing_is_launched_late() -> None:
-    """One launch, whose call returns when its nodes have long begun; a full GPU proves nothing of what a node awaits."""
+    """One launch, whose call returns when its nodes have long begun; a full GPU proves nothing of what one awaits."""
     run, rank = one_rank()
     h200(run)
     large = {"grid": 1056, "block": 256, "registers": 32, "shared_bytes": 0, "graph": 5}
