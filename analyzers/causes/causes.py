@@ -1,21 +1,25 @@
 """What the next op of an idle side waited for: gaps cut into parts, in each of which it waits for one thing.
 
-At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing. Until its
-launch returns (or it starts) its thread is blocked or busy. Then it waits for the work it was queued behind, on its
-stream or through events: what ends last binds, and work of neither side only from where it begins (`releases`). Once
-released it finds the GPU full, or is on its way: dispatch takes some microseconds, which belong to what released it.
+At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing: what releases
+it last, its launch or the work it was queued behind, on its stream or through events. Work of neither side binds only
+from where it begins; before, what binds that work does (`queues`). A launch binds until it returns (or the op starts):
+its thread is blocked or busy. Once released the op finds the GPU full, or is on its way: dispatch takes some
+microseconds, which belong to what released it.
 
     0 ───────── 20 ──────────── 50 ────────── 60 ────────── 64      a gap of 64 µs; the op starts at its end
        launch      other side's     work of       on its way
        returns     op ends          neither ends
 
-20 µs NOT_LAUNCHED, 30 BEHIND_OTHER, 10 + 4 BEHIND_NEITHER. Which cause has which part stands in `table`.
+50 µs BEHIND_OTHER, 10 + 4 BEHIND_NEITHER: launched at once, it would have started no sooner. Had its launch returned at
+62 only, all 64 µs were NOT_LAUNCHED. Which cause has which part stands in `table`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +39,8 @@ from analyzers.trace.tables import Trace
 # What an op waits for in a part of its gap.
 PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, NO_ROOM, FREE = range(7)
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
+LAUNCH_QUEUE = 1_000  # so many launches ahead on one stream and the next call may wait for a place; CUDA holds 1,024
+FULL_QUEUE_NS = 20_000  # a shorter launch call did not wait for one
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,15 @@ class Explained:
     after_sync: Mask
 
 
+class BlockingCall(NamedTuple):
+    """A call that blocked its thread, until `op` was done (-1: unknown), or until the launch queue had a place."""
+
+    start_ns: int
+    end_ns: int
+    op: int
+    full_queue: bool
+
+
 class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
@@ -78,12 +93,12 @@ class Explainer:
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = trace.once(Ordering)
-        self.queues = PredecessorIndex(self.ordering, (a, b))
         self.blocking = blocking_calls(trace, self.ordering)
         self.blocked = _unions_by_thread(trace, self.blocking)
         self.launches = launches(trace)
         self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
         self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
+        self.queues = PredecessorIndex(trace, self.ordering, (a, b), self._launched())
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
@@ -131,29 +146,74 @@ class Explainer:
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
         return longest, int(ints(ops, "last_rank")[longest]), int(ints(ops, "last_device")[longest])
 
+    def same_thread(self, op: int, other: int) -> bool:
+        """Whether one thread launched both ops."""
+        return self._launcher(op) == self._launcher(other)
+
+    def _launcher(self, op: int) -> tuple[int, int]:
+        return int(ints(self.trace.ops, "process")[op]), int(self.launches[0][op])
+
+    def blocked_ns(self, op: int, low: int, high: int) -> int:
+        """For how long of [low, high) the thread that launched an op was blocked, ns."""
+        blocked = self.blocked.get(self._launcher(op))
+        if blocked is None:
+            return 0
+        return int(np.maximum(np.minimum(blocked.ends, high) - np.maximum(blocked.starts, low), 0).sum())
+
+    def blocking_of(self, op: int, low: int, high: int) -> list[BlockingCall]:
+        """The calls that blocked the thread that launched an op, between two instants, by their return."""
+        api, thread = self.trace.api, self._launcher(op)
+        rows = self._blocking_rows.get(thread, np.empty(0, np.int64))
+        starts, ends = ints(api, "start_ns")[self.blocking.call[rows]], ints(api, "end_ns")[self.blocking.last[rows]]
+        syncs = zip(starts, ends, self.blocking.op[rows], strict=True)
+        found = [BlockingCall(int(s), int(e), int(x), False) for s, e, x in syncs if s < high and e > low]
+        calls = self._full_queue.get(thread, np.empty(0, np.int64))
+        queued = zip(ints(api, "start_ns")[calls], ints(api, "end_ns")[calls], strict=True)
+        found += [BlockingCall(int(s), int(e), -1, True) for s, e in queued if s < high and e > low]
+        return sorted(found, key=lambda call: call.end_ns)
+
+    @cached_property
+    def _blocking_rows(self) -> dict[tuple[int, ...], Ints]:
+        process, thread = (ints(self.trace.api, column)[self.blocking.call] for column in ("process", "thread"))
+        return rows_by_key(process, thread)
+
+    @cached_property
+    def _full_queue(self) -> dict[tuple[int, ...], Ints]:
+        """By process and thread: launch calls that waited for a place in the launch queue, rows of `Trace.api`."""
+        _, began, returned = self.launches
+        lanes, ops = self.ordering.lanes, self.trace.ops
+        slow = np.flatnonzero((ints(ops, "launch") >= 0) & (returned - began > FULL_QUEUE_NS))
+        lane, position = self.ordering.lane_and_position(slow)
+        begun = np.zeros(slow.size, np.int64)
+        for (one_lane,), rows in rows_by_key(lane).items():
+            starts = lanes.start_ns[lanes.first[one_lane] : lanes.first[one_lane + 1]]
+            begun[rows] = np.searchsorted(starts, began[slow[rows]], side="right")
+        calls = np.unique(ints(ops, "launch")[slow[position - begun >= LAUNCH_QUEUE]])
+        by_thread = rows_by_key(ints(self.trace.api, "process")[calls], ints(self.trace.api, "thread")[calls])
+        return {key: calls[rows] for key, rows in by_thread.items()}
+
     def one_queue(self, process: int) -> bool:
         """Whether a process has a single hardware queue for all of its streams."""
         metadata = self.trace.captures[self.trace.processes[process].capture].metadata
         return metadata.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
 
     def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
-        releases = self.queues.releases(gaps.op, self._launched(gaps), gaps.side)
-        queued = np.clip(releases.released_ns[LAUNCH], gaps.start_ns, gaps.end_ns)
-        return Explained(
-            gaps, releases, self._parts(gaps, releases, queued, device_ops), self._after_sync(gaps, queued)
-        )
+        releases = self.queues.releases(gaps.op, gaps.side)
+        return Explained(gaps, releases, self._parts(gaps, releases, device_ops), self._after_sync(gaps, releases))
 
-    def _parts(self, gaps: Gaps, releases: LaunchBounds, queued: Ints, device_ops: Ints) -> Parts:
+    def _parts(self, gaps: Gaps, releases: LaunchBounds, device_ops: Ints) -> Parts:
         all_gaps = np.arange(gaps.size)
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
-        held_until = np.clip(releases.held_until_ns, queued, bound)
-        blocked = self._blocked(gaps, all_gaps, queued)
+        held_until = np.clip(releases.held_until_ns, gaps.start_ns, bound)
+        held = gaps.alone(gaps.start_ns, held_until)
+        is_late = releases.late >= 0
+        blocked = self._blocked(gaps, np.flatnonzero(is_late), releases.late, held_until)
         free = self.free(gaps, bound, device_ops)
         ns = [
             gaps.peer_ns,
             blocked,
-            gaps.alone(gaps.start_ns, queued) - blocked,
-            gaps.alone(queued, held_until),
+            np.where(is_late, held - blocked, 0),
+            np.where(is_late, 0, held),
             gaps.alone(held_until, bound),
             gaps.alone(free.low_ns, free.high_ns, free.row),
         ]
@@ -164,14 +224,43 @@ class Explainer:
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
-        process, device = (int(ints(self.trace.ops, column)[gaps.op[0]]) for column in ("process", "device"))
-        if self.one_queue(process):
-            return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, None)
-        limits = limits_of(self.trace, process, device)
-        if limits is None:
-            nonempty = np.flatnonzero(gaps.end_ns > bound)
-            return Pieces(nonempty, bound[nonempty], gaps.end_ns[nonempty], np.zeros(nonempty.size, dtype=bool))
-        return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, limits)
+        return self._room(self.trace, gaps.op, bound, gaps.end_ns, device_ops)
+
+    def room_for(self, op: int, low: int, high: int, *, moved: Mapping[int, tuple[int, int]] | None = None) -> Pieces:
+        """Pieces of [low, high) in which the GPU had room for an op, or none.
+
+        Parameters
+        ----------
+        moved : when ops would start and end, where that differs from the capture.
+        """
+        starts, ends = ints(self.trace.ops, "start_ns"), ints(self.trace.ops, "end_ns")
+        if moved:
+            rows = np.fromiter(moved, np.int64)
+            starts, ends = starts.copy(), ends.copy()
+            starts[rows], ends[rows] = np.array(list(moved.values()), np.int64).T
+        device_ops = self.ops_of(*(int(ints(self.trace.ops, column)[op]) for column in ("process", "device")))
+        device_ops = device_ops[(starts[device_ops] < high) & (ends[device_ops] > low) & (device_ops != op)]
+        few = self.trace.ops.iloc[np.append(op, device_ops)]
+        few = few.assign(start_ns=starts[few.index], end_ns=ends[few.index]).reset_index(drop=True)
+        few_ops = replace(self.trace, ops=few)
+        pieces = self._room(few_ops, np.array([0]), np.array([low]), np.array([high]), np.arange(1, len(few)))
+        # What a node inside a graph waits for within it is not in the capture: nothing says that it was room.
+        return replace(pieces, full=pieces.full & ~self.queues.in_graph[op])
+
+    def started_beside(self, op: int, low: int, high: int) -> Ints:
+        """Ops of an op's device that start after `low` and before `high`."""
+        device_ops = self.ops_of(*(int(ints(self.trace.ops, column)[op]) for column in ("process", "device")))
+        starts = ints(self.trace.ops, "start_ns")[device_ops]
+        return device_ops[(starts > low) & (starts < high)]
+
+    def _room(self, trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
+        process, device = (int(ints(trace.ops, column)[ops[0]]) for column in ("process", "device"))
+        one_queue = self.one_queue(process)
+        limits = None if one_queue else limits_of(trace, process, device)
+        if (limits is None and not one_queue) or not device_ops.size:
+            nonempty = np.flatnonzero(high > low)
+            return Pieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
+        return room(trace, ops, low, high, device_ops, limits)
 
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ints:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free."""
@@ -183,60 +272,61 @@ class Explainer:
         last_work = releases.released_ns[1:].max(axis=0)
         released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
         released_by_holder = (releases.held_until_ns >= last_work)[gap]
+        no_room = (free.full | (no_longer_than_dispatch & ~at_release)) & ~self.queues.in_graph[gaps.op[gap]]
         return np.select(
-            [free.full | (no_longer_than_dispatch & ~at_release), ~on_its_way, released_by_launch, released_by_holder],
+            [no_room, ~on_its_way, released_by_launch, released_by_holder],
             [NO_ROOM, FREE, NOT_LAUNCHED, BEHIND_OTHER],
             BEHIND_NEITHER,
         )
 
-    def _launched(self, gaps: Gaps) -> Ints:
-        """When each gap's op was launched: when its call returned, if it had not begun by then.
+    def _launched(self) -> Ints:
+        """When each op was launched: when its call returned, if it had not begun by then; NEVER where that is unknown.
 
         A call that blocks until its own copy is done queues the copy as it begins.
         """
-        ops = gaps.op
-        _, began, returned = (times[ops] for times in self.launches)
-        launched = np.where(self.copies_itself[ops], began, returned)
-        return np.where(ints(self.trace.ops, "launch")[ops] >= 0, np.minimum(launched, gaps.end_ns), NEVER)
+        _, began, returned = self.launches
+        launched = np.minimum(np.where(self.copies_itself, began, returned), ints(self.trace.ops, "start_ns"))
+        return np.where(ints(self.trace.ops, "launch") >= 0, launched, NEVER)
 
-    def _blocked(self, gaps: Gaps, rows: Ints, until: Ints) -> Ints:
-        """For each of these gaps: ns alone until then during which the launching thread sat in a blocking call."""
-        length = np.zeros(rows.size, np.int64)
-        process, thread = ints(self.trace.ops, "process")[gaps.op[rows]], self.launches[0][gaps.op[rows]]
+    def _blocked(self, gaps: Gaps, rows: Ints, ops: Ints, until: Ints) -> Ints:
+        """For each gap of `rows`: ns alone until then for which the thread that launched `ops` was blocked."""
+        length = np.zeros(gaps.size, np.int64)
+        process, thread = ints(self.trace.ops, "process")[ops[rows]], self.launches[0][ops[rows]]
         for key, of_thread in rows_by_key(process, thread).items():
             blocked = self.blocked.get(key)
             if blocked is None:
                 continue
-            low, high = gaps.start_ns[rows[of_thread]], until[rows[of_thread]]
+            of_thread = rows[of_thread]
+            low, high = gaps.start_ns[of_thread], until[of_thread]
             first = np.searchsorted(blocked.ends, low, side="right")
             count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
             blocked_row, pair = runs(first, count)
             alone_ns = gaps.alone(
                 np.maximum(blocked.starts[blocked_row], low[pair]),
                 np.minimum(blocked.ends[blocked_row], high[pair]),
-                rows[of_thread][pair],
+                of_thread[pair],
             )
             np.add.at(length, of_thread[pair], alone_ns)
         return length
 
-    def _after_sync(self, gaps: Gaps, queued: Ints) -> Mask:
+    def _after_sync(self, gaps: Gaps, releases: LaunchBounds) -> Mask:
         """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
         thread, _, returned = self.launches
         marked = np.zeros(gaps.size, dtype=bool)
-        late = queued > gaps.start_ns
-        keys = ints(self.trace.ops, "process")[gaps.op], thread[gaps.op]
-        for key, rows in rows_by_key(*keys).items():
+        late = np.flatnonzero((releases.late >= 0) & (releases.held_until_ns > gaps.start_ns))
+        ops = releases.late[late]
+        for key, rows in rows_by_key(ints(self.trace.ops, "process")[ops], thread[ops]).items():
             blocked = self.blocked.get(key)
             if blocked is None:
                 continue
-            launched = returned[gaps.op[rows]]
+            launched = returned[ops[rows]]
             last_sync = np.searchsorted(blocked.ends, launched, side="right") - 1
             ahead_of_gpu = self._ahead.get(key, np.empty(0, np.int64))
             regained = np.searchsorted(ahead_of_gpu, launched, side="left") - np.searchsorted(
                 ahead_of_gpu, blocked.ends[np.maximum(last_sync, 0)], side="right"
             )
-            marked[rows] = (last_sync >= 0) & (regained <= 0)
-        return marked & late
+            marked[late[rows]] = (last_sync >= 0) & (regained <= 0)
+        return marked
 
 
 def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:

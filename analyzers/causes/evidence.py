@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
-from analyzers.causes.causes import BEHIND_OTHER, DISPATCH_NS, NO_ROOM, NOT_LAUNCHED, Explained, Explainer
-from analyzers.causes.occupancy import blocks_per_sm, limits_of, room, running_at
-from analyzers.causes.queues import LAUNCH, NEVER, STREAM
+from analyzers.causes.causes import DISPATCH_NS, Explained, Explainer
+from analyzers.causes.occupancy import blocks_per_sm, limits_of, running_at
+from analyzers.causes.queues import NEVER
+from analyzers.causes.without import Gain
 from analyzers.common.wording import duration
 from analyzers.syncs.context import around
 from analyzers.syncs.points import HostSyncs, host_syncs
@@ -22,9 +22,6 @@ from analyzers.trace.ranks import labels_of
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
-
-
-Held = Mapping[str, int]  # ns that each cause holds of one gap
 
 
 class EvidenceWriter:
@@ -37,58 +34,23 @@ class EvidenceWriter:
         self._api_code, self._api_names = codes(self.trace.api, "name")
         self.device_labels = labels_of(self.trace)
 
-    def next_behind(self, one: Explained, gap: int, waits_for: int, held: Held, ns: int) -> str:
-        """What would have bound a gap's op without its cause, and how much sooner it could have been free to run.
-
-        Parameters
-        ----------
-        waits_for : what the op no longer waits for without the cause: NOT_LAUNCHED to NO_ROOM.
-        held, ns : what all causes, and this one, hold of the gap.
-        """
-        start, end = int(one.gaps.start_ns[gap]), int(one.gaps.end_ns[gap])
-        releases = one.releases
-        bound = min(max(int(releases.released_ns[:, gap].max()), start), end)
-        if waits_for == NO_ROOM:
-            next_release, until_ns, next_ns = int(releases.released_ns[:, gap].argmax()), end, bound
-        else:
-            held_by = LAUNCH
-            if waits_for != NOT_LAUNCHED:
-                held_by = STREAM + int(releases.released_ns[STREAM:, gap].argmax())
-            until_ns = min(int(releases.released_ns[held_by, gap]), end)
-            next_release, next_ns = releases.next_behind(gap, held_by)
-        between = waits_for == BEHIND_OTHER and releases.holder[gap] != releases.last[gap]
-        if between:  # what comes between stays, and keeps its length
-            until_ns = int(releases.held_until_ns[gap])
-            next_ns = max(until_ns - ns, start)
-        binds = f"stream-busy ({self.op_name(int(releases.last[gap]))})" if between else ""
-        if not binds and waits_for != NO_ROOM and until_ns == bound:
-            still_held = [name for name in ("gpu-full", "unknown") if held[name] > DISPATCH_NS]
-            if "gpu-full" in still_held or (still_held and next_ns <= start):
-                binds = still_held[0]  # what held it once released would hold it still
-        if not binds and next_ns > start:
-            binds = self._binding(one, gap, next_release)
-        sooner = duration(until_ns - max(next_ns, start))
-        if not binds:
-            return f"without it, nothing else in the capture would have held it: up to {sooner} sooner"
-        if next_ns >= until_ns:
+    def next_behind(self, one: Explained, gap: int, gain: Gain) -> str:
+        """What would have bound a gap's op without its cause, and how much sooner it could have started."""
+        if not gain.next_cause:
+            return (
+                f"without it, nothing else in the capture would have held it: up to {duration(gain.sooner_ns)} sooner"
+            )
+        binds = gain.next_cause + (f" ({self.op_name(gain.behind)})" if gain.next_cause == "stream-busy" else "")
+        binds += " (a full launch queue)" if gain.full_queue else ""
+        if gain.sooner_ns == 0:
             return f"without it, {binds} would have held it just as long"
-        reachable = self._reachable(one, gap) if binds == "event-dependency" else ""
-        return f"without it, {sooner} sooner at most, then {binds} binds{reachable}"
+        reachable = self._reachable(one, gap) if gain.next_cause == "event-dependency" else ""
+        return f"without it, {duration(gain.sooner_ns)} sooner at most, then {binds} binds{reachable}"
 
     def op_name(self, op: int) -> str:
         """An op's function without its namespaces, shortened."""
         name = function(self._op_names[self._op_code[op]]).rsplit("::", 1)[-1]
         return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
-
-    def _binding(self, one: Explained, gap: int, which: int) -> str:
-        """The cause that a release other than the one that bound stands for."""
-        if which == LAUNCH:
-            return "late-launch"
-        found = self.ordering.released_by(one.gaps.op[[gap]])
-        before = int((found.previous if which == STREAM else found.waited)[0])
-        if (self.explainer.b if one.gaps.side[gap] == 0 else self.explainer.a)[before]:
-            return "same-stream" if which == STREAM else "event-dependency"
-        return f"stream-busy ({self.op_name(before)})"
 
     def _side(self, one: Explained, gap: int) -> str:
         return self.names[int(one.gaps.side[gap])]
@@ -99,14 +61,23 @@ class EvidenceWriter:
     def _of_op(self, column: str, op: int) -> int:
         return int(self.trace.ops[column].iloc[op])
 
+    def _late_op(self, one: Explained, gap: int) -> int:
+        """Whose launch the gap's op waited for: its own, or that of work it was queued behind."""
+        late = int(one.releases.late[gap])
+        return late if late >= 0 else int(one.gaps.op[gap])
+
     def _submitted(self, one: Explained, gap: int) -> int:
-        """When the gap's op was launched, or the gap's end where it had begun before."""
-        op, end = int(one.gaps.op[gap]), int(one.gaps.end_ns[gap])
-        return min(int(self.explainer.launches[2][op]), end)
+        """When that launch returned, or its op's start where that began before."""
+        op = self._late_op(one, gap)
+        return min(int(self.explainer.launches[2][op]), self._of_op("start_ns", op))
 
     def _late(self, one: Explained, gap: int) -> str:
         late = duration(self._submitted(one, gap) - int(one.gaps.start_ns[gap]))
-        return f"'{self._side(one, gap)}' ({self.op_name(int(one.gaps.op[gap]))}) was submitted {late} late"
+        op, late_op = int(one.gaps.op[gap]), self._late_op(one, gap)
+        text = f"'{self._side(one, gap)}' ({self.op_name(op)})"
+        if late_op != op:
+            text = f"{self.op_name(late_op)}, which {text} was queued behind,"
+        return f"{text} was submitted {late} late"
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, ...], Ints]:
@@ -148,7 +119,7 @@ class EvidenceWriter:
 
     def late_launch(self, one: Explained, gap: int, ns: int) -> str:
         """What the launching thread did meanwhile."""
-        op, start, launched = int(one.gaps.op[gap]), int(one.gaps.start_ns[gap]), self._submitted(one, gap)
+        op, start, launched = self._late_op(one, gap), int(one.gaps.start_ns[gap]), self._submitted(one, gap)
         calls = self._calls(one, gap)
         calls = calls[~np.isin(calls, self.explainer.blocking.call)]
         starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
@@ -165,6 +136,13 @@ class EvidenceWriter:
         if where.range[0] or where.op[0]:
             busy += f"; halfway it was in {where.op[0] or 'host code'}"
             busy += f" of '{where.range[0]}'" if where.range[0] else ""
+        full = sum(
+            min(call.end_ns, launched) - max(call.start_ns, start)
+            for call in self.explainer.blocking_of(op, start, launched)
+            if call.full_queue
+        )
+        if full:
+            busy += f"; {duration(full)} of it its launch queue was full, so a faster host would gain nothing there"
         if one.after_sync[gap]:
             busy += "; since its last host sync it had not got ahead of the GPU again"
         return f"{self._late(one, gap)}: {busy}"
@@ -176,7 +154,7 @@ class EvidenceWriter:
 
     def _calls(self, one: Explained, gap: int) -> Ints:
         """CUDA calls of the launching thread between the gap's begin and the launch."""
-        op, api = int(one.gaps.op[gap]), self.trace.api
+        op, api = self._late_op(one, gap), self.trace.api
         key = self._of_op("process", op), int(self.explainer.launches[0][op])
         of_thread = self._calls_of.get(key, np.empty(0, np.int64))
         inside = (ints(api, "end_ns")[of_thread] > one.gaps.start_ns[gap]) & (
@@ -263,9 +241,8 @@ class EvidenceWriter:
         bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
         device_ops = self.explainer.ops_of(process, device)
-        one_queue = self.explainer.one_queue(process)
-        limits = None if one_queue else limits_of(self.trace, process, device)
-        pieces = room(self.trace, np.array([op]), bound, end, device_ops, limits)
+        limits = None if self.explainer.one_queue(process) else limits_of(self.trace, process, device)
+        pieces = self.explainer.room_for(op, int(bound[0]), int(end[0]))
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
         middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
         running = [int(other[0]) for other in running_at(self.trace, device_ops, middle) if other[0] >= 0]
@@ -297,6 +274,11 @@ class EvidenceWriter:
         if one.releases.released_ns[:, gap].max() == NEVER:
             return f"the capture does not show what launched {self.op_name(op)} or what it waited for"
         bound = int(np.clip(one.releases.released_ns[:, gap].max(), one.gaps.start_ns[gap], end))
+        if self.explainer.queues.in_graph[op]:
+            return (
+                f"{self.op_name(op)} runs inside a CUDA graph, launched as a whole: the capture shows the order of its "
+                "nodes on one stream, not which node waits for which across streams"
+            )
         if end - bound <= DISPATCH_NS:
             return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
         op_words = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"

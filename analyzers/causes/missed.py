@@ -12,6 +12,7 @@ from analyzers.arrays.types import Ints
 from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.table import CAUSES, TABLE, alone_by_cause
+from analyzers.causes.without import gain_without
 from analyzers.overlap.measure import Missed, MissedGaps, RankOverlap
 
 LATE = CAUSES.index("late-launch")
@@ -38,6 +39,8 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
+    if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
+        total_ns = shares(np.array([rank.missed_ns]), total_ns[np.newaxis])[0]
     after_sync_ns = int(total_ns[AFTER])
     total_ns = total_ns[:AFTER]
     total_ns[LATE] += after_sync_ns
@@ -85,19 +88,19 @@ def _missed_by(
         alone = np.where(np.isin(one.gaps.instance, numbers), alone_ns[cause], 0)
         at = int(alone.argmax())
         if alone[at] > most:
-            best, gap, most = (one, alone_ns), at, int(alone[at])
+            best, gap, most = one, at, int(alone[at])
     if best is None:
-        return Missed(CAUSES[cause], ns, 0, "nothing in the capture shows why", "", "", 0, 0, -1)
-    longest, alone_ns = best
-    gaps, rule = longest.gaps, TABLE[cause]
-    held = dict(zip(CAUSES, alone_ns[:, gap].tolist(), strict=True))
-    behind = "" if rule.waits_for is None else writer.next_behind(longest, gap, rule.waits_for, held, most)
+        return Missed(CAUSES[cause], ns, 0, "nothing in the capture shows why", "", None, None, "", 0, 0, -1)
+    gaps, rule = best.gaps, TABLE[cause]
+    gain = None if rule.removed is None else gain_without(writer.explainer, best, gap, rule.removed)
     return Missed(
         rule.name,
         ns,
         after_sync_ns,
-        rule.evidence(writer, longest, gap, most),
-        behind,
+        rule.evidence(writer, best, gap, most),
+        "" if gain is None else writer.next_behind(best, gap, gain),
+        None if gain is None else gain.sooner_ns,
+        (gain.next_cause or None) if gain else None,
         writer.pairing.label[gaps.instance[gap]],
         int(gaps.start_ns[gap]),
         int(gaps.end_ns[gap]),

@@ -28,12 +28,12 @@ from analyzers.causes.evidence import EvidenceWriter
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause; `waits_for` is what the op waits for no longer where it is removed, None where that tells nothing."""
+    """A cause; `removed` is what the op waits for no longer without it (`without`), None where that tells nothing."""
 
     name: str
     claims: Callable[[Parts], Mask]
     evidence: Callable[[EvidenceWriter, Explained, int, int], str]
-    waits_for: int | None
+    removed: int | None
 
 
 def _in(state: int) -> Callable[[Parts], Mask]:
@@ -53,7 +53,7 @@ def _what_is_left(parts: Parts) -> Mask:
 
 
 TABLE = (
-    Cause("host-sync", _host_sync, EvidenceWriter.host_sync, NOT_LAUNCHED),
+    Cause("host-sync", _host_sync, EvidenceWriter.host_sync, HOST_BLOCKED),
     Cause("late-launch", _in(NOT_LAUNCHED), EvidenceWriter.late_launch, NOT_LAUNCHED),
     Cause("same-stream", _same_stream, EvidenceWriter.same_stream, BEHIND_OTHER),
     Cause("event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, BEHIND_OTHER),

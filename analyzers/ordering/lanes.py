@@ -236,7 +236,13 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
     if head is not None:
         unit_of_op = unit_of_op[head]
     enqueue_ns = queued[ops]
-    for low, high in pairwise(first):  # what runs earlier was queued no later
+    is_launched, first_call = ints(trace.ops, "launch")[ops] >= 0, _first_calls(trace)
+    for low, high in pairwise(first):
+        if is_launched[low:high].any():  # what runs before all that the capture launched was queued before the capture
+            ahead = low + int(is_launched[low:high].argmax())
+            began = first_call[int(ints(trace.ops, "process")[ops[low]])]
+            enqueue_ns[low:ahead] = np.minimum(enqueue_ns[low:ahead], began - 1)
+        # What runs earlier was queued no later.
         enqueue_ns[low:high] = np.minimum.accumulate(enqueue_ns[low:high][::-1])[::-1]
     return {
         "first": first,
@@ -247,6 +253,12 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
         "op": ops,
         "unit_of_op": unit_of_op,
     }
+
+
+def _first_calls(trace: Trace) -> dict[int, int]:
+    """When each process made its first call on record."""
+    start = ints(trace.api, "start_ns")
+    return {process: int(start[rows].min()) for (process,), rows in rows_by_key(ints(trace.api, "process")).items()}
 
 
 def _graph_heads(trace: Trace, start: Ints, end: Ints) -> tuple[Ints | None, Ints]:

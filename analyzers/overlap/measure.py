@@ -84,6 +84,8 @@ class Missed:
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
     after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
     evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
+    sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
+        None where that can't be told; what would have held it then, None where nothing in the capture would.
     start_ns, end_ns : that gap; instance : whose it is; op : the op that was late, a row in `Trace.ops` (of the
         whole trace, where only a part of it was looked at).
     """
@@ -93,6 +95,8 @@ class Missed:
     after_sync_ns: int
     evidence: str
     next_behind: str
+    sooner_ns: int | None
+    next_cause: str | None
     instance: str
     start_ns: int
     end_ns: int
@@ -206,8 +210,8 @@ class RankOverlap:
 
     @property
     def missed_ns(self) -> int:
-        """Missed overlap of all instances, ns."""
-        return sum(instance.missed_ns for instance in self.instances)
+        """Achievable less real overlap, ns; 0 where more overlapped between instances than was missed within them."""
+        return max(self.achievable_ns - self.real_overlap_ns, 0)
 
 
 def measure_ranks(

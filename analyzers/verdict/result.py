@@ -103,9 +103,11 @@ class OverlapResult:
     def causes(self) -> pd.DataFrame:
         """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
 
-        Columns: cause, missed_ns, after_sync_ns, evidence, next_behind, instance, start_ns, end_ns, as in `Missed`.
+        Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, instance, start_ns,
+        end_ns, as in `Missed`.
         """
-        columns = ["after_sync_ns", "evidence", "next_behind", "instance", "start_ns", "end_ns"]
+        columns = ["after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause"]
+        columns += ["instance", "start_ns", "end_ns"]
         return pd.DataFrame(
             [
                 (rank.rank, rank.device, one.cause, one.ns, *(getattr(one, column) for column in columns))

@@ -1,8 +1,8 @@
 """A machine that runs programs: host threads, streams that keep order, events, and a GPU with so much room.
 
 An op is released when its call has submitted it, its stream's op before it is done, and what its stream's waits are for
-is done; a few µs of dispatch later it starts, as soon as the GPU has room for all of it, those released first first. A
-collective moves data once all ranks' calls of it have started, and ends on all of them at once.
+is done; a few µs of dispatch later it starts, as soon as the GPU has room for a block of it, those released first
+first. A collective moves data once all ranks' calls of it have started, and ends on all of them at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulator.program import (
+    BLOCK,
+    SMALL,
     THREADS_PER_SM,
     Busy,
     Copy,
@@ -70,7 +72,13 @@ class Op:
 
     @property
     def threads(self) -> int:
-        return self.action.threads if isinstance(self.action, Launch) else 0
+        """What it needs of an SM to start: one block, or all of its blocks there where they are small."""
+        return min(self.action.threads, BLOCK) if isinstance(self.action, Launch) else 0
+
+    @property
+    def taken(self) -> int:
+        """What it leaves no more of any SM while it runs; a kernel of a single block leaves all other SMs."""
+        return self.action.threads if isinstance(self.action, Launch) and self.action.threads > SMALL else 0
 
 
 @dataclass
@@ -93,12 +101,14 @@ class Without:
 
     launch : ops that are submitted as soon as what is before them on their stream is; with the waits right before them.
     stream, waits, room : ops that don't wait for the op before them, for events, for room.
+    idle : ops that take no time.
     host : action -> ns that it takes instead, for calls that block and for a thread that computes.
     """
 
     stream: frozenset[Where] = frozenset()
     waits: frozenset[Where] = frozenset()
     room: frozenset[Where] = frozenset()
+    idle: frozenset[Where] = frozenset()
     host: dict[Where, int] = field(default_factory=dict)
     everywhere: frozenset[str] = frozenset()
 
@@ -146,7 +156,7 @@ class Machine:
         self.signals: dict[int, Signal] = defaultdict(Signal)
         self.last_record: dict[tuple[int, str], EventRecord] = {}
         self.flags: dict[tuple[int, str], Signal] = defaultdict(Signal)
-        self.used = [0] * len(program.ranks)
+        self.running: list[list[Op]] = [[] for _ in program.ranks]
         self.wanting: list[list[tuple[Op, Signal]]] = [[] for _ in program.ranks]
         self.in_queue: dict[tuple[int, int], int] = defaultdict(int)
         self.place: dict[tuple[int, int], list[Signal]] = defaultdict(list)
@@ -333,14 +343,14 @@ class Machine:
         yield self.random(op.where, *DISPATCH_NS)
         self.leave_queue(rank, op.stream)
         if op.where not in self.without.room and "gpu-full" not in self.without.everywhere:
-            if self.used[rank] + op.threads > THREADS_PER_SM:
+            if self.has_room(op):
+                self.running[rank].append(op)
+            else:
                 free = Signal()
                 self.wanting[rank].append((op, free))
                 yield free
                 op.room_at = self.now
                 yield 1_000
-            else:
-                self.used[rank] += op.threads
         op.start = op.arrived = self.now
         if isinstance(action, Launch) and action.collective:
             key = action.collective
@@ -349,18 +359,24 @@ class Machine:
                 self.fire(self.all_there[key])
             yield self.all_there[key]
             op.arrived = max(each.start for each in self.arrivals[key])
-        yield 0 if "stream-busy" in self.without.everywhere and op.side == "" else action.ns
+        idle = op.where in self.without.idle or ("stream-busy" in self.without.everywhere and op.side == "")
+        yield 0 if idle else action.ns
         op.end = self.now
         if op.where not in self.without.room and "gpu-full" not in self.without.everywhere:
-            self.used[rank] -= op.threads
+            self.running[rank].remove(op)
             self.give_room(rank)
         self.fire(self.signal(op))
+
+    def has_room(self, op: Op) -> bool:
+        """A kernel starts with its first block; one that fills the GPU has more blocks waiting, and these go first."""
+        taken = [other.taken for other in self.running[op.where[0]]]
+        return not op.threads or (max(taken, default=0) < THREADS_PER_SM and sum(taken) + op.threads <= THREADS_PER_SM)
 
     def give_room(self, rank: int) -> None:
         for each in list(self.wanting[rank]):
             op, free = each
-            if self.used[rank] + op.threads <= THREADS_PER_SM:
-                self.used[rank] += op.threads
+            if self.has_room(op):
+                self.running[rank].append(op)
                 self.wanting[rank].remove(each)
                 self.fire(free)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 SMS = 132
 THREADS_PER_SM = 2048
+BLOCK = 1024  # threads of a block, at most
+SMALL = 64  # threads of a kernel of one block
 
 
 @dataclass(frozen=True)

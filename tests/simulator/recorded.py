@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.simulator.machine import Call, Op, Run
-from tests.simulator.program import SMS, THREADS_PER_SM, Launch
+from tests.simulator.program import SMALL, SMS, THREADS_PER_SM, Launch
 
 NAMES = {"a": "alpha_kernel", "b": "beta_kernel", "": "gamma_kernel"}
 COLLECTIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)"
@@ -33,13 +33,14 @@ def kernel_name(op: Op) -> str:
 
 def grid(op: Op) -> int:
     """One that holds as many threads of each SM as the op says; one that fills the GPU has many waves."""
-    if op.threads >= THREADS_PER_SM:
+    assert isinstance(op.action, Launch)
+    if op.action.threads >= THREADS_PER_SM:
         return SMS * 100
-    return SMS if op.threads > 64 else 1
+    return SMS if op.action.threads > SMALL else 1
 
 
 def block(op: Op) -> int:
-    return 1024 if op.threads >= 1024 else max(64, op.threads)
+    return max(SMALL, op.threads)
 
 
 def event_numbers(run: Run) -> dict[tuple[int, str], int]:

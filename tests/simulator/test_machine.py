@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulator.generate import generate, needed_waits, races, without_action
 from tests.simulator.machine import Run, Without, simulate
-from tests.simulator.program import THREADS_PER_SM, Busy, Launch, Program, Record, Synchronize, Wait
+from tests.simulator.program import BLOCK, SMALL, THREADS_PER_SM, Busy, Launch, Program, Record, Synchronize, Wait
 from tests.simulator.truth import Truth, holds, overlap
 
 SEEDS = range(24)
@@ -25,12 +25,17 @@ def test_streams_keep_order_and_waits_hold(runs: list[Run]) -> None:
         assert all(hold.until <= op.start for hold in holds(op))
 
 
-def test_the_gpu_never_holds_more_than_it_has_room_for(runs: list[Run]) -> None:
+def test_a_kernel_starts_where_one_of_its_blocks_has_room_and_nothing_goes_before_waiting_blocks(
+    runs: list[Run],
+) -> None:
     for run in runs:
         for rank in range(len(run.program.ranks)):
-            ops = run.of_rank(rank)
-            for now in {op.start for op in ops}:
-                assert sum(op.threads for op in ops if op.start <= now < op.end) <= THREADS_PER_SM
+            kernels = [op for op in run.of_rank(rank) if isinstance(op.action, Launch)]
+            for op in kernels:
+                there = [other.action.threads for other in kernels if other.start < op.start < other.end]
+                large = [threads for threads in there if threads > SMALL]
+                assert THREADS_PER_SM not in there
+                assert sum(large) + min(op.action.threads, BLOCK) <= THREADS_PER_SM
 
 
 def test_a_collective_ends_everywhere_at_once_after_the_last_arrival(runs: list[Run]) -> None:

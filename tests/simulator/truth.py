@@ -38,9 +38,11 @@ def last_op(record: EventRecord) -> Op | None:
     return max(found, key=lambda op: op.end, default=None)
 
 
-def binding(op: Op) -> Hold:
-    """What let an op go last; it held the op all the time before."""
-    return max(holds(op), key=lambda hold: (hold.until, hold.what != LAUNCH))
+def binding(op: Op, *, room: bool = True) -> Hold:
+    """What let an op go last, which held it all the time before; without room what released it."""
+    return max(
+        (hold for hold in holds(op) if room or hold.what != ROOM), key=lambda hold: (hold.until, hold.what != LAUNCH)
+    )
 
 
 class Truth:
@@ -80,18 +82,30 @@ class Truth:
             "stream-busy" if before.start <= now else self._name(before, binding(before), now, side, by_event=by_event)
         )
 
+    def path(self, op: Op) -> list[tuple[Op, Hold]]:
+        """What released an op, then what released the work it was behind, until that is the other side's or no work."""
+        found = [(op, binding(op, room=False))]
+        while (before := found[-1][1].behind) is not None and {op.side, before.side} != {"a", "b"}:
+            found.append((before, binding(before, room=False)))
+        return found
+
     def without(self, op: Op, cause: str, since: int) -> Without:
-        """The run in which this cause did not hold this op from an instant on."""
+        """The run in which this cause did not hold this op from an instant on.
+
+        same-stream, event-dependency: whoever waited for the other side's op does not, by its stream or its events.
+        stream-busy: the work in between takes no time. host-sync: the calls that block return at once. late-launch: all
+        else that the thread does takes no time; its blocking calls return when the GPU lets them.
+        """
+        path = self.path(op)
+        waiting, hold = path[-1]
         if cause == "gpu-full":
             return Without(room=frozenset({op.where}))
-        if cause == "same-stream":
-            return Without(stream=frozenset({op.where}))
-        if cause == "event-dependency":
-            return Without(waits=frozenset({op.where}))
         if cause == "stream-busy":
-            free = frozenset({op.where})
-            return Without(stream=free) if binding(op).what == STREAM else Without(waits=free)
-        return Without(host=dict(self._host(op, cause, since)))
+            return Without(idle=frozenset(each.where for each, _ in path[1:] if each.end > since))
+        if cause in ("same-stream", "event-dependency"):
+            free = frozenset({waiting.where})
+            return Without(stream=free) if hold.what == STREAM else Without(waits=free)
+        return Without(host=dict(self._host(waiting if hold.what == LAUNCH else op, cause, since)))
 
     def _host(self, op: Op, cause: str, since: int) -> Iterator[tuple[Where, int]]:
         """What the op's thread did from then on until its launch takes no time: to block, or all else."""

@@ -141,38 +141,46 @@ def _cause(device: Device, idle: list[int], other: list[int], low: int, high: in
     return _waits_for(device, wanted, low, high, began)
 
 
+def _launched(op: Op) -> int:
+    if op.launch is None:
+        return LONG_AGO
+    return min(op.launch[0] if op.copies_itself else op.launch[1], op.start)
+
+
 def _waits_for(device: Device, wanted: int, low: int, high: int, gap: int) -> str:
     ops, op = device.ops, device.ops[wanted]
-    launched = LONG_AGO if op.launch is None else op.launch[0] if op.copies_itself else op.launch[1]
-    if low < launched:
-        spans = device.blocked.get(op.thread, ())
-        return "host-sync" if any(start <= low and high <= end for start, end in spans) else "late-launch"
-    held = _held(device, wanted, wanted, low)
-    if held:
-        return held
-    release = max([launched, *(ops[i].end for i in device.behind(wanted))])
+    release = max([_launched(op), *(ops[i].end for i in device.behind(wanted))])
+    if low < release:
+        return _binds(device, wanted, wanted, low)
     for start, end, full in _pieces(device, wanted, max(release, gap), op.start):
         if start <= low and high <= end:
             if full or (start > max(release, gap) and end - start <= DISPATCH):
                 return "gpu-full"
             if end - start <= DISPATCH and release > gap:
-                return "late-launch" if launched == release else _held(device, wanted, wanted, release - 1)
+                return "late-launch" if _launched(op) == release else _binds(device, wanted, wanted, release - 1)
             return "host-sync" if op.copies_itself else "unknown"
     raise AssertionError("a slice between release and start lies in no piece")
 
 
-def _held(device: Device, wanted: int, at: int, now: int) -> str:
-    """The cause by what an op is queued behind, now; "" where all of that is done."""
-    ops = device.ops
-    me = ops[wanted].side
-    unfinished = [i for i in device.behind(at) if ops[i].end > now]
-    if not unfinished:
-        return "" if at == wanted else "stream-busy"
+def _binds(device: Device, wanted: int, at: int, now: int) -> str:
+    """The cause by what released an op last, its launch or the work it was queued behind: it holds from the start.
+
+    Work of neither side holds from where it begins; before, what binds that work (`at`) does.
+    """
+    ops, me = device.ops, device.ops[wanted].side
     theirs = [i for i in range(len(ops)) if ops[i].side not in (me, "")]
-    last = max(unfinished, key=lambda i: (ops[i].end, i in theirs, ops[i].stream == ops[wanted].stream))
+    behind = device.behind(at)
+    last = max(behind, key=lambda i: (ops[i].end, i in theirs, ops[i].stream == ops[at].stream), default=None)
+    if last is None or _launched(ops[at]) >= ops[last].end:
+        if now >= _launched(ops[at]):
+            return "stream-busy"  # its work is on its way
+        spans = device.blocked.get(ops[at].thread, ())
+        return "host-sync" if any(start <= now < end for start, end in spans) else "late-launch"
     if last in theirs:
+        if now >= ops[last].end:
+            return "stream-busy"
         return "same-stream" if ops[last].stream == ops[wanted].stream else "event-dependency"
-    return "stream-busy" if ops[last].start <= now else _held(device, wanted, last, now)
+    return "stream-busy" if ops[last].start <= now else _binds(device, wanted, last, now)
 
 
 def _pieces(device: Device, wanted: int, low: int, high: int) -> Iterator[tuple[int, int, bool]]:

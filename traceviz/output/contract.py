@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from traceviz.history.trends import PairTrend
 
 Json = dict[str, Any]
-_MISSED = ("cause", "ns", "after_sync_ns", "evidence", "next_behind", "instance", "start_ns", "end_ns")
+_GAP = ("instance", "start_ns", "end_ns")
+_MISSED = ("cause", "ns", "after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", *_GAP)
 _INSTANCE = ("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns")
 
 

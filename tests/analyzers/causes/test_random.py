@@ -63,6 +63,7 @@ def test_shares_sum_to_missed_and_are_those_of_alone_time(program: list[Action])
     alone = alone_by_instance(trace, A, B)
     for rank in check_overlap(trace, A, B).ranks:
         assert sum(one.ns for one in rank.missed) == rank.missed_ns
+        assert rank.missed_ns == max(rank.achievable_ns - rank.real_overlap_ns, 0)
         assert all(one.ns > 0 and 0 <= one.after_sync_ns <= one.ns for one in rank.missed)
         assert [one.ns for one in rank.missed] == sorted((one.ns for one in rank.missed), reverse=True)
         least, most = {}, {}
@@ -72,7 +73,14 @@ def test_shares_sum_to_missed_and_are_those_of_alone_time(program: list[Action])
                     least[cause] = least.get(cause, 0) + low
                     # Late launches after a host sync are rounded apart from the others.
                     most[cause] = most.get(cause, 0) + high + (cause == "late-launch")
-        assert all(least[one.cause] - (one.cause == "late-launch") <= one.ns <= most[one.cause] for one in rank.missed)
+        whole = sum(instance.missed_ns for instance in rank.instances)
+        if rank.missed_ns == whole:
+            low = {cause: ns - (cause == "late-launch") for cause, ns in least.items()}
+            assert all(low[one.cause] <= one.ns <= most[one.cause] for one in rank.missed)
+        else:  # instances overlapped one another: in the same proportions, rounded once more
+            for one in rank.missed:
+                assert (least[one.cause] - 2) * rank.missed_ns < (one.ns + 1) * whole
+                assert (one.ns - 1) * whole < (most[one.cause] + 2) * rank.missed_ns
 
 
 @given(programs, st.integers(-(2**40), 2**60))

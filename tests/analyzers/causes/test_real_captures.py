@@ -190,14 +190,27 @@ def test_a_hidden_sync_is_found_with_its_line_where_stacks_are_there() -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_wait_issued_too_late_is_next_behind_a_slow_host(source: str) -> None:
+def test_a_wait_issued_too_late_binds_and_is_next_behind_a_slow_host(source: str) -> None:
+    """Where DP is launched late behind a wait that is released later still, the wait binds; elsewhere it is next."""
     assert part("dpmp_overlap", source, "host-sync") == 0
     for rank in answer("dpmp_overlap", source).ranks:
-        first = rank.missed[0]
-        assert first.cause == "late-launch"
-        assert first.after_sync_ns == 0
-        assert "then event-dependency binds; the wait was issued after 9 of 10 ops" in first.next_behind
-        assert "even a faster host could only meet the rest (ncclDevKernel_SendRecv)" in first.next_behind
+        wait, late = rank.missed[:2]
+        assert (wait.cause, late.cause) == ("event-dependency", "late-launch")
+        assert late.after_sync_ns == 0
+        assert late.next_cause == "event-dependency"
+        assert "the wait was issued after 9 of 10 ops" in wait.evidence
+        assert "then event-dependency binds; the wait was issued after 9 of 10 ops" in late.next_behind
+        for text in (wait.evidence, late.next_behind):
+            assert "even a faster host could only meet the rest (ncclDevKernel_SendRecv)" in text
+
+
+def test_a_wait_behind_work_from_before_the_capture_is_the_same_wait_in_each_occurrence() -> None:
+    """Each occurrence of DP Embedding waits by one record and wait for MP's last lookup."""
+    trace = load(sorted((DATA / "workloads" / "dpmp.overlapped.4gpu.torch").glob("rank?.json.gz")))
+    for rank in trace.rank_ids:
+        for found in alone_by_instance(trace, DP, MP, rank=rank).values():
+            assert found.most_common(1)[0][0] == "event-dependency"
+            assert found["gpu-full"] < 400_000, "MP's all-to-all beside DP, at most"
 
 
 def syncs(name: str, source: str) -> list[SyncPoint]:

@@ -41,10 +41,11 @@ def test_each_rank_and_device_is_explained_by_its_own_ops() -> None:
     for number, device in ((0, 0), (1, 0), (0, 1)):
         rank = ranks[number]
         rank.device = device
-        begin, late = 60 * len(expected) * US, (20 + 30 * len(expected)) * US
-        rank.kernel("beta", 7, begin + 10 * US, begin + 110 * US, launch=(begin, begin + 5 * US))
-        rank.kernel("alpha", 7, begin + 112 * US, begin + 150 * US, launch=(begin + 7 * US, begin + 10 * US + late))
-        expected[number, device] = {"late-launch": late, "same-stream": 100 * US - late}
+        begin, length = 60 * len(expected) * US, (100 + 30 * len(expected)) * US
+        end = begin + 10 * US + length
+        rank.kernel("beta", 7, begin + 10 * US, end, launch=(begin, begin + 5 * US))
+        rank.kernel("alpha", 7, end + 2 * US, end + 40 * US, launch=(begin + 7 * US, begin + 10 * US))
+        expected[number, device] = {"same-stream": length}
     trace = run.trace()
     for (number, device), split in expected.items():
         (found,) = alone_by_instance(trace, A, B, rank=number, device=device).values()

@@ -102,7 +102,9 @@ def random_program(
     ran = {one.stream for one in work}
     queued = {stream: [one.at for one in work if one.stream == stream] for stream in ran}
     assert all(sorted(ats) == ats or None in {one.thread for one in work} for ats in queued.values())
-    return HostProgram(_as_queued(work), records, waits, syncs, talking & ran, default)
+    calls = [*records, *waits, *syncs, *(one for one in work if one.thread is not None)]
+    began = min((one.at for one in calls), default=0)
+    return HostProgram(_as_queued(work, began), records, waits, syncs, talking & ran, default)
 
 
 def _spans(dice: random.Random) -> list[tuple[int, int]]:
@@ -115,8 +117,15 @@ def _told(**values: int | None) -> dict[str, int]:
     return {name: value for name, value in values.items() if value is not None} | {"context": 1}
 
 
-def _as_queued(work: list[Work]) -> list[Work]:
-    """What runs earlier on a stream was queued no later; then by thread in order of time."""
+def _as_queued(work: list[Work], began: int) -> list[Work]:
+    """What runs earlier on a stream was queued no later, and before the capture where it began before all launches."""
+    for stream in {one.stream for one in work}:
+        known = [k for k, one in enumerate(work) if one.stream == stream and one.thread is not None]
+        if known:
+            ahead = [one.stream == stream and k < known[0] for k, one in enumerate(work)]
+            work = [
+                replace(one, at=min(one.at, began - 1)) if yes else one for one, yes in zip(work, ahead, strict=True)
+            ]
     return sorted(
         [
             replace(one, at=min(later.at for later in work[k:] if later.stream == one.stream))

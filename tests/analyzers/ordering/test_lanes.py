@@ -166,6 +166,17 @@ def test_what_runs_earlier_on_a_stream_was_queued_no_later() -> None:
     assert lanes.enqueue_ns.tolist() == [4, 4, 30, 35, 1]
 
 
+def test_what_runs_before_all_that_the_capture_launched_was_queued_before_it() -> None:
+    """The first wait, at 12, is for the op launched at 20, not for the warm-up's that still runs at 30."""
+    run, rank = one_rank()
+    rank.kernel("warm-up", 7, 30, 40)
+    rank.kernel("first", 7, 50, 60, launch=(20, 21))
+    rank.kernel("unknown", 7, 70, 80)  # among launched ones: queued before what runs behind it
+    rank.kernel("last", 7, 90, 95, launch=(25, 26))
+    rank.call("cudaEventRecord", 10, 11)
+    assert lanes_of(run.trace()).enqueue_ns.tolist() == [9, 20, 25, 25]
+
+
 def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
     run, rank = one_rank()
     for launch in (0, 10, 20):

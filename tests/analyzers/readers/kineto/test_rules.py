@@ -98,6 +98,15 @@ def test_copies(folder: Path, name: str, copy: str, source: str, target: str) ->
     assert ops[["copy", "source_memory", "target_memory"]].to_numpy().tolist() == [[copy, source, target]]
 
 
+def test_a_grid_of_work_items_becomes_one_of_blocks(folder: Path) -> None:
+    """1,000 by 6 work-items in blocks of 256 are 24 blocks, the last of them not full; other launches count blocks."""
+    names = ["hipExtModuleLaunchKernel", "hipLaunchKernel"]
+    size = {"grid": [1000, 6, 1], "block": [256, 1, 1]}
+    kernels = [kernel("k", 10 + 2 * at, at, **size) for at in (1, 2)]
+    ops = load(folder, *(call(name, at, at) for at, name in enumerate(names, start=1)), *kernels).ops
+    assert ops["grid"].tolist() == [24, 6000]
+
+
 def test_call_names_lose_version_suffixes_only(folder: Path) -> None:
     names = ["cudaLaunchKernel_ptsz", "cudaStreamSynchronize_v3020", "cuMemcpyDtoH_v2", "hipLaunchKernel"]
     api = load(folder, *(call(name, at, at) for at, name in enumerate(names))).api

@@ -1,0 +1,207 @@
+"""What the op of one gap would gain without one cause: a replay of the few ops and calls that its start hangs on.
+
+The replay is of one gap's end: of the op, of what it was behind as far as that began within the gap, and of the calls
+of the thread that launched it. What else ran stays where it was; each op keeps its duration, and the way from its
+release to its start. What a cause's removal means there:
+
+- same-stream, event-dependency: whoever waited for the other side's op, by its stream or by its event waits, does not.
+- stream-busy: the work of neither side in between takes no time.
+- gpu-full: there is room at once.
+- host-sync: calls of the thread that blocked return at once; its own work takes as long as it did.
+- late-launch: the thread's own work takes no time; its blocking calls return when the GPU lets them.
+
+Only what happened from the gap's beginning on can be removed, and room is looked for over all the time gained:
+
+    0 ──── 20 ────────── 60 ──── 70        the gap; its thread was busy to 20, blocked to 60, busy to the launch at 70
+                                           without host-sync: launched at 30, 40 sooner
+                                           without late-launch: the sync still returns at 60, 10 sooner
+                                           if a kernel fills the GPU until 55: 15 sooner without the sync, then gpu-full
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.causes.causes import (
+    BEHIND_NEITHER,
+    BEHIND_OTHER,
+    DISPATCH_NS,
+    HOST_BLOCKED,
+    NO_ROOM,
+    NOT_LAUNCHED,
+    BlockingCall,
+    Explained,
+    Explainer,
+)
+from analyzers.causes.queues import EVENT, LAUNCH, NEVER, STREAM
+from analyzers.trace.columns import ints
+
+LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
+MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no number
+MOST_BESIDE = 1_000  # where more ops start within the gap, those that only take room stay where they were
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much sooner a gap's op could have started; what would have held it then.
+
+    next_cause : a cause's name, "" where nothing in the capture would have; behind : the op that it would wait for, -1
+    where it is none; full_queue : whether its launch would wait for a place in the launch queue.
+    """
+
+    sooner_ns: int
+    next_cause: str = ""
+    behind: int = -1
+    full_queue: bool = False
+
+
+def gain_without(explainer: Explainer, one: Explained, gap: int, removed: int) -> Gain | None:
+    """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM; None if too long."""
+    replay = _Replay(explainer, one, gap, removed)
+    return replay.gain() if len(replay.ops) <= MOST_OPS else None
+
+
+class _Replay:
+    """One gap's end, replayed; ops are rows of `Trace.ops`, times ns."""
+
+    def __init__(self, explainer: Explainer, one: Explained, gap: int, removed: int) -> None:
+        self.explainer, self.queues, self.removed = explainer, explainer.queues, removed
+        self.op, self.low, self.high = (int(each[gap]) for each in (one.gaps.op, one.gaps.start_ns, one.gaps.end_ns))
+        self.other = (explainer.b, explainer.a)[int(one.gaps.side[gap])]
+        self.late = int(one.releases.late[gap]) if one.releases.late[gap] >= 0 else self.op
+        between = list(self._between(int(one.releases.last[gap])))
+        self.idle = frozenset(between if removed == BEHIND_NEITHER else [])
+        self.dropped = (-1, -1)  # who no longer waits, and for what
+        if removed == BEHIND_OTHER:
+            waiting, holder = [self.op, *between][-1], int(one.releases.holder[gap])
+            self.dropped = waiting, STREAM if self.queues.previous[waiting] == holder else EVENT
+        self.launched = int(self.queues.launched_ns[self.late])
+        self.calls = explainer.blocking_of(self.late, self.low, self.launched) if removed == NOT_LAUNCHED else []
+        self.ops = self._before([self.op, *(call.op for call in self.calls)])
+        self.moved: dict[int, tuple[int, int]] = {}  # start and end of ops replayed so far
+        for op in self.idle:
+            self.moved[op] = (self.low, self.low)
+        self.now = self.low  # how far the thread has come whose own work takes no time
+        self.queue_was_full = False
+
+    def gain(self) -> Gain:
+        """Replay, and compare."""
+        bound = max(self._released(self.op))
+        pieces = self.explainer.room_for(self.op, max(bound, self.low), self.high)
+        length = pieces.high_ns - pieces.low_ns
+        full_ns, way_ns = int(length[pieces.full].sum()), int(length[~pieces.full].sum())
+        if self.removed == NO_ROOM:
+            return self._gain(self.high - full_ns, self._released(self.op))
+        if self.removed == HOST_BLOCKED and self.explainer.copies_itself[self.op]:
+            way_ns = 0  # its call prepared it all that time
+        released = self._replay()
+        release = max(released) if max(released) > NEVER else self.low
+        # Of an op that found no room, the way to the GPU took longer than what came first took to fill it.
+        first_ns = int(length[0]) if full_ns and not pieces.full[0] else 0
+        arrives = min(release + (max(first_ns + 1, LEAST_DISPATCH_NS) if full_ns else way_ns), self.high)
+        pieces = self.explainer.room_for(self.op, arrives, self.high, moved=self.moved)
+        room_ns = int(pieces.low_ns[~pieces.full].min(initial=self.high))
+        start = room_ns + (way_ns - first_ns if room_ns > arrives else 0)
+        return self._gain(start, released, full=room_ns - arrives > DISPATCH_NS, unknown=way_ns > DISPATCH_NS)
+
+    def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> Gain:
+        sooner_ns = min(max(self.high - start, 0), self.high - self.low)
+        if full:
+            return Gain(sooner_ns, "gpu-full")
+        binding = released.index(max(released))
+        if released[binding] <= self.low:
+            return Gain(sooner_ns, "unknown" if unknown or self.queues.in_graph[self.op] else "")
+        if binding == LAUNCH:
+            return Gain(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
+        behind = int((self.queues.previous if binding == STREAM else self.queues.waited)[self.op])
+        if not self.other[behind]:
+            return Gain(sooner_ns, "stream-busy", behind)
+        return Gain(sooner_ns, "same-stream" if binding == STREAM else "event-dependency", behind)
+
+    def _host_cause(self, launched: int) -> str:
+        """Which of the host's causes remains."""
+        if self.removed in (HOST_BLOCKED, NOT_LAUNCHED):
+            return "late-launch" if self.removed == HOST_BLOCKED or self.queue_was_full else "host-sync"
+        blocked_ns = self.explainer.blocked_ns(self.op, self.low, launched)
+        return "host-sync" if 2 * blocked_ns > launched - self.low else "late-launch"
+
+    def _between(self, op: int) -> Iterator[int]:
+        """What the gap's op was behind, up to the other side's op, as far as it ran within the gap."""
+        while op >= 0 and not self.other[op] and self.queues.end_ns[op] > self.low:
+            yield op
+            released = self._released(op)
+            if released[LAUNCH] >= max(released[STREAM:]):
+                return
+            op = int((self.queues.previous if released[STREAM] >= released[EVENT] else self.queues.waited)[op])
+
+    def _released(self, op: int) -> list[int]:
+        return [int(when) for when in self.queues.released_ns(np.array([op]))[:, 0]]
+
+    def _before(self, ops: list[int]) -> list[int]:
+        """These ops, what they are behind and what runs beside them, if it started within the gap; as launched."""
+        start, began = ints(self.explainer.trace.ops, "start_ns"), self.explainer.launches[1]
+        beside = self.explainer.started_beside(self.op, self.low, self.high)
+        found = set(beside.tolist() if beside.size <= MOST_BESIDE else [])
+        found.discard(self.op)
+        while ops and len(found) <= MOST_OPS:
+            op = ops.pop()
+            if op < 0 or op in found or (start[op] <= self.low and op != self.op):
+                continue
+            found.add(op)
+            for which, behind in ((STREAM, self.queues.previous), (EVENT, self.queues.waited)):
+                if (op, which) != self.dropped:
+                    ops.append(int(behind[op]))
+        return sorted(found, key=lambda op: (int(began[op]), int(start[op])))
+
+    def _replay(self) -> list[int]:
+        """When the gap's op would be released: by its launch, its stream and its event waits."""
+        calls, began = list(self.calls), self.explainer.launches[1]
+        found: list[int] = []
+        for op in self.ops:
+            while calls and calls[0].end_ns <= began[op]:
+                self._return(calls.pop(0))
+            released = self._replay_op(op)
+            if op == self.op:
+                found = released
+        return found
+
+    def _end(self, op: int) -> int:
+        return self.moved[op][1] if op in self.moved else int(self.queues.end_ns[op])
+
+    def _return(self, call: BlockingCall) -> None:
+        """Let the thread come to the return of a call that blocks, which what it waits for lets return."""
+        if call.full_queue:
+            self.queue_was_full |= call.end_ns > self.now
+            self.now = max(self.now, call.end_ns)
+            return
+        ended, ends = (int(self.queues.end_ns[call.op]), self._end(call.op)) if call.op >= 0 else (NEVER, NEVER)
+        overhead = call.end_ns - max(ended, call.start_ns, self.low)
+        self.now = min(max(self.now, ends) + max(overhead, 0), max(call.end_ns, self.now))
+
+    def _replay_op(self, op: int) -> list[int]:
+        queues, ops = self.queues, self.explainer.trace.ops
+        released = [self._launch(op)]
+        for which, behind in ((STREAM, int(queues.previous[op])), (EVENT, int(queues.waited[op]))):
+            waits = behind >= 0 and (op, which) != self.dropped
+            released.append(self._end(behind) if waits else NEVER)
+        start, end, wait = (int(ints(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
+        bound = max(self._released(op))
+        release = max(released) if max(released) > NEVER else self.low
+        begins = min(release + start - bound, start) if bound > NEVER else start
+        arrived = max(begins, start + wait) if wait else begins  # no sooner than the last rank
+        self.moved[op] = begins, arrived + (0 if op in self.idle else end - start - wait)
+        return released
+
+    def _launch(self, op: int) -> int:
+        launched = int(self.queues.launched_ns[op])
+        if self.removed not in (HOST_BLOCKED, NOT_LAUNCHED) or launched <= self.low:
+            return launched
+        if not self.explainer.same_thread(op, self.late):
+            return launched
+        until = min(launched, self.launched)
+        if self.removed == HOST_BLOCKED:
+            return launched - self.explainer.blocked_ns(self.late, self.low, until)
+        return self.now + launched - until
