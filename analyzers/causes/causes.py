@@ -14,7 +14,7 @@ released it finds the GPU full, or is on its way: dispatch takes some microsecon
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -164,6 +164,11 @@ class Explainer:
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
+        pieces = self._room(gaps, bound, device_ops)
+        # A full GPU explains no time that an unrecorded wait explains as well.
+        return replace(pieces, full=pieces.full & ~self.ordering.after_unrecorded_wait(gaps.op)[pieces.row])
+
+    def _room(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         process, device = (int(ints(self.trace.ops, column)[gaps.op[0]]) for column in ("process", "device"))
         if self.one_queue(process):
             return room(self.trace, gaps.op, bound, gaps.end_ns, device_ops, None)
