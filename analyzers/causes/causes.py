@@ -224,7 +224,9 @@ class Explainer:
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
-        return self._room(self.trace, gaps.op, bound, gaps.end_ns, device_ops)
+        pieces = self._room(self.trace, gaps.op, bound, gaps.end_ns, device_ops)
+        # A full GPU explains no time that an unrecorded wait explains as well.
+        return replace(pieces, full=pieces.full & ~self.ordering.after_unrecorded_wait(gaps.op)[pieces.row])
 
     def room_for(self, op: int, low: int, high: int, *, moved: Mapping[int, tuple[int, int]] | None = None) -> Pieces:
         """Pieces of [low, high) in which the GPU had room for an op, or none.

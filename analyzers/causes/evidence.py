@@ -281,5 +281,10 @@ class EvidenceWriter:
             )
         if end - bound <= DISPATCH_NS:
             return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
+        if self.ordering.after_unrecorded_wait(np.array([op]))[0]:
+            return (
+                f"'{self._side(one, gap)}' ({self.op_name(op)}) took an unrecorded wait: it "
+                f"waited, or found the GPU full, for {duration(end - bound)}"
+            )
         op_words = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"
         return f"{op_words}, with room on the GPU, and started {duration(end - bound)} later"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"))
 
 
@@ -46,3 +48,19 @@ def size(count: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """Ranks, those in a row as a span.
+
+    >>> ranks_in_words([2, 0, 1, 5, 1]), ranks_in_words([3])
+    ('ranks 0–2, 5', 'rank 3')
+    """
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and spans[-1][1] == rank - 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    text = ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in spans)
+    return f"rank {text}" if text.isdigit() else f"ranks {text}"

@@ -16,8 +16,9 @@ import pandas as pd
 from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.steps import StepGroups
-from analyzers.syncs.context import enclosing, range_classes
+from analyzers.syncs.context import enclosing
 from analyzers.trace.columns import codes, ints
+from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launched_in
 from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace

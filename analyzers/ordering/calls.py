@@ -209,6 +209,15 @@ class Launches:
         """Unit of each launch of a host lane."""
         return self._unit[self._first[host] : self._first[host + 1]]
 
+    def neighbour(self, host: Ints, instant: Ints, *, after: bool) -> Ints:
+        """The unit each host lane launched last before each instant, or first after it; -1 where there is none."""
+        found = np.full(host.size, -1, np.int64)
+        for (host_lane,), rows in rows_by_key(host).items():
+            if host_lane >= 0:
+                at = np.searchsorted(self.of(host_lane)[1], instant[rows])
+                found[rows] = np.concatenate([[-1], self.units(host_lane), [-1]])[at + after]
+        return found
+
     def last_start(self, host: int, instant: Ints) -> Ints:
         """Start of a host lane's last launch before each instant."""
         start = self.of(host)[1]

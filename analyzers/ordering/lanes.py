@@ -199,7 +199,21 @@ def _op_lanes(trace: Trace) -> tuple[Ints, list[tuple[int, int, int, int]]]:
     first = np.zeros(int(code.max()) + 1 if code.size else 0, np.int64)
     first[code[::-1]] = np.arange(code.size)[::-1]
     rows = ops.iloc[first]
-    return code, list(zip(*(ints(rows, column).tolist() for column in columns), strict=True))
+    return _with_context(code, list(zip(*(ints(rows, column).tolist() for column in columns), strict=True)))
+
+
+def _with_context(code: Ints, keys: list[tuple[int, int, int, int]]) -> tuple[Ints, list[tuple[int, int, int, int]]]:
+    """Ops that state no context, as Kineto's copies between GPUs, are of the one context that has their stream."""
+    contexts: dict[tuple[int, int, int], set[int]] = {}
+    for p, d, c, s in keys:
+        if c != -1:
+            contexts.setdefault((p, d, s), set()).add(c)
+    stated = [
+        (p, d, min(contexts[p, d, s]), s) if c == -1 and len(contexts.get((p, d, s), ())) == 1 else (p, d, c, s)
+        for p, d, c, s in keys
+    ]
+    number = {key: index for index, key in enumerate(dict.fromkeys(stated))}
+    return np.array([number[key] for key in stated], np.int64)[code], list(number)
 
 
 def _streams_without_work(trace: Trace, keys: list[tuple[int, int, int, int]]) -> set[tuple[int, ...]]:

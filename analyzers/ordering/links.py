@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, Launches, communication_around, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
+from analyzers.ordering.places import Places, find_places
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -32,10 +34,11 @@ class LinkedCalls:
     """Host calls with their links.
 
     `wait_lane` is the stream made to wait, with unseen streams given a lane; `own` are the waits that a communication
-    library made for itself.
+    library made for itself; `places` are those of the program.
     """
 
     calls: HostCalls
+    places: Places
     wait_lane: Ints
     own: Mask
     waits: Links
@@ -50,17 +53,26 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     `Inference`).
     """
     lanes = calls.lanes
+    places = find_places(trace, lanes)
     around = communication_around(trace, lanes, calls.waits.host, calls.waits.start_ns)
-    unseen_stream = (calls.waits.lane < 0) & (calls.waits.host >= 0) & (around < 0)
-    wait_lane = calls.waits.lane.copy()
+    wait_lane = _waiting_lanes(calls)
+    unseen_stream = (wait_lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane[unseen_stream] = lanes.unseen(calls.waits.host[unseen_stream])
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
     if np.any(~waits.exact) or np.any(events & ~syncs.exact):
-        inference = Inference(trace, calls, wait_lane, around, waits.exact, waits.record)
+        inference = Inference(trace, calls, places, wait_lane, around, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
         syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
-    return LinkedCalls(calls, wait_lane, around >= 0, waits, syncs)
+    return LinkedCalls(calls, places, wait_lane, around >= 0, waits, syncs)
+
+
+def _waiting_lanes(calls: HostCalls) -> Ints:
+    """The lane that each wait makes wait; where a capture says so of none, that of its thread's next launch."""
+    waits, lanes = calls.waits, calls.lanes
+    recorded = np.isin(waits.process, waits.process[waits.lane >= 0])
+    unit = Launches(lanes).neighbour(waits.host, waits.start_ns, after=True)
+    return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), unit))
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
@@ -121,6 +133,7 @@ def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
 # right after it launched communication waits for that. Without a wait behind it, it is the stream its thread launched
 # on last.
 
+AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
 CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
 
 
@@ -135,8 +148,16 @@ class Inference:
     """
 
     def __init__(
-        self, trace: Trace, calls: HostCalls, wait_lane: Ints, around: Ints, known: Mask, claimed: Ints
+        self,
+        trace: Trace,
+        calls: HostCalls,
+        places: Places,
+        wait_lane: Ints,
+        around: Ints,
+        known: Mask,
+        claimed: Ints,
     ) -> None:
+        self.places = places
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
         self.wait_lane, self.around, self.known = wait_lane, around, known
         self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start_ns)
@@ -154,8 +175,13 @@ class Inference:
         source = take_or(self.records.lane, record)
         unnamed = (record >= 0) & (source < 0)
         source[unnamed] = self._source_of_pair(np.flatnonzero(unnamed))
+        guessed = np.flatnonzero(unnamed & (source >= 0))
+        source[guessed] = self._by_times(guessed, self.records.start_ns[record[guessed]], source[guessed])
+        refuted = guessed[source[guessed] < 0]
+        self.claimed[record[refuted]] = False
+        record[refuted] = -1
         lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
-        record[lone], source[lone] = self._lone(waits, lone, self._start_after(lone), self.wait_lane[lone])
+        record[lone], source[lone] = self._lone(waits, lone, self._starts[lone], self.wait_lane[lone])
         source[source == self.wait_lane] = -1
         return record, source
 
@@ -197,7 +223,7 @@ class Inference:
         last = self.launches.last_lane(host, recorded_ns, np.ones(lanes.size, dtype=bool))
         computing = self.launches.last_lane(host, recorded_ns, ~lanes.communication)
         source = np.where(is_communication, np.where(computing >= 0, computing, home), home)
-        not_in_time = ~is_communication & (lane != home) & ~self._in_time(source, recorded_ns, self._start_after(rows))
+        not_in_time = ~is_communication & (lane != home) & ~self._in_time(source, recorded_ns, self._starts[rows])
         source[not_in_time] = computing[not_in_time]
         own_communication = (
             ~is_communication
@@ -211,6 +237,44 @@ class Inference:
         visited = self._visited(rows[home_waits], recorded_ns[home_waits])
         source[home_waits] = np.where(visited >= 0, visited, source[home_waits])
         source[(lane < 0) | (inside_library & ~is_communication)] = -1  # a library's own stream, which runs nothing
+        return source
+
+    def _by_times(self, rows: Ints, recorded_ns: Ints, guess: Ints) -> Ints:
+        """Lanes of records, from when the work behind their waits began, wherever the program makes the same wait.
+
+        A lane is out whose work by the record had, at one of them, not ended when the waiting stream went on. A guess
+        that is not out stays. Else it is the lane after whose work the waiting stream went on at once most often, and
+        that no other wait of the stream before the same launch is for.
+        """
+        lanes, waits, lane = self.lanes, self.calls.waits, self.wait_lane[rows]
+        start = waits.start_ns[rows]
+        position = lanes.queued_before(lane, start)
+        unit, previous = lanes.unit(lane, position), lanes.unit(lane, position - 1)
+        began = take_or(lanes.start_ns, unit, MAX_NS)
+        free = np.maximum(take_or(lanes.end_ns, previous, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
+        anchor = self.launches.neighbour(waits.host[rows], start, after=True)
+        place = np.where(take_or(self.places.place, anchor) >= 0, take_or(self.places.place, anchor), -2 - rows)
+        before = np.lexsort((start, anchor, lane, waits.host[rows]))
+        heads = np.flatnonzero(run_heads(waits.host[rows][before], lane[before], anchor[before]))
+        turn = np.empty(rows.size, np.int64)  # of several waits of a lane before a launch, which
+        turn[before] = np.arange(rows.size) - np.repeat(heads, np.diff(np.append(heads, rows.size)))
+        same = group_numbers(waits.host[rows], place, lane, turn)
+        slot = group_numbers(waits.host[rows], lane, anchor)
+        idle = np.diff(lanes.first)[guess] == 0  # no times speak of a stream that runs nothing
+        source, support = np.where(idle | (guess == lane), guess, -1), np.where(idle, MAX_NS, 0)
+        for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist():
+            which = np.full(rows.size, candidate)
+            other = (lanes.process[lane] == lanes.process[candidate]) & (lane != candidate)
+            last = lanes.unit(which, lanes.queued_before(which, recorded_ns) - 1)
+            ended = take_or(lanes.end_ns, last, MIN_NS)
+            at_once = other & (ended >= free) & (began - ended <= AT_ONCE_NS)
+            refuted = np.bincount(same, other & (ended > began))[same] > 0
+            times = np.bincount(same, at_once)[same].astype(np.int64)
+            taken = np.bincount(slot, guess == candidate)[slot] > 0
+            guessed = guess == candidate
+            times[guessed] = MAX_NS
+            better = other & ~refuted & (times > support) & (guessed | ~taken)
+            source[better], support[better] = candidate, times[better]
         return source
 
     def _visited(self, rows: Ints, when: Ints) -> Ints:
@@ -280,10 +344,11 @@ class Inference:
             first[of_pair] = before < self.launches.last_start(host, start)
         return first
 
-    def _start_after(self, rows: Ints) -> Ints:
+    @cached_property
+    def _starts(self) -> Ints:
         """When the first unit that a stream queued after each wait started; far away where there is none."""
-        lane = self.wait_lane[rows]
-        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start_ns[rows]))
+        lane = self.wait_lane
+        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start_ns))
         return take_or(self.lanes.start_ns, unit, MAX_NS)
 
     def _in_time(self, lane: Ints, recorded: Ints, deadline: Ints) -> Mask:

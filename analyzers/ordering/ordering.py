@@ -15,13 +15,14 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
-from analyzers.ordering.calls import host_calls
+from analyzers.ordering.calls import Launches, host_calls
 from analyzers.ordering.graph import EDGE_KINDS, Edges, Graph, LatestWaits, Released, all_edges, known_streams
-from analyzers.ordering.lanes import MAX_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.links import link
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
+AT_ONCE = 0.66  # share of records with their wait right behind them that tells a program's habit
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
 
 
@@ -80,6 +81,49 @@ class Ordering:
             return self.graph
         kept = {name: getattr(edges, name)[edges.exact] for name in Edges.__dataclass_fields__}
         return Graph(self.lanes, Edges(**kept))
+
+    @cached_property
+    def waits_recorded(self) -> Mask:
+        """Lanes of processes of whose stream waits the capture says which stream waits, or which make none."""
+        waits, process = self.linked.calls.waits, self.lanes.process
+        with_stream = np.unique(waits.process[waits.lane >= 0])
+        return np.isin(process, with_stream) | ~np.isin(process, waits.process)
+
+    @cached_property
+    def _after_unrecorded(self) -> Mask:
+        waits, lane = self.linked.calls.waits, self.linked.wait_lane
+        rows = np.flatnonzero((lane >= 0) & ~take_or(self.waits_recorded, lane, True))
+        unit = self.lanes.unit(lane[rows], self.lanes.queued_before(lane[rows], waits.start_ns[rows]))
+        marked = np.zeros(self.lanes.op.size, dtype=bool)
+        marked[unit[unit >= 0]] = True
+        return marked
+
+    def after_unrecorded_wait(self, ops: Ints) -> Mask:
+        """Which ops may have waited for anything: their stream took a wait, and the capture does not record waits."""
+        return self._after_unrecorded[self.lanes.unit_of_op[ops]]
+
+    @cached_property
+    def exact_waits(self) -> Mask:
+        """Lanes of processes of which the capture states whom every stream wait waits for."""
+        inferred = ~self.linked.waits.exact
+        return ~np.isin(self.lanes.process, self.linked.calls.waits.process[inferred])
+
+    @cached_property
+    def recorded_for_waits(self) -> Mask:
+        """Lanes of processes in which nearly every record is made for the wait right behind it, as wait_stream does.
+
+        Where they are, or where links are stated, it is known which waits are for earlier work.
+        """
+        calls, record = self.linked.calls, self.linked.waits.record
+        first_wait = np.full(calls.records.size, MAX_NS)
+        np.minimum.at(first_wait, record[record >= 0], calls.waits.start_ns[record >= 0])
+        launched = Launches(self.lanes).neighbour(calls.records.host, first_wait, after=False)
+        at_once = (first_wait < MAX_NS) & (take_or(self.lanes.enqueue_ns, launched, MIN_NS) < calls.records.start_ns)
+        known = np.zeros(self.lanes.size, dtype=bool)
+        for (process,), rows in rows_by_key(calls.records.process).items():
+            one_each = np.count_nonzero(calls.waits.process == process) <= rows.size
+            known[self.lanes.process == process] = one_each and at_once[rows].mean() >= AT_ONCE
+        return known | self.exact_waits
 
     @cached_property
     def guessed(self) -> Ints:

@@ -13,11 +13,11 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
 Texts = npt.NDArray[np.object_]
-_ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
 
 
 def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -88,27 +88,6 @@ def _names(trace: Trace) -> tuple[npt.NDArray[np.signedinteger[Any]], Texts]:
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
     return rows_by_key(ints(trace.ranges, "process"), ints(trace.ranges, "thread"))
-
-
-def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
-    """Which ranges are operators, which the user's or a library's ranges, and which frames of the user's code.
-
-    nsys shows torch's operators as NVTX ranges (`emit_nvtx`); what NCCL and torch name for each collective is no range
-    of the user's.
-    """
-    code, names = codes(trace.ranges, "name")
-
-    def named(wanted: list[bool]) -> Mask:
-        return np.array([*wanted, False], dtype=bool)[code]
-
-    operator = is_one_of(trace.ranges, "kind", ["op"]) | named([name.startswith("aten::") for name in names])
-    operator &= ~named([name.startswith(_ENGINE) for name in names])
-    library = is_one_of(trace.ranges, "domain", ["NCCL"]) | named([name.startswith("nccl:") for name in names])
-    ranged = is_one_of(trace.ranges, "kind", ["nvtx", "annotation"]) & ~operator & ~library
-    is_library_frame = [
-        name.startswith(("<", "torch/")) or "site-packages" in name or "dist-packages" in name for name in names
-    ]
-    return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(is_library_frame)
 
 
 def enclosing(

@@ -5,9 +5,10 @@ parent stream had been given and not finished by then. The fork is
 
 - "done": nothing was left to wait for;
 - "ordered": all of that work is complete before the fork's first op may start;
-- "chosen": not all of it, but the side stream did take a wait since its last op; what was queued after that wait runs
-  beside it on purpose, or so it seems;
-- "unordered": the side stream took no wait at all. A missing wait.
+- "chosen": not all of it, but what is not runs beside it on purpose, or so it seems: the stream does wait elsewhere, or
+  is behind host synchronizations each time, or begins with a copy from the host, or what it runs is of a CUDA graph,
+  which orders its nodes itself;
+- "unordered": the side stream never waits for anything. A missing wait.
 
 A *join* is the first op that the thread launches on the parent afterwards, compared with the side stream's work. It is
 
@@ -18,12 +19,14 @@ A *join* is the first op that the thread launches on the parent afterwards, comp
   ordered here. A missing wait;
 - "open": the capture ends before that can be told.
 
+Whatever else it is, a fork or join is "unordered" where the program makes a wait at this place in other turns (see
+`left_out`). Where a capture does not record waits it is never that: what is not "done" or "ordered" is "open".
+
 What a trace can't see is the data: an unordered pair is a race only where both touch the same memory.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,8 +39,9 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, around, range_classes, table_of
-from analyzers.trace.columns import codes, ints
+from analyzers.syncs.context import Findings, around, table_of
+from analyzers.syncs.left_out import left_out
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -51,6 +55,7 @@ class Crossing:
 
     `what` is "fork" or "join", `status` as in this module's text, `exact` False where it rests on inferred links.
     `op` and `behind` are rows of `Trace.ops` (-1 none) with their names and the innermost ranges that launched them.
+    `made` of `turns` other turns make the wait that is missing; 0 of 0 where none tells.
     """
 
     rank: int
@@ -68,16 +73,20 @@ class Crossing:
     behind: int
     behind_name: str
     behind_range: str
+    made: int
+    turns: int
 
     @property
     def message(self) -> str:
         """In words."""
         own_range = f" ({self.range!r})" if self.range else ""
         behind_range = f" ({self.behind_range!r})" if self.behind_range else ""
+        elsewhere = f", as it does in {self.made} of {self.turns} other turns" if self.turns else ""
         inferred = "" if self.exact else "; waits are inferred in this capture"
         return (
             f"'{function(self.name)}' on stream {self.stream}{own_range} does not wait for "
-            f"'{function(self.behind_name)}' on stream {self.other}{behind_range}: a possible race{inferred}"
+            f"'{function(self.behind_name)}' on stream {self.other}{behind_range}{elsewhere}: "
+            f"a possible race{inferred}"
         )
 
 
@@ -97,22 +106,46 @@ def crossings(trace: Trace) -> Crossings:
     ordering = trace.once(Ordering)
     visitor = Visitor(trace, ordering)
     visits = visitor.visits
-    parts = [_forks(ordering, visits), _joins(trace, ordering, visits)]
+    recorded = ordering.waits_recorded
+    parts = [_forks(trace, ordering, visits), _joins(trace, ordering, visits)]
     host, what, unit, behind, status, exact = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.lexsort((what, ordering.lanes.enqueue_ns[unit]))
-    return Crossings(_table(trace, ordering, *(each[order] for each in (host, what, unit, behind, status, exact))))
+    status[(status > CHOSEN) & ~recorded[host]] = OPEN
+    made, turns = np.zeros(unit.size, np.int64), np.zeros(unit.size, np.int64)
+    found = left_out(ordering)
+    home = visitor.home[ordering.lanes.launcher[found.unit]]
+    more = (
+        ordering.lanes.launcher[found.unit],
+        (ordering.lanes.lane_of_unit()[found.unit] == home).astype(np.int64),
+        found.unit,
+        found.behind,
+        np.full(found.unit.size, UNORDERED),
+        ordering.exact_waits[ordering.lanes.launcher[found.unit]],
+        found.made,
+        found.turns,
+    )
+    kept = ~np.isin(unit, found.unit)
+    columns = [
+        np.concatenate([one[kept], other])
+        for one, other in zip((host, what, unit, behind, status, exact, made, turns), more, strict=True)
+    ]
+    order = np.lexsort((columns[1], ordering.lanes.enqueue_ns[columns[2]]))
+    return Crossings(_table(trace, ordering, *(column[order] for column in columns)))
 
 
-def _forks(ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
+def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
     lanes = ordering.lanes
     queued_ns, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
     count = lanes.queued_before(visits.parent, queued_ns)
     behind = lanes.unit(visits.parent, count - 1)
     running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
     ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
-    chosen = _took_wait(ordering, visits, position, queued_ns)
+    chosen = _waits_ever(ordering, visits) | _from_host(trace, lanes.op[visits.first])
+    chosen |= _in_graph(trace, ordering, visits.first) | _in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
-    exact = np.where(ordered, exact, _stated(ordering, visits))
+    for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
+        if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
+            status[rows] = CHOSEN
+    exact = np.where(ordered, exact, ordering.exact_waits[visits.host])
     return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, exact
 
 
@@ -125,9 +158,11 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints
     ordered, exact = _complete(ordering, visits.lane, visits.parent, after - lanes.first[visits.parent], count)
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
+    too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
+    too_late &= ~_in_graph(trace, ordering, visits.last) & ~_in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
-    exact = np.where(ordered, exact, _stated(ordering, visits))
+    exact = np.where(ordered, exact, ordering.exact_waits[visits.host])
     returned = np.flatnonzero(came_back)
     columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, exact
     return tuple(column[returned] for column in columns)  # type: ignore[return-value]
@@ -141,30 +176,34 @@ def _complete(ordering: Ordering, source: Ints, lane: Ints, position: Ints, coun
     )
 
 
-def _took_wait(ordering: Ordering, visits: Visits, position: Ints, when: Ints) -> Mask:
-    """Whether the side stream took a wait since its last unit; one without a stream counts for its thread's next."""
-    lanes, linked = ordering.lanes, ordering.linked
-    waits, took = linked.calls.waits, np.zeros(visits.size, dtype=bool)
-    previous = lanes.unit(visits.lane, position - 1)
-    since = take_or(lanes.enqueue_ns, previous, MIN_NS)
-    launches = {host: np.sort(lanes.enqueue_ns[lanes.launcher == host]) for host in np.unique(visits.host).tolist()}
-    for key, lane_of_wait, visit_keys in (("lane", linked.wait_lane, visits.lane), ("host", waits.host, visits.host)):
-        counts = (waits.lane < 0) & ~linked.own if key == "host" else np.ones(waits.size, dtype=bool)
-        by_key = rows_by_key(np.where(counts, lane_of_wait, -1))
-        for (one,), rows in rows_by_key(visit_keys).items():
-            start = waits.start_ns[by_key.get((one,), np.empty(0, np.int64))]
-            low = since[rows]
-            if key == "host":
-                low = np.append(launches[one], MIN_NS)[np.searchsorted(launches[one], when[rows]) - 1]
-            took[rows] |= np.searchsorted(start, when[rows]) > np.searchsorted(start, low)
-    return took
-
-
-def _stated(ordering: Ordering, visits: Visits) -> Mask:
-    """Whether the capture states whom every wait of a visit's process waits for."""
+def _waits_ever(ordering: Ordering, visits: Visits) -> Mask:
+    """Whether the side stream takes any wait; one without a stream on record may be any's of its process."""
     linked = ordering.linked
-    inferred = ~linked.waits.exact
-    return ~np.isin(ordering.lanes.process[visits.host], linked.calls.waits.process[inferred])
+    waits = linked.calls.waits
+    unknown = (waits.lane < 0) & ~linked.own
+    takes = np.bincount(linked.wait_lane[linked.wait_lane >= 0], minlength=ordering.lanes.size) > 0
+    return takes[visits.lane] | np.isin(visits.host, waits.host[unknown])
+
+
+def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
+    """Whether from most of a stream's visits to the next, by host synchronizations, more work of others is complete."""
+    lanes, grows = ordering.lanes, np.zeros(max(units.size - 1, 0), dtype=bool)
+    here, position = np.full(units.size, lane), np.sort(units) - lanes.first[lane]
+    for other in np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0)).tolist():
+        if other != lane:
+            grows |= np.diff(ordering.complete(np.full(units.size, other), here, position)) > 0
+    return bool(2 * grows.sum() >= max(grows.size, 1))
+
+
+def _from_host(trace: Trace, ops: Ints) -> Mask:
+    """Copies from the host, whose data no GPU made."""
+    return is_one_of(trace.ops, "copy", ["HtoD"])[ops]
+
+
+def _in_graph(trace: Trace, ordering: Ordering, units: Ints) -> Mask:
+    """Units that are a CUDA graph's, whose stream is the graph's own affair."""
+    graph = ints(trace.ops, "graph")
+    return take_or(graph, take_or(ordering.lanes.op, units)) >= 0
 
 
 def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
@@ -212,7 +251,16 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
 
 
 def _table(
-    trace: Trace, ordering: Ordering, host: Ints, is_join: Ints, unit: Ints, behind: Ints, status: Ints, exact: Mask
+    trace: Trace,
+    ordering: Ordering,
+    host: Ints,
+    is_join: Ints,
+    unit: Ints,
+    behind: Ints,
+    status: Ints,
+    exact: Mask,
+    made: Ints,
+    turns: Ints,
 ) -> pd.DataFrame:
     lanes = ordering.lanes
     lane, op, last = lanes.lane_of_unit(), lanes.op[unit], take_or(lanes.op, behind)
@@ -230,6 +278,8 @@ def _table(
         "at_ns": lanes.enqueue_ns[unit],
         "op": op,
         "behind": last,
+        "made": made,
+        "turns": turns,
     }
     for rows, name, range_column in ((op, "name", "range"), (last, "behind_name", "behind_range")):
         columns[name], columns[range_column] = _described(trace, rows)
@@ -246,16 +296,14 @@ def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
 
 # Visits: a host thread launches on one stream for a while, then on another.
 
-LEVELS = 4  # how deep under the outermost range the steps of a run are searched for
-
 
 @dataclass(frozen=True)
 class Visits:
     """Runs of launches by one host lane on one lane, one row a visit, by host lane and time.
 
     `parent` is the stream it forks from and comes back to: for a communication stream the computing stream that its
-    thread launched on last, for another its thread's home stream. `first` and `last` are units, `step` counts the steps
-    of the run, `after` is the first unit that the thread launched on the parent afterwards (-1 none).
+    thread launched on last, for another its thread's home stream. `first` and `last` are units, `step` is the turn
+    (see `Places`), `after` is the first unit that the thread launched on the parent afterwards (-1 none).
     """
 
     host: Ints
@@ -287,8 +335,7 @@ class Visitor:
         parts = [self._of_host(int(host)) for host in np.flatnonzero(self.lanes.is_host() & (self.home >= 0))]
         columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
         host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
-        when = self.lanes.enqueue_ns[first]
-        return Visits(host, lane, parent, first, last, after, self._steps(self.lanes.process[host], when))
+        return Visits(host, lane, parent, first, last, after, self._ordering.linked.places.turn[first])
 
     def _of_host(self, host: int) -> tuple[Ints, ...]:
         lanes, home = self.lanes, int(self.home[host])
@@ -316,35 +363,3 @@ class Visitor:
         """First and last index of each run of equal lanes among the kept launches."""
         new = run_heads(lane[keep])
         return keep[new], keep[np.append(new[1:], True)[: keep.size]]
-
-    def _steps(self, process: Ints, instant: Ints) -> Ints:
-        step = np.zeros(instant.size, np.int64)
-        ranged = np.flatnonzero(self._trace.once(range_classes)[1])
-        ranges = rows_by_key(ints(self._trace.ranges, "process")[ranged])
-        for process_of, rows in rows_by_key(process).items():
-            if process_of in ranges:
-                starts = step_starts(self._trace, ranged[ranges[process_of]])
-                step[rows] = np.searchsorted(starts, instant[rows], side="right")
-        return step
-
-
-def step_starts(trace: Trace, rows: Ints) -> Ints:
-    """When the steps of a process began: its outermost ranges, of these rows, that repeat but for a number."""
-    code, names = codes(trace.ranges, "name")
-    start, end = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
-    plain = {index: re.sub(r"\d+", "#", names[index]) for index in np.unique(code[rows])}
-    for _ in range(LEVELS):
-        deeper, repeated = [np.empty(0, np.int64)], []
-        for thread_ranges in rows_by_key(ints(trace.ranges, "thread")[rows]).values():
-            thread_ranges = rows[thread_ranges]
-            thread_ranges = thread_ranges[np.lexsort((-end[thread_ranges], start[thread_ranges]))]
-            outer = np.append(True, start[thread_ranges][1:] >= np.maximum.accumulate(end[thread_ranges])[:-1])
-            deeper.append(thread_ranges[~outer])
-            by_name: dict[str, list[int]] = {}
-            for row in thread_ranges[outer].tolist():
-                by_name.setdefault(plain[int(code[row])], []).append(row)
-            repeated += [each for each in by_name.values() if len(each) > 1]
-        if repeated:
-            return start[min(repeated, key=lambda each: int(start[each[0]]))]
-        rows = np.concatenate(deeper)
-    return np.empty(0, np.int64)

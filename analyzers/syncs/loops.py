@@ -19,9 +19,10 @@ from analyzers.ordering.calls import Launches
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, group_numbers, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, enclosing, range_classes, table_of
+from analyzers.syncs.context import Findings, enclosing, table_of
 from analyzers.syncs.crossings import Visitor
 from analyzers.trace.columns import codes, ints
+from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
 NO, INDIRECT, DIRECT, SAME, NONE = range(5)

@@ -42,7 +42,7 @@ from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 from analyzers.verdict.graphs import claimed, unclaimed
-from analyzers.verdict.warnings import missing_waits, outside_steps, waited_for
+from analyzers.verdict.warnings import MissingWait, missing_waits, outside_steps, waited_for
 
 BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
@@ -101,7 +101,7 @@ class Part:
     unclaimed_graphs: int = 0
     compared: bool = False
     calls: tuple[int, int] = (0, 0)
-    missing: tuple[tuple[int, int, str], ...] = ()
+    missing: tuple[MissingWait, ...] = ()
     waited: Mapping[DeviceKey, int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
@@ -135,7 +135,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
     shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
     pairing = shifted(pairing, shift)
     ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
-    missing: list[tuple[int, int, str]] = []
+    missing: list[MissingWait] = []
     if explain:
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))

@@ -12,6 +12,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.causes.causes import Explainer
 from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import ranks_in_words
 from analyzers.overlap.job import Job, is_matched
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
@@ -22,6 +23,7 @@ from analyzers.trace.steps import Steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict")
+MissingWait = tuple[int, int, str, int]  # when, 0 fork or 1 join, in words, rank
 WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 FEW_INSTANCES = 3  # below that a median is not one
 OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a word
@@ -60,22 +62,27 @@ def about_instances(ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
     return [TraceWarning("few-instances", text)]
 
 
-def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[tuple[int, int, str]]:
-    """Work of either side that a fork or join left unordered on these ranks: (when, 0 fork or 1 join, in words)."""
+def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[MissingWait]:
+    """Work of either side that a fork or join left unordered on these ranks."""
     picked = np.append(explainer.a | explainer.b, False)
     return [
-        (one.at_ns, int(one.what == "join"), f"Rank {one.rank}, {one.what}: {one.message}")
+        (one.at_ns, int(one.what == "join"), f"{one.what}: {one.message}", one.rank)
         for one in explainer.trace.once(crossings).missing
         if one.rank in ranks and (picked[one.op] or picked[one.behind])
     ]
 
 
-def about_missing_waits(found: Iterable[tuple[int, int, str]]) -> list[TraceWarning]:
-    """Each kind of missing wait once, in order of its first."""
-    times = Counter(text for *_, text in sorted(found))
+def about_missing_waits(found: Iterable[MissingWait]) -> list[TraceWarning]:
+    """Each kind of missing wait once, with the ranks that it is missing on, in order of its first."""
+    ranks: dict[str, list[int]] = {}
+    for *_, text, rank in sorted(found):
+        ranks.setdefault(text, []).append(rank)
     return [
-        TraceWarning("missing-wait", f"{text} ({count} times)." if count > 1 else f"{text}.")
-        for text, count in times.items()
+        TraceWarning(
+            "missing-wait",
+            f"{ranks_in_words(on).capitalize()}, {text}" + (f" ({len(on)} times)." if len(on) > 1 else "."),
+        )
+        for text, on in ranks.items()
     ]
 
 

@@ -44,6 +44,9 @@ class Author:
     recorded: dict[tuple[int, int], tuple[str, Clock]] = field(default_factory=dict)
     events: int = 0
     flags: int = 0
+    launched: int = 0  # in this step
+    made: set[tuple[int, int]] = field(default_factory=set)  # (launch of a step, stream) that needed to wait for it
+    always: frozenset[tuple[int, int]] = frozenset()  # and those that wait in every step
 
     def do(self, action: Action) -> None:
         self.threads[self.at].append(action)
@@ -68,9 +71,18 @@ class Author:
         clock |= merged(clock, self.host.get(self.at, {}))
         needed = [self.writer[name] for name in (*op.reads, *op.writes) if name in self.writer]
         needed += [reader for name in op.writes for reader in self.readers.get(name, ())]
+        waited = set()
         for stream, number in sorted(needed, key=lambda one: -one[1]):
-            if self.seen[op.stream].get(stream, 0) < number and stream != op.stream:
+            here = self.launched, stream
+            needs = self.seen[op.stream].get(stream, 0) < number
+            if stream != op.stream and (needs or (here in self.always and stream not in waited)):
                 self.order(stream, number, op.stream)
+                self.made.add(here)
+                waited.add(stream)
+        for here in sorted(self.always):
+            if here[0] == self.launched and here[1] not in waited and not self.early_records:
+                self.wait_stream(op.stream, here[1])
+        self.launched += 1
         self.seen[op.stream][op.stream] = number = self.seen[op.stream].get(op.stream, 0) + 1
         self.do(op)
         for name in op.reads:
@@ -91,7 +103,8 @@ class Author:
         return event, clock
 
     def order(self, before: int, number: int, after: int) -> None:
-        event, clock = self.recorded.get((before, number)) or self.record(before)
+        early = self.recorded.get((before, number)) if self.early_records else None
+        event, clock = early or self.record(before)
         self.do(Wait(event, after))
         self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
 
@@ -109,9 +122,9 @@ class Author:
         for clock in clocks:
             self.host[self.at] = merged(self.host.get(self.at, {}), clock)
 
-    def item(self, stream: int, reads: tuple[str, ...]) -> None:
+    def item(self, stream: int, reads: tuple[str, ...], *, pageable: bool) -> None:
         """A value is fetched, as `.item()` does."""
-        if self.rng.random() < 0.5:
+        if pageable:
             self.launch(Copy(stream, 1_500, True, reads, ("host",)))
         else:
             self.launch(Copy(stream, 1_500, False, reads, ("host",)))
@@ -154,7 +167,7 @@ def side_stream(author: Author, rng: random.Random, step: int) -> None:
         author.launch(op)
         author.busy(500, 8_000)
     if item:
-        author.item(first[-1].stream, first[-1].writes)
+        author.item(first[-1].stream, first[-1].writes, pageable=plan.random() < 0.5)
     author.busy(500, plan.choice([5_000, 60_000]))
     if not fork_first:
         author.wait_stream(SIDE, MAIN)
@@ -194,7 +207,7 @@ def async_collective(author: Author, rng: random.Random, step: int) -> None:
     author.wait_stream(MAIN, SIDE)
     author.launch(Launch("", MAIN, 9_000, 512, reads=("grad0",), writes=("weights",)))
     if plan.random() < 0.3:
-        author.item(MAIN, ("weights",))
+        author.item(MAIN, ("weights",), pageable=plan.random() < 0.5)
 
 
 def chunks(author: Author, rng: random.Random, step: int) -> None:
@@ -244,7 +257,7 @@ def backward(author: Author, rng: random.Random, step: int) -> None:
     author.hand_over(0)
     author.launch(Launch("", MAIN, 15_000, 1024, reads=("grad1",), writes=("weights",)))
     if plan.random() < 0.5:
-        author.item(MAIN, ("weights",))
+        author.item(MAIN, ("weights",), pageable=plan.random() < 0.5)
 
 
 def one_stream(author: Author, rng: random.Random, step: int) -> None:
@@ -295,28 +308,35 @@ def prefetch(author: Author, rng: random.Random, step: int) -> None:
 SHAPES: tuple[Shape, ...] = (side_stream, async_collective, chunks, backward, one_stream, prefetch)
 
 
-def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None) -> Program:
-    """Draw a program: one shape, the same plan in each step; ranks differ in how long their hosts take."""
+def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: bool = False) -> Program:
+    """Draw a program: one shape, the same plan in each step; ranks differ in how long their hosts take.
+
+    A wait that some step needs is made in all of them, as a loop's code makes it. With `cold`, each step leaves out
+    those that its data do not need.
+    """
     draw = random.Random(f"program {seed}")
     shape = shape or SHAPES[seed % len(SHAPES)]
     plan, early, steps, marked = draw.random(), draw.random() < 0.4, draw.randint(2, 4), draw.random() < 0.5
     late = draw.choice([0, 0, 200_000]) if ranks > 1 else 0
     written = []
-    for rank in range(ranks):
-        author = Author(random.Random(f"host {seed} {rank}"), early)
+    made: set[tuple[int, int]] = set()
+    for rank in [*([] if cold else [0]), *range(ranks)]:  # the first time to see which waits there are
+        author = Author(random.Random(f"host {seed} {rank}"), early, always=frozenset(made))
         author.busy(1_000, 20_000)
         for step in range(steps):
             if rank == ranks - 1 and late:
                 author.do(Busy(late))
             if marked:
                 author.do(Enter(f"ProfilerStep#{step}"))
+            author.launched = 0
             shape(author, random.Random(plan), step)
             author.busy(1_000, 15_000)
             if marked:
                 author.do(Leave())
         author.synchronize(None)
+        made |= author.made
         written.append(tuple(tuple(thread) for thread in author.threads))
-    return Program(tuple(written), seed=seed)
+    return Program(tuple(written[-ranks:]), seed=seed)
 
 
 def races(program: Program, rank: int = 0) -> list[tuple[str, int, int]]:

@@ -115,10 +115,12 @@ class HostProgram:
     def waited_for(self) -> list[tuple[int | None, int | None]]:
         """For each wait the number of the record and its stream."""
         pairs = [self.pair(number) for number in range(len(self.waits))]
-        claimed = self.claimed(pairs)
+        sources = self.by_times(pairs)
+        refuted = {number for number, source in sources.items() if source is None}
+        claimed = self.claimed(pairs, refuted)
         found = []
         for number, wait in enumerate(self.waits):
-            record = pairs[number]
+            record = None if number in refuted else pairs[number]
             if wait.claim is not None:
                 found.append(wait.claim)
                 continue
@@ -128,18 +130,86 @@ class HostProgram:
             elif self.records[record].stream is not None:
                 source = self.records[record].stream
             else:
-                source = self.source_of_pair(number, pairs)
+                source = sources.get(number)
             found.append((record, None if source == wait.stream else source))
         return found
 
     def synchronized(self) -> list[tuple[int | None, int | None]]:
         """For each event synchronization the number of the record and its stream."""
-        claimed = self.claimed([self.pair(number) for number in range(len(self.waits))])
+        pairs = [self.pair(number) for number in range(len(self.waits))]
+        refuted = {number for number, source in self.by_times(pairs).items() if source is None}
+        claimed = self.claimed(pairs, refuted)
         return [self.lone(sync, claimed, sync.end) for sync in self.syncs]
 
-    def claimed(self, pairs: Sequence[int | None]) -> set[int]:
+    def claimed(self, pairs: Sequence[int | None], refuted: Collection[int]) -> set[int]:
         stated = {wait.claim[0] for wait in self.waits if wait.claim is not None}
-        return stated | {pair for pair in pairs if pair is not None}
+        let_go = {pairs[number] for number in refuted}
+        return (stated | {pair for pair in pairs if pair is not None}) - let_go
+
+    def by_times(self, pairs: Sequence[int | None]) -> dict[int, int | None]:
+        """Streams of records that nobody names, from the order of calls where the times allow it, else from the times.
+
+        Times speak for all waits that the program makes at one place; a stream is out where one of them did not wait
+        for its work, None where all are.
+        """
+        guesses = {}
+        for number, pair in enumerate(pairs):
+            if pair is not None and self.records[pair].stream is None:
+                guess = self.source_of_pair(number, pairs)
+                if guess is not None:
+                    guesses[number] = guess
+        slots: dict[int, tuple[object, ...]] = {}
+        same: dict[int, tuple[object, ...]] = {}
+        for number in guesses:
+            wait = self.waits[number]
+            anchor, place = self.next_launch(wait)
+            slots[number] = wait.thread, wait.stream, anchor
+            turn = list(slots.values()).count(slots[number])
+            same[number] = (wait.thread, wait.stream, turn, "alone", number) if place is None else (
+                wait.thread, wait.stream, turn, "place", place
+            )  # fmt: skip
+        worked = sorted({work.stream for work in self.work})
+        found: dict[int, int | None] = {}
+        for number, guess in guesses.items():
+            alike = [other for other in guesses if same[other] == same[number]]
+            in_slot = {guesses[other] for other in guesses if slots[other] == slots[number]}
+            allowed = [s for s in worked if s != self.waits[number].stream and not any(
+                self.verdict(other, pairs, s) == "refuted" for other in alike
+            )]  # fmt: skip
+            times = {s: [self.verdict(other, pairs, s) for other in alike].count("at once") for s in allowed}
+            others = [s for s in allowed if times[s] and s not in in_slot]
+            if guess in allowed or guess not in worked:
+                found[number] = guess
+            else:
+                own = guess if guess == self.waits[number].stream else None  # no times speak of its own work
+                found[number] = max(others, key=lambda s: times[s], default=own)
+        return found
+
+    def verdict(self, number: int, pairs: Sequence[int | None], stream: int) -> str:
+        """What one wait's times say of a stream: "refuted", "at once" or nothing."""
+        wait, recorded = self.waits[number], self.records[pairs[number] or 0].at
+        given = [work for work in self.work if work.stream == stream and work.at < recorded]
+        on_stream = [work for work in self.work if work.stream == wait.stream]
+        after = [work for work in on_stream if work.at >= wait.at]
+        if not given or not after:
+            return ""
+        ended, before = given[-1].end, [work.end for work in on_stream if work.at < wait.at]
+        if ended > after[0].start:
+            return "refuted"
+        free = max([after[0].at, *before[-1:]])
+        return "at once" if ended >= free and after[0].start - ended <= 10_000 else ""
+
+    def next_launch(self, wait: Call) -> tuple[int | None, int | None]:
+        """The thread's launch after a wait: its number, and its place where the thread's launches repeat."""
+        mine = self.launches(wait.thread)
+        number = next((k for k, work in enumerate(mine) if work.at >= wait.at), None)
+        streams = [work.stream for work in mine]
+        for period in range(1, len(mine) // 2 + 1):
+            start = next((k for k in range(len(mine) - period, 0, -1) if streams[k - 1] != streams[k - 1 + period]), 0)
+            if len(mine) - start >= max(2 * period, len(mine) // 2):
+                start += (len(mine) - start) % period
+                return number, None if number is None or number < start else (number - start) % period
+        return number, None
 
     def source_of_pair(self, number: int, pairs: Sequence[int | None]) -> int | None:
         """The stream of a record nobody names, from the wait right behind it."""

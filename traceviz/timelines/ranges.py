@@ -8,8 +8,8 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.syncs.context import range_classes
 from analyzers.trace.columns import ints
+from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 

@@ -20,7 +20,7 @@ from analyzers.readers.kineto import tables
 from analyzers.readers.kineto.events import BadTime, Batch, Head, Heads, Rows, decode, join
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
-from analyzers.trace.columns import ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -141,7 +141,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
     )
     trace = _described(trace, path, header, zero, pids)
     trace = unknown_events(trace, rows["span"], heads.all)
-    return odd_links(overhead(trace, rows["span"], heads.all, zero))
+    return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)))
 
 
 def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids: list[int]) -> Trace:
@@ -234,6 +234,20 @@ def odd_links(trace: Trace) -> Trace:
             "launched them: the clocks of host and device are apart by at least that much.",
         )
     return trace
+
+
+def unrecorded_waits(trace: Trace) -> Trace:
+    """Warn where streams were made to wait, and nothing says which of them waited: what torch.profiler does unasked."""
+    code, names = codes(trace.api, "name")
+    is_wait = np.array(["StreamWaitEvent" in name for name in names] + [False])[code]
+    if not is_wait.any() or is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
+        return trace
+    return trace.warn(
+        "waits-not-recorded",
+        "The capture does not record which stream waits for what: that is inferred from the order of calls and from "
+        "times, no missing wait can be told, and a full GPU not from a wait. To record it: profile(..., experimental_"
+        "config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)).",
+    )
 
 
 def overhead(trace: Trace, spans: Rows, heads: Sequence[Head], zero: int) -> Trace:

@@ -99,12 +99,20 @@ def random_program(
             at += dice.choice([0, 1, 1, 1])
         for _ in range(dice.choice([1, 1, 1, 2])):
             wait(thread, stream)
+    if not any(one.stream is not None and one.stream > 0 for one in waits):  # nobody is known to wait
+        waits = [replace(one, stream=next_stream(work, one)) for one in waits]
     ran = {one.stream for one in work}
     queued = {stream: [one.at for one in work if one.stream == stream] for stream in ran}
     assert all(sorted(ats) == ats or None in {one.thread for one in work} for ats in queued.values())
     calls = [*records, *waits, *syncs, *(one for one in work if one.thread is not None)]
     began = min((one.at for one in calls), default=0)
     return HostProgram(_as_queued(work, began), records, waits, syncs, talking & ran, default)
+
+
+def next_stream(work: list[Work], wait: Call) -> int | None:
+    """The stream of what a wait's thread launched next."""
+    after = [one for one in work if one.thread == wait.thread and one.at >= wait.at]
+    return min(after, key=lambda one: one.at).stream if after else wait.stream
 
 
 def _spans(dice: random.Random) -> list[tuple[int, int]]:

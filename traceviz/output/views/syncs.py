@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from analyzers.common.wording import ranks_in_words
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.loops import Chunk
 from analyzers.syncs.points import SyncPoint
@@ -99,13 +100,12 @@ def _copies(result: OrderReport) -> Table:
 
 
 def _races(missing: list[Crossing]) -> list[str]:
-    """Each missing wait once, with how often it happened."""
-    seen: dict[tuple[int, str], int] = {}
+    """Each missing wait once, with the ranks that it is missing on, and how often."""
+    ranks: dict[str, list[int]] = {}
     for one in missing:
-        key = (one.rank, f"{one.what}: {one.message}")
-        seen[key] = seen.get(key, 0) + 1
+        ranks.setdefault(f"{one.what}: {one.message}", []).append(one.rank)
     lines = [
-        f"rank {rank}, {text}" + (f" ({times} times)" if times > 1 else "") for (rank, text), times in seen.items()
+        f"{ranks_in_words(on)}, {text}" + (f" ({len(on)} times)" if len(on) > 1 else "") for text, on in ranks.items()
     ]
     return lines[:MOST] + ([f"… and {len(lines) - MOST} more"] if len(lines) > MOST else [])
 

@@ -1,0 +1,190 @@
+"""Waits that a program makes in other turns, and leaves out in one.
+
+At each place (see `analyzers.ordering.places`) the launching thread makes the same streams wait in every turn, before
+the launch or after it: each for all that another stream has been given by then, where the event is recorded there too
+(`wait_stream`), else for the op of some place, of the same turn or of one before. In a turn in which it makes a stream
+take fewer waits, those that are not there are left out: where there is work that the wait would be for, and nothing
+else orders it.
+
+    turn 0   produce, wait, side      turn 1   produce, wait, side      turn 2   produce, side: the wait is left out
+    turn 0   main                     turn 1   wait for turn 0's side, main: in turn 0 there was nothing to wait for
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import occurrence, runs
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import Launches
+from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
+from analyzers.ordering.ordering import Ordering
+from analyzers.ordering.places import Places
+
+ANY = -2  # stands for whichever stream a wait is for
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Units, and the unit that each does not wait for; `made` of `turns` others make that wait."""
+
+    unit: Ints
+    behind: Ints
+    made: Ints
+    turns: Ints
+
+
+def left_out(ordering: Ordering) -> LeftOut:
+    """Find the waits that are left out."""
+    places = ordering.linked.places
+    found = [_left_out(ordering, places, after=after) for after in (False, True)]
+    unit, behind, made, turns = (
+        np.concatenate([getattr(one, name) for one in found]) for name in LeftOut.__annotations__
+    )
+    lane = ordering.lanes.lane_of_unit()
+    order = np.lexsort((-behind, lane[behind], unit))  # of several of one stream, the last
+    order = order[run_heads(unit[order], lane[behind[order]])]
+    return LeftOut(unit[order], behind[order], made[order], turns[order])
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Waits of known place.
+
+    `anchor` is the unit that their thread launched before or after them. `lane` waits for `source`: for the unit of
+    `place` so many turns `ago`, or for all it has (-1); for some stream's work (`ANY`) where that is only inferred;
+    `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
+    later. `taken` counts all waits that the lane took at the anchor.
+    """
+
+    anchor: Ints
+    lane: Ints
+    source: Ints
+    place: Ints
+    ago: Ints
+    taker: Ints
+    later: Ints
+    fresh: Ints
+    taken: Ints
+    counted: tuple[Ints, Ints]
+    unclear: Ints
+
+    def taken_at(self, lane: Ints, anchor: Ints) -> Ints:
+        """How many waits a lane took at an anchor."""
+        keys, count = self.counted
+        wanted = (lane << 40) + anchor
+        at = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        return np.where(keys[at] == wanted, count[at], 0) if keys.size else np.zeros(lane.size, np.int64)
+
+
+def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
+    lanes, linked, launches = ordering.lanes, ordering.linked, Launches(ordering.lanes)
+    waits, links = linked.calls.waits, linked.waits
+    rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
+    anchor = launches.neighbour(waits.host, waits.start_ns, after=after)
+    unclear = np.unique(anchor[waits.lane < 0])
+    anchor = anchor[rows]
+    rows, anchor = rows[anchor >= 0], anchor[anchor >= 0]
+    lane, source, start = linked.wait_lane[rows], links.source[rows], waits.start_ns[rows]
+    keys, count = np.unique((lane << 40) + anchor, return_counts=True)
+    recorded = take_or(linked.calls.records.start_ns, links.record[rows])
+    for_all = launches.neighbour(waits.host[rows], start, after=True) == launches.neighbour(
+        waits.host[rows], recorded, after=True
+    )
+    awaited = lanes.unit(source, lanes.queued_before(source, recorded) - 1)
+    taker = lanes.unit(lane, lanes.queued_before(lane, start))
+    turn = places.turn[anchor]
+    columns = {
+        "anchor": anchor,
+        "lane": lane,
+        "source": source,
+        "place": np.where(for_all, -1, take_or(places.place, awaited)),
+        "ago": np.where(for_all, 0, turn - take_or(places.turn, awaited)),
+        "taker": take_or(places.place, taker),
+        "later": take_or(places.turn, taker) - turn,
+        "fresh": (for_all & take_or(_later_records(ordering, launches), links.record[rows], False)).astype(np.int64),
+        "taken": count[np.searchsorted(keys, (lane << 40) + anchor)],
+    }
+    known = (places.place[anchor] >= 0) & (source >= 0) & (source != lane) & (columns["taker"] >= 0)
+    known &= for_all | (columns["place"] >= 0)
+    some = (places.place[anchor] >= 0) & (columns["taker"] >= 0) & ~ordering.exact_waits[lane]
+    number = occurrence(anchor, lane)  # which of those that the lane takes there
+    unknown = columns | {"source": np.full(lane.size, ANY), "place": np.full(lane.size, -1), "ago": number}
+    every = {name: np.concatenate([column[known], unknown[name][some]]) for name, column in columns.items()}
+    return _Waits(**every, counted=(keys, count), unclear=unclear)
+
+
+def _later_records(ordering: Ordering, launches: Launches) -> Mask:
+    """Which records are not the first that their thread made since it launched."""
+    records = ordering.linked.calls.records
+    order = np.lexsort((records.start_ns, records.host))
+    launched = launches.neighbour(records.host, records.start_ns, after=False)
+    later = np.zeros(records.size, dtype=bool)
+    later[order] = ~run_heads(records.host[order], launched[order])
+    return later
+
+
+def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
+    lanes, waits = ordering.lanes, _waits(ordering, places, after=after)
+    # The program's waits: one for each place, and what waits there for what.
+    at = places.place[waits.anchor]
+    columns = (at, waits.lane, waits.source, waits.place, waits.ago, waits.taker, waits.later)
+    order = np.lexsort((waits.anchor, *columns[::-1]))
+    keys = tuple(column[order] for column in columns)
+    first, once = run_heads(*keys), run_heads(*keys, waits.anchor[order])
+    made = np.bincount((np.cumsum(first) - 1)[once], minlength=int(first.sum()))
+    fresh = np.minimum.reduceat(waits.fresh[order], np.flatnonzero(first)) if order.size else made
+    fewest = np.minimum.reduceat(waits.taken[order], np.flatnonzero(first)) if order.size else made
+    at, lane, source, place, ago, taker, later = (key[first] for key in keys)
+
+    # Each of them in every turn.
+    at_place = np.flatnonzero(places.place >= 0)
+    at_place = at_place[np.argsort(places.place[at_place], kind="stable")]
+    low, high = (np.searchsorted(places.place[at_place], at, side=side) for side in ("left", "right"))
+    row, asked = runs(low, high - low)
+    anchor = at_place[row]
+    turn, lane, source = places.turn[anchor], lane[asked], source[asked]
+    unit = places.unit_at(taker[asked], turn + later[asked])
+    given = _given(ordering, source, lane, unit, lanes.enqueue_ns[anchor] + (not after))
+    behind = np.where(place[asked] < 0, given, places.unit_at(place[asked], turn - ago[asked]))
+    there = (unit >= 0) & (take_or(lanes.launcher, behind) >= 0)  # before the capture waits may have been made, too
+    there &= ordering.recorded_for_waits[lane] | (fresh[asked] > 0) | (turn > _first_turns(ordering, places)[lane])
+    turns = np.bincount(asked[there | (waits.taken_at(lane, anchor) >= fewest[asked])], minlength=at.size)
+    fewer = (waits.taken_at(lane, anchor) < fewest[asked]) & ~np.isin(anchor, waits.unclear)
+    rows = np.flatnonzero(there & fewer & (2 * made[asked] >= turns[asked]))
+    unit, behind, source, lane, asked = (column[rows] for column in (unit, behind, source, lane, asked))
+    source = lanes.lane_of_unit()[behind]
+    complete = ordering.complete(source, lane, unit - lanes.first[lane])
+    rows = np.flatnonzero(complete <= behind - lanes.first[source])
+    return LeftOut(unit[rows], behind[rows], made[asked[rows]], turns[asked[rows]] - 1)
+
+
+def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: Ints) -> Ints:
+    """What each source lane had been given last by an instant.
+
+    For `ANY`, of what nothing orders before the unit that of the lane which ended last; -1 where there is none.
+    """
+    lanes = ordering.lanes
+    given = lanes.unit(source, lanes.queued_before(np.maximum(source, -1), instant) - 1)
+    rows = np.flatnonzero((source == ANY) & (unit >= 0))
+    for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist() if rows.size else ():
+        asked = rows[(lanes.process[lane[rows]] == lanes.process[candidate]) & (lane[rows] != candidate)]
+        which = np.full(asked.size, candidate)
+        count = lanes.queued_before(which, instant[asked])
+        last = lanes.unit(which, count - 1)
+        complete = ordering.complete(which, lane[asked], unit[asked] - lanes.first[lane[asked]])
+        later = take_or(lanes.end_ns, last, MIN_NS) > take_or(lanes.end_ns, given[asked], MIN_NS)
+        better = (last >= 0) & (complete < count) & later
+        given[asked[better]] = last[better]
+    return given
+
+
+def _first_turns(ordering: Ordering, places: Places) -> Ints:
+    """The first turn in each lane's process, in which a wait for earlier work has nothing to wait for."""
+    process = ordering.lanes.process
+    first = np.full(int(process.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    units = np.flatnonzero(places.turn >= 0)
+    np.minimum.at(first, process[ordering.lanes.lane_of_unit()[units]], places.turn[units])
+    return first[process]

@@ -1,0 +1,32 @@
+"""What kinds of ranges there are: operators, the user's or a library's ranges, frames of code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analyzers.arrays.types import Mask
+from analyzers.trace.columns import codes, is_one_of
+from analyzers.trace.tables import Trace
+
+_ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
+
+
+def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
+    """Which ranges are operators, which the user's or a library's ranges, and which frames of the user's code.
+
+    nsys shows torch's operators as NVTX ranges (`emit_nvtx`); what NCCL and torch name for each collective is no range
+    of the user's.
+    """
+    code, names = codes(trace.ranges, "name")
+
+    def named(wanted: list[bool]) -> Mask:
+        return np.array([*wanted, False], dtype=bool)[code]
+
+    operator = is_one_of(trace.ranges, "kind", ["op"]) | named([name.startswith("aten::") for name in names])
+    operator &= ~named([name.startswith(_ENGINE) for name in names])
+    library = is_one_of(trace.ranges, "domain", ["NCCL"]) | named([name.startswith("nccl:") for name in names])
+    ranged = is_one_of(trace.ranges, "kind", ["nvtx", "annotation"]) & ~operator & ~library
+    is_library_frame = [
+        name.startswith(("<", "torch/")) or "site-packages" in name or "dist-packages" in name for name in names
+    ]
+    return operator, ranged, is_one_of(trace.ranges, "kind", ["python"]) & ~named(is_library_frame)

@@ -1,0 +1,52 @@
+"""No alarm in a right program, and one where a wait that it needs is taken out."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from analyzers.syncs.crossings import Crossing, crossings
+from tests.simulator.generate import generate, needed_waits, without_action
+from tests.simulator.machine import simulate
+from tests.simulator.measure import loaded
+from tests.simulator.program import Program
+
+BAR = 0.95  # of needed waits taken out that have to be found
+
+
+def missing(program: Program, fmt: str, folder: Path) -> list[Crossing]:
+    return crossings(loaded(simulate(program), fmt, folder)).missing
+
+
+def check(seeds: range, fmt: str, folder: Path) -> None:
+    found = []
+    for seed in seeds:
+        program = generate(seed, ranks=1 if seed % 5 else 2)
+        assert not missing(program, fmt, folder), seed
+        needed = needed_waits(program)
+        if needed:
+            without = without_action(program, 0, *random.Random(seed).choice(needed))
+            alarms = missing(without, fmt, folder)
+            assert all(alarm.rank == 0 for alarm in alarms), seed
+            found.append(bool(alarms))
+    assert sum(found) >= BAR * len(found)
+
+
+@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+def test_a_needed_wait_taken_out_is_found_and_nothing_else_is(fmt: str, tmp_path: Path) -> None:
+    check(range(24), fmt, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+def test_a_needed_wait_taken_out_is_found_and_nothing_else_is_in_many(fmt: str, tmp_path: Path) -> None:
+    check(range(24, 324), fmt, tmp_path)
+
+
+def test_without_records_of_waits_no_race_is_claimed(tmp_path: Path) -> None:
+    for seed in range(12):
+        program = generate(seed)
+        for each in (program, *(without_action(program, 0, *where) for where in needed_waits(program)[:1])):
+            assert not missing(each, "kineto-default", tmp_path)
