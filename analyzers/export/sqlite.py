@@ -202,7 +202,7 @@ def _findings(trace: Trace, a: str, b: str) -> dict[str, pd.DataFrame]:
         "verdict": pd.DataFrame([{**verdict, **job}]),
         "overlap": result.to_frame().reset_index(),
         "instances": result.instances(),
-        "missed": pd.DataFrame(missed),
+        "missed": pd.DataFrame(missed).assign(sooner_ns=pd.Series([one["sooner_ns"] for one in missed], dtype=object)),
         "syncs_found": order.syncs.table,
         "unwaited_copies": order.copies.table,
         "crossings": order.crossings.table,

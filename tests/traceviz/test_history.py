@@ -25,7 +25,7 @@ SIDES = ("-a", "nvtx:optimizer", "-b", "nvtx:emb_lookup")
 def trace_of(overlap: int, *, gpu: str = "H200", step: int = 0) -> Trace:
     """Communication and compute of 100 ns that overlap by so much, in two steps."""
     run = Builder()
-    rank = run.rank(3, device=1)
+    rank = run.rank(0, device=1)
     run.add("devices", process=0, device=1, name=gpu)
     for number in (0, 1):
         at = 1000 * number
@@ -70,7 +70,7 @@ def test_tables_are_typed_linked_and_indexed(tmp_path: Path) -> None:
     assert database.execute("PRAGMA foreign_key_check").fetchall() == []
     assert len([1 for row in database.execute("PRAGMA index_list(runs)")]) == 2
     rows = database.execute("SELECT run_id, rank, device, a_busy_ns, overlap_ns FROM ranks").fetchall()
-    assert rows == [(1, 3, 1, 200, 120)]
+    assert rows == [(1, 0, 1, 200, 120)]
     assert ("traceviz", "0.1.0") in database.execute("SELECT name, version FROM versions").fetchall()
     database.close()
 

@@ -126,7 +126,7 @@ def test_of_many_ranks_those_are_shown_that_speak_for_the_others() -> None:
         np.count_nonzero(figure(one).layout.yaxis.tickvals)
         for one in (picture, drawn(many_ranks(8), "nvtx:A", "nvtx:B")[1])
     ]
-    assert counts == [5 * 6, 8 * 6], "a figure draws what is shown at first; eight need no folding"
+    assert counts == [4 * 6, 8 * 6], "a figure draws what is shown at first; eight need no folding"
 
 
 def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:

@@ -230,7 +230,7 @@ def test_tables_hold_what_the_file_says(path: Path, exact: bool) -> None:
 
 
 def test_all_captures_are_here() -> None:
-    assert len(FILES) == 28
+    assert len(FILES) == 32
 
 
 @pytest.mark.parametrize("rank", [0, 1])
