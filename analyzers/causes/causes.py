@@ -22,12 +22,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
-from analyzers.causes.occupancy import Pieces, limits_of, room
+from analyzers.causes.occupancy import OCCUPANCY_COLUMNS, Limits, Pieces, limits_of, room
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
@@ -92,6 +93,7 @@ class Explainer:
         a, b : masks over `trace.ops`.
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
+        self._limits: dict[tuple[int, int], Limits | None] = {}
         self.ordering = trace.once(Ordering)
         self.blocking = blocking_calls(trace, self.ordering)
         self.blocked = _unions_by_thread(trace, self.blocking)
@@ -224,7 +226,7 @@ class Explainer:
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
-        pieces = self._room(self.trace, gaps.op, bound, gaps.end_ns, device_ops)
+        pieces = self._room(self.trace.ops, gaps.op, bound, gaps.end_ns, device_ops)
         # A full GPU explains no time that an unrecorded wait explains as well.
         return replace(pieces, full=pieces.full & ~self.ordering.after_unrecorded_wait(gaps.op)[pieces.row])
 
@@ -235,34 +237,45 @@ class Explainer:
         ----------
         moved : when ops would start and end, where that differs from the capture.
         """
-        starts, ends = ints(self.trace.ops, "start_ns"), ints(self.trace.ops, "end_ns")
+        table, device_ops = self.trace.ops, self._beside(op)
+        starts, ends = (ints(table, column)[device_ops] for column in ("start_ns", "end_ns"))
         if moved:
-            rows = np.fromiter(moved, np.int64)
-            starts, ends = starts.copy(), ends.copy()
-            starts[rows], ends[rows] = np.array(list(moved.values()), np.int64).T
-        device_ops = self.ops_of(*(int(ints(self.trace.ops, column)[op]) for column in ("process", "device")))
-        device_ops = device_ops[(starts[device_ops] < high) & (ends[device_ops] > low) & (device_ops != op)]
-        few = self.trace.ops.iloc[np.append(op, device_ops)]
-        few = few.assign(start_ns=starts[few.index], end_ns=ends[few.index]).reset_index(drop=True)
-        few_ops = replace(self.trace, ops=few)
-        pieces = self._room(few_ops, np.array([0]), np.array([low]), np.array([high]), np.arange(1, len(few)))
+            rows, times = np.fromiter(moved, np.int64), np.array(list(moved.values()), np.int64)
+            at = np.minimum(np.searchsorted(device_ops, rows), device_ops.size - 1)
+            found = device_ops[at] == rows
+            starts[at[found]], ends[at[found]] = times[found].T
+        near = np.flatnonzero((starts < high) & (ends > low) & (device_ops != op))
+        rows = np.append(op, device_ops[near])
+        few = pd.DataFrame({column: table[column].to_numpy()[rows] for column in OCCUPANCY_COLUMNS})
+        few = few.assign(start_ns=np.append(low, starts[near]), end_ns=np.append(low, ends[near]))
+        pieces = self._room(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, len(few)))
         # What a node inside a graph waits for within it is not in the capture: nothing says that it was room.
         return replace(pieces, full=pieces.full & ~self.queues.in_graph[op])
 
     def started_beside(self, op: int, low: int, high: int) -> Ints:
         """Ops of an op's device that start after `low` and before `high`."""
-        device_ops = self.ops_of(*(int(ints(self.trace.ops, column)[op]) for column in ("process", "device")))
+        device_ops = self._beside(op)
         starts = ints(self.trace.ops, "start_ns")[device_ops]
         return device_ops[(starts > low) & (starts < high)]
 
-    def _room(self, trace: Trace, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
-        process, device = (int(ints(trace.ops, column)[ops[0]]) for column in ("process", "device"))
+    def _beside(self, op: int) -> Ints:
+        """Rows of the ops of an op's process on its device, ascending."""
+        return self.ops_of(*(int(ints(self.trace.ops, column)[op]) for column in ("process", "device")))
+
+    def limits(self, process: int, device: int) -> Limits | None:
+        """What a device holds, as the capture states it."""
+        if (process, device) not in self._limits:
+            self._limits[process, device] = limits_of(self.trace, process, device)
+        return self._limits[process, device]
+
+    def _room(self, table: pd.DataFrame, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
+        process, device = (int(ints(table, column)[ops[0]]) for column in ("process", "device"))
         one_queue = self.one_queue(process)
-        limits = None if one_queue else limits_of(trace, process, device)
+        limits = None if one_queue else self.limits(process, device)
         if (limits is None and not one_queue) or not device_ops.size:
             nonempty = np.flatnonzero(high > low)
             return Pieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
-        return room(trace, ops, low, high, device_ops, limits)
+        return room(table, ops, low, high, device_ops, limits)
 
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ints:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free."""

@@ -10,7 +10,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.causes.causes import DISPATCH_NS, Explained, Explainer
-from analyzers.causes.occupancy import blocks_per_sm, limits_of, running_at
+from analyzers.causes.occupancy import blocks_per_sm, running_at
 from analyzers.causes.queues import NEVER
 from analyzers.causes.without import Gain
 from analyzers.common.wording import duration
@@ -241,11 +241,11 @@ class EvidenceWriter:
         bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
         device_ops = self.explainer.ops_of(process, device)
-        limits = None if self.explainer.one_queue(process) else limits_of(self.trace, process, device)
+        limits = None if self.explainer.one_queue(process) else self.explainer.limits(process, device)
         pieces = self.explainer.room_for(op, int(bound[0]), int(end[0]))
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
         middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
-        running = [int(other[0]) for other in running_at(self.trace, device_ops, middle) if other[0] >= 0]
+        running = [int(other[0]) for other in running_at(self.trace.ops, device_ops, middle) if other[0] >= 0]
         op_words = (
             f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
         )
@@ -254,7 +254,7 @@ class EvidenceWriter:
             return f"{op_words}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
         taken = [
             f"{self.op_name(row)} (grid {self._of_op('grid', row)} × block {self._of_op('block', row)}; {limits.sms} "
-            f"SMs hold {int(blocks_per_sm(self.trace, np.array([row]), limits)[0]) * limits.sms} such blocks)"
+            f"SMs hold {int(blocks_per_sm(self.trace.ops, np.array([row]), limits)[0]) * limits.sms} such blocks)"
             for row in running
             if self._of_op("grid", row) > 0
         ]
