@@ -22,13 +22,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
-from analyzers.causes.occupancy import OCCUPANCY_COLUMNS, Limits, Pieces, limits_of, room
+from analyzers.causes.occupancy import Columns, Limits, Pieces, limits_of, occupancy_columns, room
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
@@ -93,6 +92,7 @@ class Explainer:
         a, b : masks over `trace.ops`.
         """
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
+        self.columns = occupancy_columns(trace.ops)
         self._limits: dict[tuple[int, int], Limits | None] = {}
         self.ordering = trace.once(Ordering)
         self.blocking = blocking_calls(trace, self.ordering)
@@ -226,7 +226,7 @@ class Explainer:
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
-        pieces = self._room(self.trace.ops, gaps.op, bound, gaps.end_ns, device_ops)
+        pieces = self._room(self.columns, gaps.op, bound, gaps.end_ns, device_ops)
         # A full GPU explains no time that an unrecorded wait explains as well.
         return replace(pieces, full=pieces.full & ~self.ordering.after_unrecorded_wait(gaps.op)[pieces.row])
 
@@ -237,8 +237,8 @@ class Explainer:
         ----------
         moved : when ops would start and end, where that differs from the capture.
         """
-        table, device_ops = self.trace.ops, self._beside(op)
-        starts, ends = (ints(table, column)[device_ops] for column in ("start_ns", "end_ns"))
+        device_ops = self._beside(op)
+        starts, ends = (self.columns[name][device_ops] for name in ("start_ns", "end_ns"))
         if moved:
             rows, times = np.fromiter(moved, np.int64), np.array(list(moved.values()), np.int64)
             at = np.minimum(np.searchsorted(device_ops, rows), device_ops.size - 1)
@@ -246,21 +246,21 @@ class Explainer:
             starts[at[found]], ends[at[found]] = times[found].T
         near = np.flatnonzero((starts < high) & (ends > low) & (device_ops != op))
         rows = np.append(op, device_ops[near])
-        few = pd.DataFrame({column: table[column].to_numpy()[rows] for column in OCCUPANCY_COLUMNS})
-        few = few.assign(start_ns=np.append(low, starts[near]), end_ns=np.append(low, ends[near]))
-        pieces = self._room(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, len(few)))
+        few = {name: column[rows] for name, column in self.columns.items()}
+        few |= {"start_ns": np.append(low, starts[near]), "end_ns": np.append(low, ends[near])}
+        pieces = self._room(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, rows.size))
         # What a node inside a graph waits for within it is not in the capture: nothing says that it was room.
         return replace(pieces, full=pieces.full & ~self.queues.in_graph[op])
 
     def started_beside(self, op: int, low: int, high: int) -> Ints:
         """Ops of an op's device that start after `low` and before `high`."""
         device_ops = self._beside(op)
-        starts = ints(self.trace.ops, "start_ns")[device_ops]
+        starts = self.columns["start_ns"][device_ops]
         return device_ops[(starts > low) & (starts < high)]
 
     def _beside(self, op: int) -> Ints:
         """Rows of the ops of an op's process on its device, ascending."""
-        return self.ops_of(*(int(ints(self.trace.ops, column)[op]) for column in ("process", "device")))
+        return self.ops_of(*(int(self.columns[name][op]) for name in ("process", "device")))
 
     def limits(self, process: int, device: int) -> Limits | None:
         """What a device holds, as the capture states it."""
@@ -268,14 +268,14 @@ class Explainer:
             self._limits[process, device] = limits_of(self.trace, process, device)
         return self._limits[process, device]
 
-    def _room(self, table: pd.DataFrame, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
-        process, device = (int(ints(table, column)[ops[0]]) for column in ("process", "device"))
+    def _room(self, columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
+        process, device = (int(columns[name][ops[0]]) for name in ("process", "device"))
         one_queue = self.one_queue(process)
         limits = None if one_queue else self.limits(process, device)
         if (limits is None and not one_queue) or not device_ops.size:
             nonempty = np.flatnonzero(high > low)
             return Pieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
-        return room(table, ops, low, high, device_ops, limits)
+        return room(columns, ops, low, high, device_ops, limits)
 
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ints:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free."""

@@ -245,17 +245,18 @@ class EvidenceWriter:
         pieces = self.explainer.room_for(op, int(bound[0]), int(end[0]))
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
         middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
-        running = [int(other[0]) for other in running_at(self.trace.ops, device_ops, middle) if other[0] >= 0]
+        running = [int(other[0]) for other in running_at(self.explainer.columns, device_ops, middle) if other[0] >= 0]
         op_words = (
             f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
         )
         if limits is None:
             names = ", ".join(self.op_name(row) for row in running[:MOST_NAMES])
             return f"{op_words}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
+        held = blocks_per_sm(self.explainer.columns, np.array(running, np.int64), limits) * limits.sms
         taken = [
             f"{self.op_name(row)} (grid {self._of_op('grid', row)} × block {self._of_op('block', row)}; {limits.sms} "
-            f"SMs hold {int(blocks_per_sm(self.trace.ops, np.array([row]), limits)[0]) * limits.sms} such blocks)"
-            for row in running
+            f"SMs hold {blocks} such blocks)"
+            for row, blocks in zip(running, held.tolist(), strict=True)
             if self._of_op("grid", row) > 0
         ]
         return f"{op_words}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"

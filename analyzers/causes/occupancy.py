@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
@@ -18,11 +21,13 @@ REGISTER_GRAIN = 256  # registers are given to warps in such portions
 PARTITIONS = 4  # of a multiprocessor's registers and warps; a warp's registers come from one of them
 SHARED_GRAIN = 128  # bytes
 RESERVED_SHARED = 1024  # bytes of shared memory the driver takes for each block
-# Columns of `Trace.ops` that are read here, of any table of ops.
-OCCUPANCY_COLUMNS = (
-    *("process", "device", "context", "stream", "start_ns", "end_ns"),
-    *("grid", "block", "registers", "shared_bytes"),
-)
+Columns = Mapping[str, npt.NDArray[np.signedinteger[Any]]]  # of a table of ops, those of `occupancy_columns`
+
+
+def occupancy_columns(ops: pd.DataFrame) -> Columns:
+    """The columns of `Trace.ops` that say what takes room, where and when, as arrays: views of the table."""
+    names = ("process", "device", "context", "stream", "start_ns", "end_ns", "grid", "block", "registers")
+    return {name: ops[name].to_numpy() for name in (*names, "shared_bytes")}
 
 
 @dataclass(frozen=True)
@@ -59,12 +64,12 @@ class Pieces:
     full: Mask
 
 
-def room(table: pd.DataFrame, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits | None) -> Pieces:
+def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits | None) -> Pieces:
     """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none.
 
     Without limits there is one hardware queue, and whatever runs takes it.
     """
-    times = distinct(np.concatenate([ints(table, column)[device_ops] for column in ("start_ns", "end_ns")]))
+    times = distinct(np.concatenate([_of(columns, column, device_ops) for column in ("start_ns", "end_ns")]))
     first = np.searchsorted(times, low, side="right")
     cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
     count = np.where(high > low, cuts + 1, 0)
@@ -73,11 +78,11 @@ def room(table: pd.DataFrame, ops: Ints, low: Ints, high: Ints, device_ops: Ints
     end = np.append(begin[1:], 0)
     last_piece = piece == count[row] - 1
     end[last_piece] = high[row[last_piece]]
-    running = running_at(table, device_ops, begin)
+    running = running_at(columns, device_ops, begin)
     if limits is None:
         full = np.logical_or.reduce([other >= 0 for other in running], axis=0)
     else:
-        full = no_room(table, ops[row], running, limits)
+        full = no_room(columns, ops[row], running, limits)
     begins_piece = np.ones(row.size, dtype=bool)
     begins_piece[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
     heads = np.flatnonzero(begins_piece)
@@ -89,9 +94,9 @@ def room(table: pd.DataFrame, ops: Ints, low: Ints, high: Ints, device_ops: Ints
     )
 
 
-def blocks_per_sm(table: pd.DataFrame, ops: Ints, limits: Limits) -> Ints:
+def blocks_per_sm(columns: Columns, ops: Ints, limits: Limits) -> Ints:
     """How many blocks of each kernel one multiprocessor holds, by threads, blocks, registers and shared memory."""
-    needs = _needs(table, ops)
+    needs = _needs(columns, ops)
     warps = needs["threads"] // 32
     held = np.minimum(limits.threads // needs["threads"], limits.blocks)
     if limits.registers > 0:
@@ -102,7 +107,7 @@ def blocks_per_sm(table: pd.DataFrame, ops: Ints, limits: Limits) -> Ints:
     return np.maximum(held, 1)
 
 
-def no_room(table: pd.DataFrame, ops: Ints, running: list[Ints], limits: Limits) -> Mask:
+def no_room(columns: Columns, ops: Ints, running: list[Ints], limits: Limits) -> Mask:
     """Whether each kernel found no room beside the kernels that ran.
 
     A kernel with more blocks than the device holds at once keeps the rest queued, and these go first. Else the
@@ -110,7 +115,7 @@ def no_room(table: pd.DataFrame, ops: Ints, running: list[Ints], limits: Limits)
 
     Parameters
     ----------
-    ops : rows of `table`.
+    ops : rows of the table.
     running : for each stream of the device, the op that ran there when each of `ops` was free to (-1: none).
     """
     full = np.zeros(ops.size, dtype=bool)
@@ -122,22 +127,22 @@ def no_room(table: pd.DataFrame, ops: Ints, running: list[Ints], limits: Limits)
     }
     for other in running:
         occupied = np.flatnonzero(other >= 0)
-        occupied = occupied[ints(table, "grid")[other[occupied]] > 0]
-        held = blocks_per_sm(table, other[occupied], limits)
-        grid = ints(table, "grid")[other[occupied]]
+        occupied = occupied[_of(columns, "grid", other[occupied]) > 0]
+        held = blocks_per_sm(columns, other[occupied], limits)
+        grid = _of(columns, "grid", other[occupied])
         full[occupied] |= grid > held * limits.sms
         resident = np.minimum(grid // limits.sms, held)
-        for name, needed in _needs(table, other[occupied]).items():
+        for name, needed in _needs(columns, other[occupied]).items():
             free[name][occupied] -= resident * needed
-    for name, needed in _needs(table, ops).items():
+    for name, needed in _needs(columns, ops).items():
         if name in ("threads", "blocks") or (limits.registers > 0 and limits.shared_bytes > 0):
             full |= free[name] < needed
-    return full & (ints(table, "grid")[ops] > 0)
+    return full & (_of(columns, "grid", ops) > 0)
 
 
-def _needs(table: pd.DataFrame, ops: Ints) -> dict[str, Ints]:
+def _needs(columns: Columns, ops: Ints) -> dict[str, Ints]:
     """What one block of each kernel takes of a multiprocessor."""
-    block, registers, shared = (ints(table, column)[ops] for column in ("block", "registers", "shared_bytes"))
+    block, registers, shared = (_of(columns, column, ops) for column in ("block", "registers", "shared_bytes"))
     warps = -(-np.maximum(block, 1) // 32)
     return {
         "threads": warps * 32,
@@ -147,15 +152,18 @@ def _needs(table: pd.DataFrame, ops: Ints) -> dict[str, Ints]:
     }
 
 
-def running_at(table: pd.DataFrame, device_ops: Ints, instants: Ints) -> list[Ints]:
-    """For each stream of a device: the op (of `device_ops`, rows of `table`) that runs at each instant, or -1."""
-    starts, ends = ints(table, "start_ns"), ints(table, "end_ns")
-    keys = [ints(table, column)[device_ops] for column in ("process", "context", "stream")]
+def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]:
+    """For each stream of a device: the op (of `device_ops`, rows of the table) that runs at each instant, or -1."""
+    keys = [_of(columns, column, device_ops) for column in ("process", "context", "stream")]
     found = []
     for rows in rows_by_key(*keys).values():
         stream_ops = device_ops[rows]
-        stream_ops = stream_ops[np.argsort(starts[stream_ops], kind="stable")]
-        at = np.searchsorted(starts[stream_ops], instants, side="right") - 1
+        stream_ops = stream_ops[np.argsort(_of(columns, "start_ns", stream_ops), kind="stable")]
+        at = np.searchsorted(_of(columns, "start_ns", stream_ops), instants, side="right") - 1
         op = stream_ops[np.maximum(at, 0)]
-        found.append(np.where((at >= 0) & (ends[op] > instants), op, -1))
+        found.append(np.where((at >= 0) & (_of(columns, "end_ns", op) > instants), op, -1))
     return found
+
+
+def _of(columns: Columns, name: str, ops: Ints) -> Ints:
+    return columns[name][ops].astype(np.int64, copy=False)

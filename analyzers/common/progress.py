@@ -32,14 +32,16 @@ class Overall:
         self.progress, self.what, self.sizes, self.bytes = progress, what, list(sizes), bytes
         self.total = sum(sizes)
         self.done = [0] * len(self.sizes)
+        self.read, self.finished = 0, self.sizes.count(0)
 
     def update(self, i: int, done: int, total: int) -> None:
         """Say how far one file is; progress of a file that begins anew does not go back."""
-        if total > 0:
-            self.done[i] = max(self.done[i], self.sizes[i] * min(done, total) // total)
-        read = sum(self.done)
-        finished = sum(done >= size for done, size in zip(self.done, self.sizes, strict=True))
-        state = f"{finished} of {len(self.sizes)}"
+        more = self.sizes[i] * min(done, total) // total - self.done[i] if total > 0 else 0
+        if more > 0:
+            self.done[i] += more
+            self.read += more
+            self.finished += self.done[i] == self.sizes[i]
+        state = f"{self.finished} of {len(self.sizes)}"
         if self.bytes:
-            state += f"{NOTE}{read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
-        self.progress(f"{self.what}{NOTE}{state}", read, self.total)
+            state += f"{NOTE}{self.read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
+        self.progress(f"{self.what}{NOTE}{state}", self.read, self.total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.causes.occupancy import Limits, blocks_per_sm, limits_of, no_room, room, running_at
+from analyzers.causes.occupancy import Limits, blocks_per_sm, limits_of, no_room, occupancy_columns, room, running_at
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, one_rank
 
@@ -39,18 +39,18 @@ def kernels(*sizes: tuple[int, int, int, int]) -> Trace:
 )
 def test_blocks_per_multiprocessor_by_hand(block: int, registers: int, shared: int, expected: int) -> None:
     trace = kernels((1, block, registers, shared))
-    assert blocks_per_sm(trace.ops, np.array([0]), H200).tolist() == [expected]
+    assert blocks_per_sm(occupancy_columns(trace.ops), np.array([0]), H200).tolist() == [expected]
 
 
 def test_limits_that_the_capture_does_not_state_do_not_bind() -> None:
     trace = kernels((1, 256, 255, 200_000))
-    assert blocks_per_sm(trace.ops, np.array([0]), Limits(132, 2048, 32, -1, -1)).tolist() == [8]
+    assert blocks_per_sm(occupancy_columns(trace.ops), np.array([0]), Limits(132, 2048, 32, -1, -1)).tolist() == [8]
 
 
 def full(small: tuple[int, int, int, int], *others: tuple[int, int, int, int]) -> bool:
     trace = kernels(small, *others)
-    running = running_at(trace.ops, np.arange(1, len(others) + 1), np.array([50]))
-    return bool(no_room(trace.ops, np.array([0]), running, H200)[0])
+    running = running_at(occupancy_columns(trace.ops), np.arange(1, len(others) + 1), np.array([50]))
+    return bool(no_room(occupancy_columns(trace.ops), np.array([0]), running, H200)[0])
 
 
 ONE = (1, 256, 32, 0)
@@ -91,7 +91,9 @@ def test_a_window_is_cut_where_room_comes_and_goes() -> None:
         rank.kernel("other", 7, start, end, grid=grid, **size)
     rank.kernel("mine", 8, 90, 99, grid=1, **size)
     trace = run.trace()
-    pieces = room(trace.ops, np.array([4, 4]), np.array([20, 65]), np.array([90, 65]), np.arange(5), H200)
+    pieces = room(
+        occupancy_columns(trace.ops), np.array([4, 4]), np.array([20, 65]), np.array([90, 65]), np.arange(5), H200
+    )
     assert list(zip(pieces.row, pieces.low_ns, pieces.high_ns, pieces.full, strict=True)) == [
         (0, 20, 40, True),
         (0, 40, 60, False),
