@@ -45,7 +45,10 @@ class StepTimes:
             return (end - begin) * 1000
         if begin is None or end is None or isinstance(begin, float) or isinstance(end, float):
             return None
-        return begin.elapsed_time(end) if begin.query() and end.query() else None
+        try:
+            return begin.elapsed_time(end) if begin.query() and end.query() else None
+        except RuntimeError:  # an error of the program's GPU work comes up in whatever asks next
+            return None
 
 
 class Window:
@@ -111,7 +114,7 @@ class TorchWindow(Window):
     def __init__(self, settings, about):
         super().__init__(settings, about)
         self.begin = max(self.first - settings["warmup"], 0 if settings["step_range"] else 1)
-        self.profile, self.ours = None, False
+        self.profile, self.ours, self.may_wait = None, False, True
         self.give_way()
 
     def at(self, count):
@@ -178,7 +181,9 @@ class TorchWindow(Window):
         try:
             profile.export_chrome_trace(partial)
             os.replace(partial, path)
-            self.about.report(state="captured", steps=[self.first, min(over, self.last)], step_ms=self.step_ms())
+            # Even asking for an event waits where another thread holds the driver, blocked by a full launch queue.
+            step_ms = self.step_ms() if self.may_wait else None
+            self.about.report(state="captured", steps=[self.first, min(over, self.last)], step_ms=step_ms)
         except Exception as error:  # a full disk above all
             with contextlib.suppress(OSError):
                 os.unlink(partial)
@@ -194,6 +199,7 @@ class TorchWindow(Window):
             return
         over = self.profile.step_num
         if over > self.first or (over == self.first and self.settings["first"] == self.begin):
+            self.may_wait = waiting
             if not waiting and getattr(self.profile, "profiler", None) is not None:
                 self.profile.profiler.use_device = None  # no synchronize, which would never return
             with self.sigterm.hold():

@@ -311,3 +311,28 @@ def test_step_times_are_medians_of_what_the_gpu_came_to(monkeypatch: pytest.Monk
     assert times.median_ms(1, 4) == 10, "of 10, 20 and 1"
     assert times.median_ms(4, 6) is None, "never waited for, and no two clocks are compared"
     assert times.median_ms(6, 7) == 500
+
+
+def test_a_program_whose_gpu_work_failed_has_no_step_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA tells an earlier error to whoever asks next: a saved capture stays one."""
+    monkeypatch.syspath_prepend(str(HOME / "collectors" / "inject"))
+    times = importlib.import_module("_traceviz_capture").StepTimes()
+
+    class Failed(Event):
+        def query(self) -> bool:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+
+    times.marks = {1: Event(0), 2: Failed(10)}
+    assert times.median_ms(1, 2) is None
+
+
+def test_a_rank_told_to_end_asks_its_gpu_nothing(folder: Path) -> None:
+    """Its main thread may hold the driver, blocked by a full launch queue: asking would never return."""
+    asks = SLEEPS + "    if index == 6:\n        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(9)\n"
+    asks = "import os, signal\n" + asks + "\n"
+    (folder / "ends.py").write_text(asks)
+    ran = traceviz("collect", "torch", "--steps", "3:9", "-o", "out", "--", sys.executable, "ends.py", cwd=folder)
+    assert ran.returncode == 128 + 15, ran.stderr
+    (rank,) = manifest(folder / "out")["ranks"]
+    assert rank["state"] == "captured"
+    assert rank["step_ms"] is None
