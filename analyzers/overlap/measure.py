@@ -8,18 +8,21 @@ its last rank (`ops.wait_ns`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.intervals import intersect, measure, overlap_by_group, union
+from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_group, union
+from analyzers.arrays.intervals import either as either_of
 from analyzers.arrays.types import Ints, Mask
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.pairing import Pairing
 from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
 
 APPARENT_FROM = 0.1  # of a side's busy time, from which on unseen waits make its figure an apparent one
 
@@ -37,6 +40,14 @@ class Side:
     def wait_ns(self) -> int:
         """Busy time that was nothing but waiting, ns."""
         return self.busy_ns - self.real_busy_ns
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Work on neither side: how many ops, and how long they run."""
+
+    ops: int = 0
+    busy_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,7 @@ class RankOverlap:
     real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
+    launched_before: LeftOut = LeftOut()  # on neither side
     gaps: MissedGaps | None = field(default=None, repr=False, compare=False)  # what `missed` sums up, where explained
 
     @property
@@ -215,33 +227,51 @@ class RankOverlap:
 
 
 def measure_ranks(
-    trace: Trace, a: Mask, b: Mask, pairing: Pairing, unaccounted: Mask | None = None
+    trace: Trace, a: Mask, b: Mask, pairing: Pairing, unaccounted: tuple[Mask, Mask] | None = None
 ) -> list[RankOverlap]:
     """Measure a pair on every (rank, device) that has ops of either side, in that order.
 
     Parameters
     ----------
-    unaccounted : ops that may be of a side for all the capture says.
+    unaccounted : ops on neither side that may be A's, and that may be B's, for all the capture says.
     """
     ranks = []
-    unlaunched = np.empty(0, np.int64) if unaccounted is None else np.flatnonzero(unaccounted)
     ops = trace.ops
     either = np.flatnonzero(a | b)
-    keys = [ints(ops, column)[either] for column in ("rank", "device", "process")]
-    others = rows_by_key(*(ints(ops, column)[unlaunched] for column in ("rank", "device", "process")))
-    for (rank, device, process), rows in rows_by_key(*keys).items():
+    keys = [ints(ops, column) for column in ("rank", "device", "process")]
+    in_doubt = np.flatnonzero(unaccounted[0] | unaccounted[1]) if unaccounted else np.empty(0, np.int64)
+    in_doubt_by_key = rows_by_key(*(key[in_doubt] for key in keys))
+    for key, rows in rows_by_key(*(column[either] for column in keys)).items():  # rank, device, process
         its_ops = either[rows]
-        found = _measure_rank(trace, rank, device, its_ops[a[its_ops]], its_ops[b[its_ops]], pairing)
-        if (rank, device, process) in others:
-            its_others = unlaunched[others[rank, device, process]]
-            found = replace(found, unaccounted_ns=_beside(trace, its_ops, its_others))
+        its_sides = its_ops[a[its_ops]], its_ops[b[its_ops]]
+        found = _measure_rank(trace, key[0], key[1], *its_sides, pairing)
+        if unaccounted and key in in_doubt_by_key:
+            others = in_doubt[in_doubt_by_key[key]]
+            beside = [
+                _beside(trace, side, others[of_other[others]])
+                for side, of_other in zip(its_sides, reversed(unaccounted), strict=True)
+            ]
+            found = replace(found, unaccounted_ns=measure(either_of(*beside)))
         ranks.append(found)
     return ranks
 
 
-def _beside(trace: Trace, ops: Ints, others: Ints) -> int:
+def _beside(trace: Trace, ops: Ints, others: Ints) -> Union:
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    return measure(intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others])))
+    return intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others]))
+
+
+def with_left_out(trace: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap]:
+    """Count on each rank's device what was launched before the capture began."""
+    early = np.flatnonzero(launched_before(trace))
+    starts, ends = ints(trace.ops, "start_ns")[early], ints(trace.ops, "end_ns")[early]
+    by_device = rows_by_key(*(ints(trace.ops, column)[early] for column in ("rank", "device")))
+    return [
+        replace(rank, launched_before=LeftOut(rows.size, measure(union(starts[rows], ends[rows]))))
+        if (rows := by_device.get((rank.rank, rank.device))) is not None
+        else rank
+        for rank in ranks
+    ]
 
 
 def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:

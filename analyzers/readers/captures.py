@@ -24,6 +24,7 @@ from analyzers.readers.remote import brought
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import count_unlaunched
 from analyzers.workers.local import local_workers
 
 # Worker processes cost a second to start, and some 15 ms for each capture whose tables they hand back. They pay from
@@ -150,7 +151,7 @@ def _from_cache(one: Input, reading: Reading) -> Trace | None:
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
-    return count_lost_work(format_of(one.kind).read(one.path, progress, reading.nsys))
+    return count_unlaunched(count_lost_work(format_of(one.kind).read(one.path, progress, reading.nsys)))
 
 
 # Captures that were read before: found in the cache as tables, or read and kept there.

@@ -19,6 +19,7 @@ from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.trace.columns import codes
 from analyzers.trace.regions import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import LAUNCHED_BEFORE, launched_before
 
 MOST_THREADS = 4  # named in a warning
 
@@ -50,13 +51,15 @@ class Threads:
 class Selection:
     """The ops a selector picks.
 
-    `picked` is a mask over `trace.ops`; `occurrence` the row in `trace.ranges` of the innermost range it names that
-    each was launched in (-1 where that is none); `ranges` a mask over `trace.ranges` of those it names; `reason` says
-    why nothing was picked, "" where something was.
+    `picked` is a mask over `trace.ops`; `before` of those it would pick, had they not been launched before the capture
+    began. `occurrence` is the row in `trace.ranges` of the innermost range it names that each was launched in (-1 where
+    that is none); `ranges` a mask over `trace.ranges` of those it names; `reason` says why nothing was picked, ""
+    where something was.
     """
 
     selector: Selector
     picked: Mask
+    before: Mask
     occurrence: Ints
     ranges: Mask
     reason: str = ""
@@ -88,9 +91,10 @@ def select(trace: Trace, text: str) -> Selection:
     every = np.logical_or.reduce([ranges for _, ranges in named]) if named else np.zeros(len(trace.ranges), dtype=bool)
     if len(named) > 1:
         occurrence, _ = launched_in(trace, every)
-    picked = evaluate(trace, selector, known)
-    reason = "" if picked.any() else _explained(trace, selector)
-    return Selection(selector, picked, np.where(picked, occurrence, -1), every, reason, tuple(threads))
+    named_ops, early = evaluate(trace, selector, known), launched_before(trace)
+    picked, before = named_ops & ~early, named_ops & early
+    reason = "" if picked.any() else LAUNCHED_BEFORE if before.any() else _explained(trace, selector)
+    return Selection(selector, picked, before, np.where(picked, occurrence, -1), every, reason, tuple(threads))
 
 
 def _explained(trace: Trace, selector: Selector) -> str:
@@ -128,11 +132,14 @@ def about_threads(threads: Threads) -> list[TraceWarning]:
 def picked(trace: Trace, text: str) -> pd.DataFrame:
     """The GPU ops that a selector picks; rows of `trace.ops` under their own numbers.
 
+    Those that were launched before the capture began are among them; sides of a pair lack these.
+
     Raises
     ------
     TracevizError : the selector can't be read.
     """
-    return trace.ops[select(trace, text).picked]
+    selection = select(trace, text)
+    return trace.ops[selection.picked | selection.before]
 
 
 def in_ranges(trace: Trace, text: str) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
 
 # torch.profiler's own marks, and what people write by hand.
 STEP = re.compile(
@@ -64,9 +65,10 @@ def _outer(trace: Trace, rows: Ints) -> Ints:
 def step_of_ops(trace: Trace, steps: Steps) -> Ints:
     """Position in `steps` of the mark each op was launched in, by any thread of its process; -1 where in none.
 
-    An op whose launch is not known goes by its own start.
+    An op whose launch is not known goes by its own start; one launched before the capture began is in none.
     """
     _, start, _ = launches(trace)
     instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
     index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
-    return index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)
+    found = index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)
+    return np.where(launched_before(trace), -1, found)

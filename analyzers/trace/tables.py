@@ -64,6 +64,10 @@ class Process:
     rule: str = ""
     launches: int = 0  # of kernels, copies and memsets, and
     lost: int = 0  # those whose op the capture lacks
+    ops: int = 0  # where calls were recorded: how many ops there are, and
+    unlaunched: int = 0  # those whose launch call the capture lacks, among them
+    launched_before: int = 0  # those launched before it began, which run for
+    launched_before_ns: int = 0
 
 
 @dataclass(frozen=True)

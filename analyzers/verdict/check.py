@@ -24,6 +24,7 @@ from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, OnePart, PartitionedRun
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, reconcile
@@ -109,7 +110,7 @@ def _explained(
     if run.is_one_part:
         return parts
     for side, text in enumerate(texts):
-        if not any(part.sides[side].picked for part in parts):
+        if not any(part.sides[side].picked or part.sides[side].reason == LAUNCHED_BEFORE for part in parts):
             reason = _why_empty(run, text, narrowing)
             parts = [_with_reason(part, side, reason) for part in parts]
     return parts
@@ -272,7 +273,8 @@ def _empty(parts: Sequence[Part], side: int) -> str:
         return ""
     if any(one.picked for one in part_sides):
         return ALL_SHARED
-    return next((one.reason for one in part_sides if one.reason), "")
+    reasons = [one.reason for one in part_sides if one.reason]
+    return LAUNCHED_BEFORE if LAUNCHED_BEFORE in reasons else next(iter(reasons), "")
 
 
 def verdict(ratio: float | None, bar: float) -> str:

@@ -11,13 +11,14 @@ from analyzers.select.select import Selection
 from analyzers.trace.columns import is_one_of
 from analyzers.trace.graphs import ADVICE
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
 
 INSIDE = ("comm", "compute", "kernel", "collective")  # what picks kernels, and would have picked some inside a graph
 
 
 def unclaimed(trace: Trace, *sides: Selection) -> int:
     """How many graphs are ops of no side; a side that takes graphs as ops says what they are."""
-    graphs = is_one_of(trace.ops, "kind", ("graph",))
+    graphs = is_one_of(trace.ops, "kind", ("graph",)) & ~launched_before(trace)
     return int(np.count_nonzero(graphs & ~np.logical_or.reduce([side.picked for side in sides])))
 
 

@@ -18,7 +18,7 @@ from analyzers.arrays.types import Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
-from analyzers.overlap.measure import RankOverlap, measure_ranks
+from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out
 from analyzers.overlap.pairing import (
     Moves,
     Pairing,
@@ -135,6 +135,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
     shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
     pairing = shifted(pairing, shift)
     ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
+    ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
     if explain:
         explainer = _explainer(trace, *sides, pairing)
@@ -212,13 +213,19 @@ def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
     )
 
 
-def _unaccounted(trace: Trace, *sides: Selection) -> Mask | None:
-    """Ops without a launch in the capture, which ranges can't pick; None where no side is picked by ranges."""
-    by_range = any(atom.kind in BY_LAUNCH for side in sides for atom in atoms(side.selector))
+def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
+    """For each side, ops on neither that may be its for all the capture says.
+
+    Those that it would pick, had they not been launched before the capture began; and where ranges pick it, all ops
+    whose launch the capture lacks, where it records launches.
+    """
     launched = ints(trace.ops, "launch") >= 0
-    if not by_range or not launched.any():
-        return None
-    return ~launched & ~sides[0].picked & ~sides[1].picked
+    on_neither = ~sides[0].picked & ~sides[1].picked
+    found = []
+    for side in sides:
+        by_range = any(atom.kind in BY_LAUNCH for atom in atoms(side.selector))
+        found.append(on_neither & (~launched if by_range and launched.any() else side.before))
+    return found[0], found[1]
 
 
 def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:

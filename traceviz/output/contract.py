@@ -107,6 +107,8 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_ratio_low": rank.ratio_range[0] if known else None,
         "real_overlap_ratio_high": rank.ratio_range[1] if known else None,
         **_fields(rank, "apparent_ns", "achievable_ns", "missed_ns"),
+        "unaccounted_ns": rank.unaccounted_ns,
+        "launched_before": vars(rank.launched_before),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [_fields(one, *_MISSED) for one in rank.missed],
         "instances": [_fields(one, *_INSTANCE) for one in rank.instances],

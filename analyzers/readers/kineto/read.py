@@ -215,16 +215,8 @@ def _known_syncs(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
 
 
 def odd_links(trace: Trace) -> Trace:
-    """Warn of ops without a launch, and of ops that start before it."""
+    """Warn of ops that start before their launch."""
     launch, start = ints(trace.ops, "launch"), ints(trace.ops, "start_ns")
-    if len(trace.api):
-        missing = int(np.count_nonzero(launch < 0))
-        if missing:
-            trace = trace.warn(
-                "missing-launch",
-                f"{missing:,} of {launch.size:,} GPU ops have no launch call in {trace.captures[0].path}: "
-                "they belong to no range.",
-            )
     launched = launch >= 0
     before = start[launched] < ints(trace.api, "start_ns")[launch[launched]]
     if before.any():
