@@ -10,6 +10,7 @@ import numpy as np
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.compare.gain import check_claim, pair_gain
+from analyzers.compare.late_start import LateStart, late_start
 from analyzers.compare.noise import EQUAL, LEAST_STEPS, Change, change, spread
 from analyzers.compare.regions import RegionFigures, outermost_twins, region_figures
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
@@ -72,14 +73,15 @@ def compare(
         for label, trace in zip(labels, traces, strict=True)
     ]
     groups = [group_steps(trace) for trace in traces]
-    common = common_of(labels, groups)
+    late = [late_start(trace, grouped) for trace, grouped in zip(traces, groups, strict=True)]
+    common = without_late_starts(common_of(labels, groups), late)
     if common.reason:
         return Comparison(tuple(runs), *pair, reason=common.reason)
     measured = _measure(traces, groups, common, pair)
     overlaps = [check_overlap(one.part, *pair, explain=False) for one in measured]
     done = tuple(
-        _compared(run, one, measured[0], common, (overlap, overlaps[0]))
-        for run, one, overlap in zip(runs, measured, overlaps, strict=True)
+        _compared(replace(run, late_start=its_late), one, measured[0], common, (overlap, overlaps[0]))
+        for run, its_late, one, overlap in zip(runs, late, measured, overlaps, strict=True)
     )
     rank = overlaps[0].job.rank
     claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
@@ -218,7 +220,7 @@ def _why_no_verdict(labels: Sequence[str], overlaps: Sequence[OverlapResult]) ->
 def _warnings(
     runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, parts: Sequence[Trace]
 ) -> list[TraceWarning]:
-    found = [*left_out([run.label for run in runs], groups, common), *_about_noise(runs, common)]
+    found = [*left_out(runs, groups, common), *_about_noise(runs, common)]
     first = runs[0].overlap
     ratio = first.job.real_overlap_ratio if first else None
     if ratio is not None and ratio >= OVERLAPS_ALREADY:
@@ -257,6 +259,7 @@ class Common:
     lanes: tuple[Lane, ...]
     steps: tuple[int, ...]
     reason: str = ""  # why there is nothing, "" where there is something
+    late: tuple[int, ...] = ()  # steps of all that are left out, for a late start in some run
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -282,6 +285,13 @@ def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
     return Common(lanes, (), _no_step(labels, groups))
 
 
+def without_late_starts(common: Common, late: Sequence[LateStart | None]) -> Common:
+    """Leave a first step that a late profiler made long out of all runs, unless nothing would be left."""
+    numbers = {one.step for one in late if one} & set(common.steps)
+    steps = tuple(number for number in common.steps if number not in numbers)
+    return replace(common, steps=steps, late=tuple(sorted(numbers))) if steps else common
+
+
 def _no_step(labels: Sequence[str], groups: Sequence[StepGroups]) -> str:
     unmarked = [label for label, one in zip(labels, groups, strict=True) if WHOLE_CAPTURE in one.numbers]
     if unmarked and len(unmarked) < len(labels):
@@ -292,11 +302,14 @@ def _no_step(labels: Sequence[str], groups: Sequence[StepGroups]) -> str:
     return f"no step is in every run, whole on every common rank ({steps_of})"
 
 
-def left_out(labels: Sequence[str], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
+def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
     """Say which steps and ranks are not compared."""
     found = []
-    for label, one in zip(labels, groups, strict=True):
-        steps = [number for number in one.numbers.tolist() if number not in set(common.steps)]
+    for run, one in zip(runs, groups, strict=True):
+        label = run.label
+        if run.late_start and run.late_start.step in common.late:
+            found.append(TraceWarning("late-start", f"{label}: {run.late_start.words}"))
+        steps = [number for number in one.numbers.tolist() if number not in {*common.steps, *common.late}]
         ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
         for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):
             if numbers:

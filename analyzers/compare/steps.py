@@ -1,9 +1,9 @@
 """What each training step cost on each device: time, busy time, overlap, exposed communication, host syncs.
 
 A step is the work launched inside its mark. Its time runs from the end of the last GPU op of the step before to the end
-of its own, on the first one from its first op's start. Marks say when work was queued, not when it ran; nor do first
-ops tell steps apart, where the host is ahead and a side stream's waits for nothing.
-Where a capture has no marks, all of it is one step.
+of its own, on the first one from its first op's start, or from the end of what was launched before the capture began,
+where that still ran. Marks say when work was queued, not when it ran; nor do first ops tell steps apart, where the host
+is ahead and a side stream's waits for nothing. Where a capture has no marks, all that it launched is one step.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
-from analyzers.compare.noise import Spread, spread
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.steps import Steps, find_steps, step_of_ops
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
 
 WHOLE_CAPTURE = -1  # the number of the one step of a capture without marks
 FIGURES = {
@@ -46,7 +46,8 @@ class StepGroups:
 
     `lanes` are (rank, k-th of its devices): the same rank may name its GPU 0 in one run and 3 in the next. `numbers`
     are the steps'; `group` is lane × steps + step per op, -1 where an op is in none. `there` marks the lane-steps that
-    have work, `repeated` the step numbers that one process marks twice, which are left out.
+    have work, `repeated` the step numbers that one process marks twice, which are left out. `before_ns` is when each
+    lane ended what was launched before the capture began, the least int64 where there was none.
     """
 
     lanes: tuple[Lane, ...]
@@ -54,6 +55,7 @@ class StepGroups:
     numbers: Ints
     group: Ints
     there: Mask
+    before_ns: Ints
     repeated: tuple[int, ...] = ()
 
     @property
@@ -92,13 +94,15 @@ def group_steps(trace: Trace) -> StepGroups:
     group = np.where(inside, lane * found.size + column, -1)
     there = np.zeros(len(names) * found.size, dtype=bool)
     there[group[inside]] = True
-    return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), repeated)
+    early, before = launched_before(trace), np.full(len(names), _LIMITS.min)
+    np.maximum.at(before, lane[early], ints(trace.ops, "end_ns")[early])
+    return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), before, repeated)
 
 
 def _numbers_of_ops(trace: Trace, steps: Steps) -> tuple[Ints, tuple[int, ...]]:
     """Step number of every op, the least int64 where it is in none; and the numbers some process marks twice."""
     if not steps.rows.size:
-        return np.full(len(trace.ops), WHOLE_CAPTURE, np.int64), ()
+        return np.where(launched_before(trace), _LIMITS.min, WHOLE_CAPTURE), ()
     owner = ints(trace.ranges, "process")[steps.rows]
     twice = [number for (_, number), rows in rows_by_key(owner, steps.numbers).items() if rows.size > 1]
     number = np.where(np.isin(steps.numbers, twice), _LIMITS.min, steps.numbers)
@@ -133,7 +137,7 @@ def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigu
     real = overlap_by_group(of_side(a, starts + waits), of_side(b, starts + waits), groups.size)
     hidden = overlap_by_group(of_side(communication, starts), of_side(is_compute(trace), starts), groups.size)
     values = {
-        "step_ns": _step_times(groups, starts, ends),
+        "step_ns": step_times(groups, starts, ends),
         "busy_ns": overlap_by_group(of_side(everything, starts), of_side(~everything, starts), groups.size).a,
         "a_busy_ns": plain.a,
         "b_busy_ns": plain.b,
@@ -145,7 +149,8 @@ def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigu
     return StepFigures(groups, {name: value.reshape(shape) for name, value in values.items()})
 
 
-def _step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
+def step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
+    """How long each step took on each lane, ns, by `StepGroups.group`."""
     first = np.full(groups.size, _LIMITS.max)
     last = np.full(groups.size, _LIMITS.min)
     inside = groups.group >= 0
@@ -156,7 +161,8 @@ def _step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
         of_lane = row * groups.numbers.size + np.flatnonzero(groups.there[row])
         if of_lane.size:
             order = of_lane[np.argsort(last[of_lane], kind="stable")]
-            times[order] = np.diff(last[order], prepend=first[of_lane].min())
+            begin, before = first[of_lane].min(), groups.before_ns[row]
+            times[order] = np.diff(last[order], prepend=before if begin < before < last[order[0]] else begin)
     return times
 
 
@@ -179,12 +185,3 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
         of_lane = known & (rank == lane_rank) & (device == lane_device)
         np.add.at(cost, row * groups.numbers.size + column[of_lane], table["gpu_idle_ns"].to_numpy(np.int64)[of_lane])
     return cost
-
-
-def typical_step(trace: Trace) -> Spread | None:
-    """Step time, mean over the devices, on the steps that all of them have; None where there are no such steps."""
-    groups = group_steps(trace)
-    shape = groups.there.shape
-    times = _step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")).reshape(shape)
-    whole = groups.there.all(axis=0) & (groups.numbers != WHOLE_CAPTURE)
-    return spread(np.rint(times[:, whole].mean(axis=0)).astype(np.int64)) if whole.any() else None

@@ -23,6 +23,7 @@ class _Trace:
         self.run, self.rank, self.clocks, self.records = run, rank, clocks, records
         self.pid = 1000 + rank
         self.events: list[dict[str, Any]] = []
+        self.seen = {call.number for call in run.calls if call.where[0] == rank}
 
     def host(self, category: str, name: str, thread: int, start: int, end: int, **args: Any) -> None:
         times = self.clocks.host(self.rank, start), self.clocks.host(self.rank, end)
@@ -75,7 +76,7 @@ class _Trace:
                 "registers per thread": 16,
                 "shared memory": 0,
             }
-            if op.action.collective:
+            if op.action.collective and op.call.number in self.seen:  # the host's part says what it is
                 size = len(self.run.program.ranks)
                 args |= {
                     "Collective name": "allreduce",

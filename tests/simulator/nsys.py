@@ -168,7 +168,7 @@ class _Export:
                 globalPid=process(call.where[0]),
                 syncType=kind,
                 eventId=event,
-                eventSyncId=NO_EVENT if awaited is None else linked[id(awaited)],
+                eventSyncId=linked.get(id(awaited), NO_EVENT),
             )
 
 

@@ -26,6 +26,24 @@ class Clocks:
         return ORIGIN + time + self.device_ns.get(rank, 0)
 
 
+def recorded(run: Run, since: dict[int, int]) -> Run:
+    """What of a run a profiler sees that begins on each rank at some instant: calls, ranges and ops from then on.
+
+    Of what was launched before, ops that start later are seen, without their calls. Numbers of calls go on counting.
+    """
+    calls = [call for call in run.calls if call.start >= since.get(call.where[0], 0)]
+    known = {id(call) for call in calls}
+    return Run(
+        run.program,
+        ops=[op for op in run.ops if op.start >= since.get(op.where[0], 0)],
+        calls=calls,
+        records=[record for record in run.records if id(record.call) in known],
+        waits=[wait for wait in run.waits if id(wait[0]) in known],
+        syncs=[sync for sync in run.syncs if id(sync[0]) in known],
+        ranges=[one for one in run.ranges if one[3] >= since.get(one[0], 0)],
+    )
+
+
 def kernel_name(op: Op) -> str:
     assert isinstance(op.action, Launch)
     return COLLECTIVE if op.action.collective else NAMES[op.side]
@@ -45,7 +63,8 @@ def block(op: Op) -> int:
 
 def event_numbers(run: Run) -> dict[tuple[int, str], int]:
     """An event's number in its process."""
-    named = sorted({(record.where[0], record.event) for record in run.records})
+    awaited = [record for *_, record in [*run.waits, *run.syncs] if record is not None]
+    named = sorted({(record.where[0], record.event) for record in [*run.records, *awaited]})
     return {key: number for number, key in enumerate(named, start=1)}
 
 

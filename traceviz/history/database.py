@@ -137,7 +137,7 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
     ------
     TracevizError : the file can't be written, is damaged, or no history of traceviz.
     """
-    from analyzers.compare.steps import typical_step
+    from analyzers.compare.late_start import typical_step
 
     step = typical_step(trace)
     job = result.job

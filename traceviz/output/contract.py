@@ -270,6 +270,7 @@ def _run(run: ComparedRun) -> Json:
         "changes": {name: _change(one) for name, one in run.changes.items()},
         "real_overlap_ratio": job.real_overlap_ratio if job else None,
         "calls_recorded": run.calls_recorded,
+        "late_start": vars(run.late_start) if run.late_start else None,
         "memory": "recorded" if run.memory_peaks else "not recorded",
         "memory_peaks": [vars(one) for one in run.memory_peaks],
         "ranks": [_lane(lane) for lane in run.lanes],

@@ -136,3 +136,24 @@ def test_no_ops_no_steps() -> None:
     rank.kernel(GEMM, 7, 50, 60, launch=(20, 21))
     assert group_steps(run.trace()).numbers.size == 0
     assert not np.any(group_steps(run.trace()).there)
+
+
+def test_the_first_step_begins_where_work_launched_before_the_capture_ends() -> None:
+    run, rank = one_rank()
+    run.correlation = 100
+    rank.range("step 1", 0, 99)
+    rank.range("step 2", 100, 199)
+    rank.kernel(GEMM, 8, 50, 300, correlation=1)
+    rank.kernel(GEMM, 7, 200, 500, launch=(10, 11))
+    rank.kernel(GEMM, 7, 500, 700, launch=(110, 111))
+    found = figures_of(run.trace())
+    assert found.values["step_ns"].tolist() == [[500 - 300, 200]]
+    assert found.values["busy_ns"].tolist() == [[300, 200]]
+
+
+def test_what_was_launched_long_before_does_not_lengthen_it() -> None:
+    run, rank = one_rank()
+    run.correlation = 100
+    rank.kernel(GEMM, 8, 50, 100, correlation=1)
+    rank.kernel(GEMM, 7, 200, 500, launch=(10, 11))
+    assert figures_of(run.trace()).values["step_ns"].tolist() == [[300]], "of a capture without marks, too"
