@@ -37,8 +37,15 @@ def launched(rank: Rank, number: int, start: int, stream: int = 7) -> int:
     row = len(rank.run.rows["api"]) - 1
     return rank.run.add(
         "ops",
-        **{"process": rank.process, "device": 0, "context": 1, "stream": stream, "name": "gemm"},
-        **{"start_ns": start, "end_ns": start + 10, "correlation": number, "launch": row},
+        process=rank.process,
+        device=0,
+        context=1,
+        stream=stream,
+        name="gemm",
+        start_ns=start,
+        end_ns=start + 10,
+        correlation=number,
+        launch=row,
     )
 
 
