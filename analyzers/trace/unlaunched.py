@@ -47,11 +47,13 @@ def _launched_before(trace: Trace) -> Mask:
     call = ints(trace.api, "correlation")
     np.minimum.at(first_call, ints(trace.api, "process")[call > 0], call[call > 0])
     first_call[np.bincount(process[launched], minlength=count) == 0] = 0  # launches are not recorded
+    before: Mask = ~launched & (number > 0) & (number < first_call[process])
+    if not before.any():
+        return before
     stream = label(*(ints(ops, column) for column in ("process", "device", "context", "stream")))
     first_start = np.full(int(stream.max(initial=-1)) + 1, _LIMITS.max)
     np.minimum.at(first_start, stream[launched], start[launched])
-    before: Mask = ~launched & (number > 0) & (number < first_call[process]) & (start <= first_start[stream])
-    return before
+    return before & (start <= first_start[stream])
 
 
 def count_unlaunched(trace: Trace) -> Trace:
