@@ -118,8 +118,8 @@ def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
     globs = [TORCH / f"{name}.rank*.json.gz" for name in ("dpmp_serial", "dpmp_overlap")]
     code, out, _ = run(*globs, "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding", "--claimed", "14.7x")
     assert code == 1
-    # Of steps 1 and 2, for step 0 waits 1.6 ms for rank 1's profiler: DP 329.661 and 328.221 µs, MP 630.557 and 509.917,
-    # 130.6 of the former waiting.
+    # Of steps 1 and 2, for step 0 waits 1.6 ms for rank 1's profiler: DP takes 329.661 and 328.221 µs; MP 630.557, of
+    # which 130.6 are waiting, and 509.917.
     assert "two tasks of 328.9 µs and 504.9 µs can gain at most 1.65x; 14.7x measures something else." in out
     assert "step 0 is left out of medians: rank 0 waits 1.649 ms in it for rank 1" in out
     assert "dpmp_overlap against dpmp_serial" in out
