@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched, count_unlaunched, launched_before
+from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder, Rank, one_rank
 
 DATA = Path(__file__).parents[2] / "data"
@@ -202,9 +204,16 @@ def test_an_nsys_report_whose_head_of_calls_is_cut_off(tmp_path: Path, name: str
                         SELECT 1 FROM CUPTI_ACTIVITY_KIND_RUNTIME AS call WHERE call.correlationId = op.correlationId
                         AND call.globalTid >> 24 = op.globalPid >> 24)"""
                 ).fetchone()[0]
-    trace = load([path], reading=Reading(cache=False))
+        seen = set(db.execute("SELECT (globalTid >> 24) & 0xFFFFFF, correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
+    trace = load([path], align=False, reading=Reading(cache=False))
     assert (ints(trace.ops, "launch") < 0).sum() == wanted
     assert launched_before(trace).sum() == wanted
+    whole = load([DATA / "nsys" / f"{name}.sqlite"], align=False, reading=Reading(cache=False))
+    keys = zip(whole.ops["process"], whole.ops["correlation"], strict=True)
+    kept = [(whole.processes[process].pid, number) in seen for process, number in keys]
+    rest = replace(whole, ops=whole.ops[kept].reset_index(drop=True))
+    for of_cut, of_rest in zip(*(check_overlap(one, explain=False).ranks for one in (trace, rest)), strict=True):
+        assert (of_cut.a, of_cut.b, of_cut.overlap_ns) == (of_rest.a, of_rest.b, of_rest.overlap_ns)
 
 
 def test_by_parts_a_run_is_told_the_same() -> None:
