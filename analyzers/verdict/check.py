@@ -217,7 +217,7 @@ def answer(
     if passed is not None and not any(one.code == "few-instances" for one in notes):
         notes += about_instances(ranks)
     return OverlapResult(
-        verdict=verdict(None if passed is None else job.real_overlap_ratio, min_overlap),
+        verdict=_verdict(job, passed, min_overlap),
         passed=passed,
         a=names[0],
         b=names[1],
@@ -284,6 +284,13 @@ def verdict(ratio: float | None, bar: float) -> str:
     if ratio >= bar:
         return "overlapped"
     return "serialized" if ratio < SERIALIZED_BELOW else "partial"
+
+
+def _verdict(job: Job, passed: bool | None, bar: float) -> str:
+    """Name the job's answer; not serialized where work without a launch in the capture may be the other side's."""
+    named = verdict(None if passed is None else job.real_overlap_ratio, bar)
+    reaches = job.unaccounted_ns > 0 and job.ratio_high is not None and job.ratio_high >= SERIALIZED_BELOW
+    return "partial" if named == "serialized" and reaches else named
 
 
 def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> str:

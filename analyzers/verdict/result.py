@@ -135,7 +135,10 @@ class OverlapResult:
         job = self.job
         of_possible = f"{duration(job.real_overlap_ns)} of a possible {duration(job.achievable_ns)}"
         ratio = f"{percent(job.real_overlap_ratio)}{' apparent' if job.apparent else ''}"
-        return f"'{self.a}' ran beside '{self.b}' for {of_possible}: {ratio}"
+        more = ""
+        if self.verdict == "partial" and job.unaccounted_ns:
+            more = f", at most {percent(job.ratio_high)} with work whose launch was not captured"
+        return f"'{self.a}' ran beside '{self.b}' for {of_possible}: {ratio}{more}"
 
     @property
     def whose(self) -> str:

@@ -66,6 +66,18 @@ def test_beside_it_a_side_may_have_overlapped_the_other_one() -> None:
     assert [asked(made, bar=bar).passed for bar in (0.2, 0.81)] == [True, False]
 
 
+def test_beside_it_a_side_is_not_called_serialized() -> None:
+    """Nothing of 100 ns, or 20 beside an early beta: no 60 %, and yet not surely nothing."""
+    made, rank = run()
+    rank.kernel("alpha", 7, 1000, 1100, launch=(1, 2))
+    rank.kernel("beta", 9, 1100, 1200, launch=(5, 6))
+    assert asked(made).verdict == "serialized"
+    early(rank, "beta", 8, 0, 1020)
+    result = asked(made)
+    assert (result.verdict, result.passed, result.job.ratio_high) == ("partial", False, 0.2)
+    assert "0.0%, at most 20.0% with work whose launch was not captured, bar 60.0%" in result.sentence
+
+
 def test_what_is_not_the_other_sides_leaves_nothing_open() -> None:
     made, rank = run()
     early(rank, "alpha", 9, 0, 1100)
