@@ -62,8 +62,9 @@ def test_a_region_with_longer_ops_is_the_only_one_that_differs(tmp_path: Path, s
     differing = result.runs[1].regions_that_differ
     assert {(one.name, one.rank) for one in differing} == {(region, 0), (region, 1)}
     assert all(one.delta_ns > 0 for one in differing)
-    assert {one.change.call for one in differing if one.change} == {"too-few"}, "there are but three steps"
-    assert result.warnings[0].code == "too-few-steps"
+    assert {one.change.call for one in differing if one.change} == {"too-few"}, "there are but two or three steps"
+    late = ["late-start"] * 2 if scenario == "dpmp_serial" else []  # rank 0 waits 1.6 ms of its first step's 2.7
+    assert [one.code for one in result.warnings][: len(late) + 1] == [*late, "too-few-steps"]
 
 
 def lengthened(path: Path, region: str, target: Path) -> Path:
