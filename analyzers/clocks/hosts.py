@@ -20,6 +20,7 @@ from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace
 
 FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
+NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
 WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
 
 
@@ -97,18 +98,24 @@ def shared_hosts(trace: Trace) -> Ints:
     """For each capture the host clock that it shares with other captures, a number from 0; -1 where none is known.
 
     Captures whose times are known to follow their host's clock share it where they name the same host. Where none is
-    named they do if the job has no more ranks than a host has GPUs, and each capture is of another of these: ranks of
-    two hosts would both begin with the first.
+    named they do if all ranks of the job were given, a capture each, no more than a host has GPUs, and each is of
+    another of these: ranks of two hosts would both begin with the first.
     """
     hosts = np.full(len(trace.captures), -1, np.int64)
     follow = [i for i, one in enumerate(trace.captures) if one.host_error_ns is not None]
-    names = sorted({trace.captures[i].host for i in follow} - {""})
-    for i in follow:
-        hosts[i] = names.index(trace.captures[i].host) if trace.captures[i].host else -1
+    named = {i: host for i in follow if (host := machine(trace.captures[i].host))}
+    names = sorted(set(named.values()))
+    for i, host in named.items():
+        hosts[i] = names.index(host)
     if not names and len(follow) == len(trace.captures) and _on_a_gpu_each(trace):
         hosts[:] = 0
     shared = np.bincount(hosts[hosts >= 0], minlength=1)
     return np.where((hosts >= 0) & (shared[np.maximum(hosts, 0)] > 1), hosts, -1)
+
+
+def machine(host: str) -> str:
+    """A host's name where it tells machines apart, else ""."""
+    return "" if host.strip().lower() in NO_NAMES else host
 
 
 def _on_a_gpu_each(trace: Trace) -> bool:
@@ -116,9 +123,8 @@ def _on_a_gpu_each(trace: Trace) -> bool:
     used = rows_by_key(capture[ints(trace.ops, "process")], ints(trace.ops, "device"))
     devices = [device for _, device in used]
     listed = rows_by_key(capture[ints(trace.devices, "process")])
-    gpus = [len(listed.get((i,), ())) for i in range(len(trace.captures))]
-    sizes = [one.world_size for one in trace.captures]
-    enough = all(size is not None and size <= count for size, count in zip(sizes, gpus, strict=True))
+    count = len(trace.captures)
+    enough = all(one.world_size == count <= len(listed.get((i,), ())) for i, one in enumerate(trace.captures))
     return enough and len(set(devices)) == len(devices)
 
 

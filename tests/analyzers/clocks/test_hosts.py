@@ -319,6 +319,24 @@ def test_captures_that_name_one_host_share_its_clock() -> None:
     assert shared_hosts(other).tolist() == [-1, -1]
 
 
+@pytest.mark.parametrize("name", ["localhost", "Localhost.localdomain", "(none)", " "])
+def test_a_name_that_any_container_has_names_no_host(name: str) -> None:
+    """Two containers of two machines; of a larger job, so that nothing else says that they are one host either."""
+    named = two_captures(host=name)
+    larger = replace(named, captures=tuple(replace(one, world_size=4) for one in named.captures))
+    assert shared_hosts(larger).tolist() == [-1, -1]
+    assert shared_hosts(named).tolist() == [0, 0]  # as if without a name: all ranks, each on a GPU of its own
+
+
+def test_some_ranks_of_a_job_on_different_gpus_may_be_of_two_hosts() -> None:
+    """Rank 0 of node 0 on GPU 0 and rank 9 of node 1 on GPU 1: two of 16 ranks, or, nothing stated, of who knows."""
+    trace = two_captures()
+    for size in (16, 3, None):
+        captures = tuple(replace(one, world_size=size) for one in trace.captures)
+        listed = pd.DataFrame({"process": np.repeat([0, 1], 16), "device": np.tile(np.arange(16), 2)})
+        assert shared_hosts(replace(trace, captures=captures, devices=listed)).tolist() == [-1, -1]
+
+
 def test_captures_without_a_host_share_one_where_the_job_fits_on_it_and_each_has_a_gpu_of_its_own() -> None:
     trace = two_captures()
     assert shared_hosts(trace).tolist() == [0, 0]
