@@ -111,12 +111,20 @@ class Apart:
 
     def __init__(self, direct_ns: Floats) -> None:
         """Shorten ways over every clock in turn (Floyd and Warshall); `direct_ns` are those over none."""
-        most = direct_ns.copy()
+        most, over = direct_ns.copy(), np.empty_like(direct_ns)
         for between in range(len(most)):
-            np.minimum(most, most[:, between, None] + most[None, between, :], out=most)
+            np.add(most[:, between, None], most[None, between, :], out=over)
+            np.minimum(most, over, out=most)
             there_and_back = most.diagonal()
             most.flat[:: len(most) + 1] = np.where(there_and_back < -ROUNDING_NS * len(most), there_and_back, 0.0)
         self.most_ns = most
+
+    @staticmethod
+    def shortest(most_ns: Floats) -> Apart:
+        """Of ways that none over other clocks is shorter than: they need not be looked for again."""
+        found = Apart(np.empty((0, 0)))
+        found.most_ns = most_ns
+        return found
 
     @property
     def contradicts(self) -> bool:
