@@ -15,7 +15,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ints
 from analyzers.clocks.hosts import HostBounds, host_bounds
-from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unknown
+from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, waits_seen
@@ -47,9 +47,9 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     ----------
     enabled : False leaves times as captured; waits are then taken from those.
     """
-    matches = match(trace)
+    matches = match(trace, (lambda members: apart_by_hosts(trace.once(host_bounds), members)) if enabled else None)
     if enabled and len(trace.processes) + len(matches.members) > 1:
-        hosts = host_bounds(trace)
+        hosts = trace.once(host_bounds)
         matches = _with_clocks_of(hosts, matches, trace)
         solution = solve(matches, hosts)
     else:
@@ -61,7 +61,7 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     moved = replace(moved, clocks=clocks, matches=matches)
     moved = with_collectives(with_waits(moved, solution.apart_ns))
     alone = len(rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
-    for warning in [] if alone else _warnings(clocks):
+    for warning in [] if alone else [*_warnings(clocks), *_about_refuted(matches)]:
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
 
@@ -85,7 +85,7 @@ def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matche
     capture = [trace.processes[process].capture for process in members["process"]]
     number = np.argsort(np.array(order))
     calls = matches.calls.assign(member=number[ints(matches.calls, "member")])
-    return Matches(members.assign(capture=np.array(capture, np.int64)), calls, matches.collectives)
+    return replace(matches, members=members.assign(capture=np.array(capture, np.int64)), calls=calls)
 
 
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
@@ -213,6 +213,16 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
         text = f"Collectives {named} contradict the others: on any clocks, a rank ends before the last one has arrived."
         warnings.append(TraceWarning("clocks-contradict", text))
     return warnings
+
+
+def _about_refuted(matches: Matches) -> list[TraceWarning]:
+    if not matches.refuted:
+        return []
+    text = (
+        f"{matches.refuted:,} calls of communication stay unmatched: in order they would fit other ranks' only on "
+        "clocks that launches and synchronizations rule out. Do the captures hold the same steps?"
+    )
+    return [TraceWarning("order-refuted", text)]
 
 
 def _width(clock: Clock) -> int:

@@ -14,6 +14,7 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
 from analyzers.matching.fit import RESOLUTION_NS, bases, estimate
+from analyzers.matching.sequences import CLEAR
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints, is_one_of
 
@@ -71,17 +72,16 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     doubtful: list[int] = []
     for (island,), members in rows_by_key(islands).items():
         if members.size > 1:
-            of_island = rows & (islands[member] == island)
-            part = _island(matches.calls[of_island], evidence.bounds[of_island], members, at)
+            of_island = islands[member] == island
+            part = _island(matches.calls, evidence.only(of_island), members, at)
             believed = of_island & ~np.isin(ints(matches.calls, "collective"), part.doubtful)
             solved = part.estimated
-            if part.doubtful and np.unique(_islands(matches.calls[believed], count)[members]).size == 1:
-                solved = _island(matches.calls[believed], evidence.bounds[believed], members, at).estimated
+            if part.doubtful and np.unique(_islands(matches.calls[rows & believed], count)[members]).size == 1:
+                solved = _island(matches.calls, evidence.only(believed), members, at).estimated
             estimated.put(members, solved)
             contradictions += part.contradictions
             doubtful += part.doubtful
-    apart = Apart(estimated.most_ns)
-    agree = 0
+    apart, agree = Apart.shortest(estimated.most_ns), 0
     if by_hosts is not None and uses_hosts:
         apart, agree, left_out = by_hosts.joined(estimated, at)
         uses_hosts, contradicts = not left_out, contradicts or left_out
@@ -97,6 +97,11 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
         hosts_contradict=contradicts,
     )
     return Solution(clocks, apart_ns)
+
+
+def apart_by_hosts(hosts: HostBounds, members: pd.DataFrame) -> Floats:
+    """[i, j], how far the clock of `Matches.members` j is at most ahead of i's, by hosts alone; inf where unknown."""
+    return _ByHosts(hosts, members).apart_ns()
 
 
 def unknown(count: int) -> Floats:
@@ -116,10 +121,15 @@ class _Evidence:
     islands: Ints
     sure: bool
 
+    def only(self, rows: Mask) -> _Evidence:
+        """Of some of the calls."""
+        return replace(self, ends=self.ends & rows, bounds=self.bounds & rows)
+
 
 def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     """Sure, synchronizing collectives are best; others serve where those are few, or leave clocks unlinked.
 
+    The ends of calls that were paired because they are the first say nothing, where others' do.
     Where hosts link all clocks, unsure ones never serve: then hosts alone do.
     """
     calls, collectives = matches.calls, matches.collectives
@@ -135,7 +145,10 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     bounds = reaching[0] if reaching else has_several[number]
     linked = np.bincount(member[has_several[number]], minlength=members) > 0
     enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
-    return _Evidence(bounds if enough or not reaching else sure[number], bounds, islands, bool(reaching))
+    ends = bounds if enough or not reaching else sure[number]
+    coincide = ends & ~(collectives["confidence"].to_numpy(float) == CLEAR)[number]
+    ends = coincide if np.array_equal(_islands(calls[coincide], members), islands) else ends
+    return _Evidence(ends, bounds, islands, bool(reaching))
 
 
 def _islands(calls: pd.DataFrame, members: int) -> Ints:
@@ -200,15 +213,16 @@ class _Island:
     doubtful: list[int]
 
 
-def _island(calls: pd.DataFrame, bounding: Mask, members: Ints, at: int) -> _Island:
+def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) -> _Island:
     """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference."""
-    count = members.size
+    used, count = evidence.ends | evidence.bounds, members.size
+    calls, coincides, bounding = calls[used], evidence.ends[used], evidence.bounds[used]
     member = np.searchsorted(members, ints(calls, "member"))
     numbers, collective = np.unique(ints(calls, "collective"), return_inverse=True)
     base = bases(ints(calls, "end_ns"), member, count, at)
     start = (ints(calls, "start_ns") - base[member]).astype(np.float64)
     end = (ints(calls, "end_ns") - base[member]).astype(np.float64)
-    fit = estimate(collective, member, end, count, 0)
+    fit = estimate(collective[coincides], member[coincides], end[coincides], count, 0)
     ahead = fit.offset_ns[member] + fit.drift[member] * (end - fit.offset_ns[member])
     every = Calls(collective, member, start - ahead, end - ahead, count)
     apart, moved, found, guilty = _bounds(every.only(bounding))
@@ -276,11 +290,21 @@ class _ByHosts:
         crossing = np.unique(self._capture[most < least - ROUNDING_NS])
         self._used &= ~np.isin(self._capture[self._member], crossing)
         self.contradicts = crossing.size > 0
-        apart = Apart(self._direct(as_they_are, self.middle_ns, shared=True))
-        linked = np.isfinite(apart.most_ns[: self._count, : self._count])
+        linked = np.isfinite(self.apart_ns())
         linked &= linked.T
         self.links_some = bool((linked & ~np.eye(self._count, dtype=bool)).any())
         self.links_all = bool(linked.all())
+
+    def apart_ns(self) -> Floats:
+        """[i, j], how far clock j is at most ahead of clock i, both as they are, by hosts alone."""
+        most, least = self._most_and_least(_Estimated.nothing(self._count), self.middle_ns)
+        capture, host, error = self._capture, self._bounds.hosts[self._capture], self._bounds.host_error_ns
+        by_captures = error[capture][:, None] + error[capture].astype(np.float64)
+        one_host = (host[:, None] == host) & (host >= 0)
+        apart = np.where(capture[:, None] == capture, 0.0, np.where(one_host, by_captures, np.inf))
+        apart += most - least[:, None]
+        np.fill_diagonal(apart, 0.0)
+        return apart
 
     def joined(self, estimated: _Estimated, at: int) -> tuple[Apart, int, bool]:
         """How far apart clocks can be by collectives and hosts together.
@@ -293,7 +317,7 @@ class _ByHosts:
             if not apart.contradicts:
                 used = shared and bool((self._bounds.hosts[self._capture[self._member[self._used]]] >= 0).any())
                 return apart.of_first(self._count), int(2 * self._bounds.host_error_ns.max()) if used else 0, False
-        return Apart(estimated.most_ns), 0, True
+        return Apart.shortest(estimated.most_ns), 0, True
 
     def centre(self, estimated: _Estimated, at: int) -> Floats:
         """Where hosts put each clock beside its estimate, host clocks alike; nan where they bound it not both ways.
@@ -324,26 +348,25 @@ class _ByHosts:
         return most, least
 
     def _direct(self, estimated: _Estimated, at: int, *, shared: bool) -> Floats:
-        """Bounds between GPU clocks, captures' host clocks and, where those are `shared`, hosts' own."""
-        hosts = self._bounds.hosts
-        captures = self._count + np.arange(hosts.size)
-        size = self._count + hosts.size + int(hosts.max(initial=-1)) + 1
+        """Bounds between GPU clocks, of one capture over its host clock, and hosts' own clocks, where `shared`."""
+        hosts = self._bounds.hosts if shared else np.full(self._bounds.hosts.size, -1)
+        size = self._count + int(hosts.max(initial=-1)) + 1
         # A host clock is counted from where its first GPU is estimated: its own time may be years away.
-        _, first = np.unique(self._capture, return_index=True)
-        away, offset = np.zeros(hosts.size, np.int64), np.zeros(hosts.size)
-        away[self._capture[first]], offset[self._capture[first]] = estimated.away[first], estimated.offset_ns[first]
+        captures, first = np.unique(self._capture, return_index=True)
+        own_ahead = np.zeros(hosts.size)
+        own_ahead[captures] = estimated.away[first] + estimated.offset_ns[first]
         direct = np.full((size, size), np.inf)
-        np.fill_diagonal(direct, 0.0)
         direct[: self._count, : self._count] = estimated.most_ns
         most, least = self._most_and_least(estimated, at)
-        own, gpu = captures[self._capture], np.arange(self._count)
-        own_ahead = away[self._capture] + offset[self._capture]
-        direct[own, gpu], direct[gpu, own] = most + own_ahead, -least - own_ahead
-        if shared:
-            several = np.flatnonzero(hosts >= 0)
-            host = self._count + hosts.size + hosts[several]
-            ahead, error = away[several] + offset[several], self._bounds.host_error_ns[several]
-            direct[host, captures[several]], direct[captures[several], host] = error - ahead, error + ahead
+        most, least = most + own_ahead[self._capture], least + own_ahead[self._capture]
+        for (capture,), gpus in rows_by_key(self._capture).items():
+            of_capture = np.ix_(gpus, gpus)
+            direct[of_capture] = np.minimum(direct[of_capture], most[gpus] - least[gpus, None])
+            if hosts[capture] >= 0:
+                host, error = self._count + hosts[capture], self._bounds.host_error_ns[capture]
+                direct[host, gpus] = most[gpus] + (error - own_ahead[capture])
+                direct[gpus, host] = (error + own_ahead[capture]) - least[gpus]
+        np.fill_diagonal(direct, 0.0)
         return direct
 
 

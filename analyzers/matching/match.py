@@ -7,6 +7,9 @@ are aligned (`analyzers.matching.sequences`), never zipped: any rank may lack ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -34,13 +37,19 @@ _KEY = ["group", "group_ranks", "sequence"]  # that name a collective
 ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
 
 
-def match(trace: Trace) -> Matches:
-    """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not."""
+def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None) -> Matches:
+    """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not.
+
+    Parameters
+    ----------
+    apart_ns : of `Matches.members`, [i, j], how far clock j is at most ahead of clock i: what no order of calls may
+        contradict.
+    """
     found = calls(trace)
     members, table = found.members, found.table
     del found  # many ranks have many calls: the unsorted ones need not stay
     table = table.take(np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"))))
-    assignment = _Assignment(table)
+    assignment = _Assignment(table, apart_ns(members) if apart_ns is not None and len(members) > 1 else None)
     by_key = _has_key(table)
     if by_key.any():
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
@@ -50,17 +59,19 @@ def match(trace: Trace) -> Matches:
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
     if len(sequences) + int(by_key.any()) > 1:
         assignment.rematch_uncertain(doubtful, len(members))
-    return _matches(members, table, assignment.collective, assignment.confidence, assignment.by)
+    matches = _matches(members, table, assignment.collective, assignment.confidence, assignment.by)
+    return replace(matches, refuted=int(np.count_nonzero(assignment.refuted)))
 
 
 class _Assignment:
     """Collective, confidence and kind of match of each call, filled in sequence by sequence."""
 
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table, self.next = table, 0
+    def __init__(self, table: pd.DataFrame, apart_ns: Floats | None) -> None:
+        self.table, self.apart_ns, self.next = table, apart_ns, 0
         self.collective = np.full(len(table), -1, np.int64)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int64)
+        self.refuted = np.zeros(len(table), bool)
 
     def put(self, rows: Ints, collective: Ints, confidence: Floats, how: str) -> None:
         self.collective[rows], self.confidence[rows] = self.next + collective, confidence
@@ -70,7 +81,7 @@ class _Assignment:
     def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
         """Match one sequence of every rank, given clocks that are within a limit of each other."""
         lane = self.table.take(rows)
-        index, confidence = merge_sequences(
+        index, confidence, refuted = merge_sequences(
             ints(lane, "member"),
             _symbols(lane, how),
             start[rows],
@@ -78,8 +89,10 @@ class _Assignment:
             limit_ns=limit_ns,
             one_group=how != "order",
             strict=how == "order" and _among_many(lane),
+            apart_ns=self.apart_ns,
         )
         self.put(rows, index, confidence, how)
+        self.refuted[rows] = refuted
 
     def is_doubtful(self, rows: Ints) -> bool:
         """Whether several ranks' sequences were matched without certainty, or left calls unmatched."""

@@ -5,18 +5,21 @@ Calls pair only within one *symbol* (operation, size, kernel): an integer that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Floats, Ints
+from analyzers.arrays.types import Floats, Ints, Mask
 
 JITTER_NS = 30_000.0  # scale of honest differences between matched ends
 DRIFT = 50e-6  # clocks of one run stay within this of each other
 LAG_WINDOW = 9
+RESOLUTION_NS = 1_000
 FAR_APART = 16.0  # calls that end this many times as far apart as is usual are not one
 BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
+ANYWHERE = (-np.inf, np.inf)
 _STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's first call
 
 
@@ -40,12 +43,16 @@ class Alignment:
     confidence : of each pair, 0 to 1; n.
     shifted : the calls' times on the reference's clock.
     scatter_ns : median distance between matched ends; inf where nothing matches.
+    margin : how sure it is that the calls lie so and not otherwise, 0 to 1; a part of each pair's confidence.
+    refuted : whether nothing matches because of what is known of the clocks.
     """
 
     index: Ints
     confidence: Floats
     shifted: Sequence
     scatter_ns: float
+    margin: float = 1.0
+    refuted: bool = False
 
 
 def pair(
@@ -113,7 +120,7 @@ def _assign(
     typical = float(np.clip(typical, 0.02 * JITTER_NS, 2 * JITTER_NS))
     index = _in_order(reference, shifted, index, apart, order)
     apart = np.abs(shifted.end_ns - reference.end_ns[np.maximum(index, 0)]).astype(np.float64)
-    slack = 5 * typical + 1_000
+    slack = 5 * typical + RESOLUTION_NS
     meets = (shifted.start_ns <= reference.end_ns[np.maximum(index, 0)] + slack) & (
         reference.start_ns[np.maximum(index, 0)] <= shifted.end_ns + slack
     )
@@ -210,6 +217,7 @@ def nearest(keyed: Ints, order: Ints, reference: Sequence, symbol: Ints, end: In
 
 ANCHORS = 12
 NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
+NEAR_NS = 5 * JITTER_NS  # shifts this close to each other may be one
 HYPOTHESES = 3
 NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is not tried
 ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
@@ -218,24 +226,37 @@ FARTHER = 4.0  # where all other alignments ask for this many times as much
 DECISIVE = 4.0  # standard errors between two alignments that decide
 BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 ALONE = 0.3  # confidence in an alignment that rests on one pair
-CLEAR = 0.5  # a confidence from here on is sure
+CLEAR = 0.5  # a confidence from here on is sure; at this very one, though ends say nothing of clocks
 
 
-def align(reference: Sequence, other: Sequence, limit_ns: int | None, *, strict: bool = False) -> Alignment:
+def align(
+    reference: Sequence,
+    other: Sequence,
+    limit_ns: int | None,
+    *,
+    strict: bool = False,
+    ahead_ns: tuple[float, float] = ANYWHERE,
+) -> Alignment:
     """Align `other` with `reference`.
 
     Parameters
     ----------
+    ahead_ns : how far the other's clock is ahead at least, and at most: no other alignment is looked at.
     limit_ns : the clocks are known to be within this of each other; None where nothing is known, 0 where they are
         aligned already.
     strict : calls may be between other ranks than these two.
     """
     if limit_ns == 0:
         return pair(reference, other, 0.0, strict=strict, refine=False)[1]
-    tried = [pair(reference, other, shift, strict=strict) for shift in _hypotheses(reference, other, limit_ns)]
+    slack = NEAR_NS + DRIFT * float(other.end_ns[-1] - other.end_ns[0])
+    least, most = ahead_ns[0] - slack, ahead_ns[1] + slack
+    hypotheses = _hypotheses(reference, other, limit_ns, (least, most))
+    tried = [pair(reference, other, shift, strict=strict) for shift in hypotheses]
+    tried = [(cost, one) for cost, one in tried if least <= _shift(other, one) <= most]
     if not tried:
         nothing = np.full(len(other), -1, np.int64)
-        return Alignment(nothing, np.zeros(len(other)), other, np.inf)
+        refuted = bool(_hypotheses(reference, other, limit_ns))
+        return Alignment(nothing, np.zeros(len(other)), other, np.inf, refuted=refuted)
     tried.sort(key=lambda one: one[0])
     cost, best = tried[0]
     pairs = int(np.count_nonzero(best.index >= 0))
@@ -249,7 +270,7 @@ def align(reference: Sequence, other: Sequence, limit_ns: int | None, *, strict:
             others = np.delete(shifts, least)
             clocks_decide = shifts[least] <= CLOSE_NS and bool(np.all(others > FARTHER * (shifts[least] + JITTER_NS)))
             best, margin = equally_good[least], BY_CLOCKS if clocks_decide and pairs > 1 else margin
-    return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns)
+    return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns, margin)
 
 
 def _margin(best: float, rival: float, pairs: int) -> float:
@@ -266,20 +287,22 @@ def _differ(one: Alignment, other: Alignment) -> bool:
     return not both.any() or float(np.mean(one.index[both] != other.index[both])) > 0.5
 
 
-def _hypotheses(reference: Sequence, other: Sequence, limit_ns: int | None) -> list[float]:
+def _hypotheses(
+    reference: Sequence, other: Sequence, limit_ns: int | None, within: tuple[float, float] = ANYWHERE
+) -> list[float]:
     """Shifts (other's clock minus the reference's, at other's middle) that several anchors agree on, best first."""
-    at, shift, score = _anchors(reference, other, limit_ns)
+    at, shift, score = _anchors(reference, other, limit_ns, within)
     if not shift.size and limit_ns is not None:
-        at, shift, score = _anchors(reference, other, None)
+        at, shift, score = _anchors(reference, other, None, within)
     if not shift.size:
         return []
-    apart = np.abs(shift[:, None] - shift[None, :])
-    agree = apart <= 5 * JITTER_NS + DRIFT * np.abs(at[:, None] - at[None, :])
-    # Of one anchor's several positions only the best that agrees counts.
+    apart = np.abs(shift[:, None] - shift[None, :]) - DRIFT * np.abs(at[:, None] - at[None, :])
+    agree = apart <= NEAR_NS
+    support = score[None, :] / (1.0 + (np.maximum(apart, 0.0) / JITTER_NS) ** 2)
+    # Of one anchor's several positions only the one that agrees best counts.
     weight = np.zeros(shift.size)
     for time in np.unique(at):
-        of_anchor = at == time
-        weight += np.max(np.where(agree[:, of_anchor], score[None, of_anchor], 0.0), axis=1)
+        weight += np.max(support[:, at == time], axis=1)
     chosen: list[float] = []
     open_positions = np.ones(shift.size, dtype=bool)
     while open_positions.any() and len(chosen) < HYPOTHESES:
@@ -306,7 +329,9 @@ def _slope(at: Floats, shift: Floats, score: Floats) -> float:
     )
 
 
-def _anchors(reference: Sequence, other: Sequence, limit_ns: int | None) -> tuple[Floats, Floats, Floats]:
+def _anchors(
+    reference: Sequence, other: Sequence, limit_ns: int | None, within: tuple[float, float] = ANYWHERE
+) -> tuple[Floats, Floats, Floats]:
     """(time of the anchor, shift, score) of the most promising positions of each anchor."""
     found: list[tuple[Floats, Floats, Floats]] = []
     keyed, order = keyed_by_symbol(reference)
@@ -316,9 +341,11 @@ def _anchors(reference: Sequence, other: Sequence, limit_ns: int | None) -> tupl
         if limit_ns is not None:
             first, last = np.searchsorted(reference.end_ns, [end - limit_ns, end + limit_ns])
         positions = first + np.flatnonzero(reference.symbol[first:last] == other.symbol[row])
+        shift = end - reference.end_ns[positions]
+        possible = (within[0] <= shift) & (shift <= within[1])
+        positions, shift = positions[possible], shift[possible]
         if not positions.size:
             continue
-        shift = end - reference.end_ns[positions]
         neighbours = np.setdiff1d(np.arange(max(row - NEIGHBOURS, 0), min(row + NEIGHBOURS + 1, len(other))), [row])
         wanted = other.end_ns[neighbours][None, :] - shift[:, None]
         apart = nearest(keyed, order, reference, np.broadcast_to(other.symbol[neighbours], wanted.shape), wanted)[1]
@@ -346,7 +373,8 @@ def merge_sequences(
     limit_ns: int | None,
     one_group: bool,
     strict: bool = False,
-) -> tuple[Ints, Floats]:
+    apart_ns: Floats | None = None,
+) -> tuple[Ints, Floats, Mask]:
     """Number the collectives that calls of several members, sorted by end, belong to.
 
     Parameters
@@ -356,35 +384,47 @@ def merge_sequences(
         is known, and each member's times then count from its own first call.
     one_group : all members are known to communicate with each other.
     strict : calls may be between any two of the members, unnamed: only such as end closely together are one.
+    apart_ns : [i, j], how far member j's clock is at most ahead of member i's; None where nothing is known.
 
     Returns
     -------
     collective : number from 0, per call.
     confidence : 0 to 1, per call.
+    refuted : calls of members that match no other's, as `apart_ns` rules out what their order asks for.
     """
     rows = {key[0]: part for key, part in rows_by_key(member).items()}
     zero = int(start.min())
-    sequences = {}
-    for one, member_rows in rows.items():
-        base = zero if limit_ns is not None else int(start[member_rows].min())
-        sequences[one] = Sequence(symbol[member_rows], start[member_rows] - base, end[member_rows] - base)
+    bases = {one: zero if limit_ns is not None else int(start[mine].min()) for one, mine in rows.items()}
+    sequences = {
+        one: Sequence(symbol[mine], start[mine] - bases[one], end[mine] - bases[one]) for one, mine in rows.items()
+    }
+
+    def ahead_ns(one: int, other: int) -> tuple[float, float]:
+        """How far the other's sequence is ahead at least, and at most, each counted from its own base."""
+        if apart_ns is None:
+            return ANYWHERE
+        counted = float(bases[other] - bases[one])
+        return -float(apart_ns[other, one]) - counted, float(apart_ns[one, other]) - counted
+
     collective = np.full(member.size, -1, np.int64)
     confidence = np.ones(member.size)
     pending = sorted(rows, key=lambda one: (-rows[one].size, one))
-    count = 0
+    count, refuted = 0, set[int]()
     while pending:
         group = _Group(sequences[pending[0]])
-        joined, pending = _gather(group, pending, sequences, limit_ns, one_group, strict)
+        joined, pending = _gather(group, pending, sequences, limit_ns, one_group, strict, ahead_ns)
         parts = [joined] if one_group else _subgroups(group, joined)
         for part in parts:
             if len(parts) > 1:  # what was merged with strangers is merged anew without them
                 group = _Group(sequences[part[0]])
-                _gather(group, part, sequences, limit_ns, True, strict)
+                _gather(group, part, sequences, limit_ns, True, strict, ahead_ns)
             for one in part:
                 collective[rows[one]] = count + group.index[one]
                 confidence[rows[one]] = group.confidence[one]
             count += group.number.size
-    return collective, confidence
+        refuted |= group.refuted
+    is_alone = np.bincount(collective)[collective] == 1
+    return collective, confidence, is_alone & np.isin(member, list(refuted))
 
 
 class _Group:
@@ -396,15 +436,20 @@ class _Group:
         self.index: dict[int, Ints] = {}
         self.confidence: dict[int, Floats] = {}
         self.shifted: dict[int, Sequence] = {}
+        self.refuted: set[int] = set()
         self.seen = 1
 
-    def add(self, member: int, index: Ints, confidence: Floats, shifted: Sequence) -> None:
-        """Take a member's calls in; those that match nothing become collectives of their own."""
+    def add(self, member: int, found: Alignment) -> None:
+        """Take a member's calls in; those that match nothing become collectives of their own.
+
+        Where its place among the others is unsure, so is what matches those: another member's calls that do.
+        """
+        index, shifted = found.index, found.shifted
         new = np.flatnonzero(index < 0)
         fresh = self.number.size + np.arange(new.size)
         self.index[member] = np.where(index >= 0, self.number[np.maximum(index, 0)], -1)
         self.index[member][new] = fresh
-        self.confidence[member] = np.where(index >= 0, confidence, 1.0)
+        self.confidence[member] = np.where(index >= 0, found.confidence, found.margin)
         self.shifted[member] = shifted
         merged, at = self.sequence, index[index >= 0]
         start, end = merged.start_ns.copy(), merged.end_ns.copy()
@@ -426,6 +471,7 @@ def _gather(
     limit_ns: int | None,
     one_group: bool,
     strict: bool,
+    ahead_ns: Callable[[int, int], tuple[float, float]],
 ) -> tuple[list[int], list[int]]:
     """Let members join until none of those left belongs; returns who joined and who is left."""
     first = pending[0]
@@ -437,18 +483,45 @@ def _gather(
     while progress and pending:
         progress, left = False, []
         for one in pending:
-            found = align(group.sequence, sequences[one], limit_ns, strict=strict)
+            ahead = ahead_ns(first, one)
+            found = align(group.sequence, sequences[one], limit_ns, strict=strict, ahead_ns=ahead)
+            if one_group and not strict:
+                found = _with_first_calls(group.sequence, found)
             matched = int(np.count_nonzero(found.index >= 0))
             enough = min(len(sequences[one]), len(group.sequence)) // (4 if strict else 2)
             belongs = found.scatter_ns <= BELONGS_NS and matched >= enough
             if matched and (one_group or belongs):
-                group.add(one, found.index, found.confidence, found.shifted)
+                group.add(one, found)
                 joined.append(one)
                 progress = True
             else:
                 left.append(one)
+                if found.refuted:
+                    group.refuted |= {first, one}
         pending = left
     return joined, pending
+
+
+def _with_first_calls(reference: Sequence, found: Alignment) -> Alignment:
+    """Pair calls that are left over before all paired ones, as many of the same kinds in the same order.
+
+    A communicator's calls run in one order on all its ranks. The first of a capture often ends late where something is
+    loaded: ends 100 µs apart on clocks that agree within 1 µs. They must have run at the same time all the same, by
+    more than clocks may be off.
+    """
+    paired = np.flatnonzero(found.index >= 0)
+    first = int(paired[0]) if paired.size else 0
+    if not first or found.index[first] != first or found.index[paired].min() < first:
+        return found
+    shifted, before = found.shifted, slice(0, first)
+    one_kind = reference.symbol[before] == shifted.symbol[before]
+    ended = np.minimum(reference.end_ns[before], shifted.end_ns[before])
+    started = np.maximum(reference.start_ns[before], shifted.start_ns[before])
+    if not np.all(one_kind & (ended - started > 5.0 * found.scatter_ns + RESOLUTION_NS)):
+        return found
+    index, confidence = found.index.copy(), found.confidence.copy()
+    index[before], confidence[before] = np.arange(first), min(CLEAR, found.margin)
+    return replace(found, index=index, confidence=confidence)
 
 
 def _subgroups(group: _Group, joined: list[int]) -> list[list[int]]:

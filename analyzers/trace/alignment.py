@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -21,17 +21,19 @@ class Matches:
         end_ns (as captured), confidence (0 to 1).
     collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_ranks, group_size
         (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls), sure.
+    refuted : calls that stay unmatched as hosts rule out the only clocks on which their order would match another's.
     """
 
     members: pd.DataFrame
     calls: pd.DataFrame
     collectives: pd.DataFrame
+    refuted: int = 0
 
     def doubt(self, collectives: Ints) -> Matches:
         """Mark collectives as unsure."""
         frame = self.collectives.copy()
         frame.loc[collectives, "sure"] = False
-        return Matches(self.members, self.calls, frame)
+        return replace(self, collectives=frame)
 
     def renumber(self, order: Ints) -> Matches:
         """Give the collectives in `order` the numbers 0, 1, …"""
@@ -39,10 +41,10 @@ class Matches:
         number[order] = np.arange(order.size)
         moved = self.calls.assign(collective=number[ints(self.calls, "collective")])
         rows = ordered(ints(moved, "collective"), ints(moved, "rank"))
-        return Matches(
-            self.members,
-            moved.take(rows).reset_index(drop=True),
-            self.collectives.take(order).reset_index(drop=True),
+        return replace(
+            self,
+            calls=moved.take(rows).reset_index(drop=True),
+            collectives=self.collectives.take(order).reset_index(drop=True),
         )
 
 

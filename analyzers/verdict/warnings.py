@@ -22,7 +22,8 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.steps import Steps, step_of_ops
 from analyzers.trace.tables import Trace
 
-OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict")
+OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict", "order-refuted")
+OF_UNMATCHED = ("clocks-not-aligned", "order-refuted")  # where nothing is compared, for that very reason
 MissingWait = tuple[int, int, str, int]  # when, 0 fork or 1 join, in words, rank
 WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 FEW_INSTANCES = 3  # below that a median is not one
@@ -37,7 +38,7 @@ def bears_on(warning: TraceWarning, *, compared: bool, communicates: bool) -> bo
     compared : an op of either side is of a collective whose last rank is known.
     communicates : an op of either side is communication, which may wait for other ranks.
     """
-    return warning.code not in OF_CLOCKS or compared or (communicates and warning.code == "clocks-not-aligned")
+    return warning.code not in OF_CLOCKS or compared or (communicates and warning.code in OF_UNMATCHED)
 
 
 def about_unmatched(calls: int, unmatched: int) -> list[TraceWarning]:

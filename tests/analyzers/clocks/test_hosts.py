@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analyzers.clocks.align import align
 from analyzers.clocks.hosts import HostBounds, host_bounds, shared_hosts, witnesses
+from analyzers.clocks.solve import _ByHosts, _Estimated, apart_by_hosts
 from analyzers.clocks.solve import solve as solution
 from analyzers.scale.summaries import summary_of
 from analyzers.trace.columns import ints
@@ -295,6 +296,90 @@ def test_true_clocks_lie_within_the_bounds_of_any_two(
             by_errors = [clock.residual_ns or 0 for clock in found.clocks.clocks]
             if all(abs(beyond[one] - beyond[0]) <= by_errors[one] for one in range(4)):
                 assert (beyond[None, :] - beyond[:, None] <= apart + 1).all()
+
+
+CLOCKS = 6  # of three captures: two GPUs, one, three; the first two are of one host
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, CLOCKS - 1), st.integers(-90, 90), st.booleans()), max_size=20),
+    st.lists(st.tuples(*[st.integers(0, CLOCKS - 1)] * 2, st.integers(0, 50)), max_size=8),
+)
+@settings(max_examples=60, deadline=None)
+def test_bounds_between_clocks_are_those_of_all_ways_over_captures_and_hosts(
+    found: list[tuple[int, int, bool]], ends: list[tuple[int, int, int]]
+) -> None:
+    """All clocks of GPUs, captures and hosts as one graph, every way of which is tried (Floyd and Warshall)."""
+    captures, hosts, error = [0, 0, 1, 2, 2, 2], [0, 0, -1], [4 * US, 7 * US, 0]
+    members = matched([], CLOCKS, captures=captures).members
+    clock, ahead, at_most = (np.array([one[k] for one in found], np.int64) for k in range(3))
+    least, most = np.full(CLOCKS, -np.inf), np.full(CLOCKS, np.inf)
+    np.maximum.at(least, clock[at_most == 0], ahead[at_most == 0] * US)
+    np.minimum.at(most, clock[at_most == 1], ahead[at_most == 1] * US)
+    bounded = HostBounds(
+        20 + clock, 30 + clock, np.zeros(clock.size, np.int64), ahead * US, at_most.astype(bool),
+        np.arange(clock.size), np.arange(clock.size), np.array(hosts), np.array(error),
+    )  # fmt: skip
+    if (most < least).any():
+        return  # a capture whose bounds cross is left out
+    size = CLOCKS + 3 + 1
+    between = np.full((size, size), np.inf)
+    np.fill_diagonal(between, 0.0)
+    for one, capture in enumerate(captures):
+        between[CLOCKS + capture, one], between[one, CLOCKS + capture] = most[one], -least[one]
+    for capture in (0, 1):
+        between[CLOCKS + capture, -1] = between[-1, CLOCKS + capture] = error[capture]
+    for over in range(size):
+        between = np.minimum(between, between[:, [over]] + between[[over], :])
+    assert np.allclose(apart_by_hosts(bounded, members), between[:CLOCKS, :CLOCKS])
+    direct = np.full((CLOCKS, CLOCKS), np.inf)
+    np.fill_diagonal(direct, 0.0)
+    for i, j, ns in ends:
+        direct[i, j] = min(direct[i, j], ns * US if i != j else 0.0)
+    for over in range(CLOCKS):
+        direct = np.minimum(direct, direct[:, [over]] + direct[[over], :])
+    between[:CLOCKS, :CLOCKS] = np.minimum(between[:CLOCKS, :CLOCKS], direct)
+    for over in range(size):
+        between = np.minimum(between, between[:, [over]] + between[[over], :])
+    if (between.diagonal() < 0).any():
+        return
+    estimated = replace(_Estimated.nothing(CLOCKS), most_ns=direct)
+    apart, agree, left_out = _ByHosts(bounded, members).joined(estimated, 0)
+    assert not left_out
+    assert np.allclose(apart.most_ns, between[:CLOCKS, :CLOCKS])
+    assert agree == (14 * US if np.isin(clock, [0, 1, 2]).any() else 0)
+
+
+def other_steps(host: str) -> Trace:
+    """Two captures of eight all-reduces, 10 ms apart; those of the second begin 35 ms later, and are other steps'."""
+    builder = Builder()
+    for number in range(2):
+        rank = builder.rank(number)
+        for step in range(8):
+            at = step * 10 * MS + number * 35 * MS
+            rank.kernel(
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 7, at + 8 * US, at + 2 * MS, launch=(at, at + 5 * US)
+            )
+            rank.synchronize("device", at + 6 * US, at + 2 * MS + 4 * US)
+    trace = builder.trace()
+    captures = tuple(
+        Capture(f"{k}.json", "made", host=host, start_utc_ns=1, last_ns=120 * MS, host_error_ns=10_000)
+        for k in range(2)
+    )
+    processes = tuple(replace(one, capture=k) for k, one in enumerate(trace.processes))
+    return replace(trace, captures=captures, processes=processes)
+
+
+def test_calls_of_other_steps_are_not_matched_where_hosts_rule_that_out_and_the_warning_says_so() -> None:
+    aligned = align(other_steps("node3"))
+    assert not aligned.matches.collectives["sure"].any()
+    assert set(aligned.matches.collectives["matched_by"]) == {"alone"}
+    assert aligned.clocks.method == "host"
+    (warning,) = (one for one in aligned.trace.warnings if one.code == "order-refuted")
+    assert warning.message.startswith("16 calls of communication stay unmatched")
+    unnamed = align(other_steps(""))
+    assert set(unnamed.matches.collectives["matched_by"]) == {"order"}
+    assert "order-refuted" not in [one.code for one in unnamed.trace.warnings]
 
 
 # Which captures share a host clock.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.matching.sequences import Sequence, _components, _Group, merge_sequences
+from analyzers.matching.sequences import Alignment, Sequence, _components, _Group, merge_sequences
 from tests.support.sequences import MS, calls, irregular
 
 SECOND = 1_000 * MS
@@ -23,7 +23,7 @@ def merged(
     )
     order = np.argsort(end, kind="stable")
     how = {"strict": True} if strict else {}
-    collective, confidence = merge_sequences(
+    collective, confidence, _ = merge_sequences(
         member[order], symbol[order], start[order], end[order], limit_ns=limit_ns, one_group=one_group, **how
     )
     assert sorted(set(collective.tolist())) == list(range(collective.max() + 1))
@@ -248,12 +248,23 @@ def test_one_rank_that_differs_from_all_others_is_no_group() -> None:
     assert groups({one: ranks[one] for one in (0, 2, 4, 1)}) == [[0, 1, 2, 4]]
 
 
+def placed(index: list[int], confidence: list[float], at: Sequence, margin: float = 1.0) -> Alignment:
+    return Alignment(np.array(index), np.array(confidence), at, 0.0, margin)
+
+
+def test_what_matches_a_call_of_a_member_whose_place_is_unsure_is_as_unsure() -> None:
+    """Member 4 lies one period off, perhaps; its second call matches nothing, and member 6's then matches that."""
+    group = _Group(calls([100], [7]))
+    group.add(4, placed([0, -1], [0.4, 0.0], calls([100, 200], [7, 7]), margin=0.4))
+    assert group.confidence[4].tolist() == [0.4, 0.4]
+
+
 def test_a_merged_call_ends_where_the_mean_of_those_seen_does_and_starts_with_the_last() -> None:
     group = _Group(calls([100, 1_000], [7, 8], lasts=[50, 500]))
-    group.add(4, np.array([0, 1]), np.array([0.5, 0.6]), calls([130, 1_006], [7, 8], lasts=[90, 400]))
+    group.add(4, placed([0, 1], [0.5, 0.6], calls([130, 1_006], [7, 8], lasts=[90, 400])))
     assert group.sequence.end_ns.tolist() == [115, 1_003]
     assert group.sequence.start_ns.tolist() == [50, 606]
-    group.add(2, np.array([0, 1]), np.array([0.7, 0.8]), calls([145, 1_000], [7, 8], lasts=[80, 390]))
+    group.add(2, placed([0, 1], [0.7, 0.8], calls([145, 1_000], [7, 8], lasts=[80, 390])))
     assert group.sequence.end_ns.tolist() == [125, 1_002]
     assert group.sequence.start_ns.tolist() == [65, 610]
     assert group.sequence.symbol.tolist() == [7, 8]
@@ -264,7 +275,7 @@ def test_a_merged_call_ends_where_the_mean_of_those_seen_does_and_starts_with_th
 def test_calls_that_match_nothing_become_collectives_of_their_own_in_order_of_time() -> None:
     group = _Group(calls([100, 200], [7, 8], lasts=10))
     first = calls([50, 100, 150], [5, 7, 6], lasts=20)
-    group.add(4, np.array([-1, 0, -1]), np.array([0.0, 0.9, 0.0]), first)
+    group.add(4, placed([-1, 0, -1], [0.0, 0.9, 0.0], first))
     assert group.sequence.end_ns.tolist() == [50, 100, 150, 200]
     assert group.sequence.start_ns.tolist() == [30, 90, 130, 190]
     assert group.sequence.symbol.tolist() == [5, 7, 6, 8]
@@ -272,7 +283,7 @@ def test_calls_that_match_nothing_become_collectives_of_their_own_in_order_of_ti
     assert group.index[4].tolist() == [2, 0, 3]
     assert group.confidence[4].tolist() == [1.0, 0.9, 1.0]
     assert group.shifted[4] is first
-    group.add(6, np.array([2, -1, 3]), np.array([0.4, 0.0, 0.3]), calls([150, 180, 500], [6, 9, 8], lasts=20))
+    group.add(6, placed([2, -1, 3], [0.4, 0.0, 0.3], calls([150, 180, 500], [6, 9, 8], lasts=20)))
     assert group.index[6].tolist() == [3, 4, 1]
     assert group.confidence[6].tolist() == [0.4, 1.0, 0.3]
     assert group.sequence.end_ns.tolist() == [50, 100, 150, 180, 300]
@@ -288,3 +299,61 @@ def test_components_are_what_one_can_walk_to(size: int, edges: set[tuple[int, in
     walks = np.linalg.matrix_power(near.astype(float), size) > 0
     parts = {tuple(np.flatnonzero(row).tolist()) for row in walks}
     assert _components(near) == [list(part) for part in sorted(parts)]
+
+
+# The first calls of a capture.
+
+
+def first_calls(
+    *, ends_late: int = 100_000, starts: int = 900_000, symbol: int = 1, more: bool = False
+) -> dict[int, list[int]]:
+    """Twelve calls that both ranks end together, and before them one that ends late on the second: 60 µs after it
+    starts there it has ended on the first."""
+    reference = calls([MS, *range(5 * MS, 17 * MS, MS)], [1] + [0] * 12, lasts=100_000)
+    end = MS + ends_late
+    ends, lasts = [end, *range(5 * MS, 17 * MS, MS)], [end - starts - 40_000] + [100_000] * 12
+    kinds = [symbol] + [0] * 12
+    if more:
+        ends, lasts, kinds = [MS // 2, *ends], [1_000, *lasts], [1, *kinds]
+    return merged({0: reference, 1: calls(ends, kinds, lasts=lasts)}, limit_ns=SECOND)[0]
+
+
+def test_the_first_calls_of_a_communicator_are_one_though_they_do_not_end_together() -> None:
+    found = first_calls()
+    assert found[0] == found[1] == list(range(13))
+
+
+@pytest.mark.parametrize(
+    "how", [{"starts": 960_001}, {"symbol": 2}, {"more": True}], ids=["one after the other", "other kinds", "too many"]
+)
+def test_first_calls_that_need_not_be_one_stay_alone(how: dict[str, int]) -> None:
+    found = first_calls(**how)  # type: ignore[arg-type]
+    assert found[1][-12:] == found[0][1:]
+    assert found[0][0] not in found[1]
+
+
+def test_what_only_order_pairs_is_as_sure_as_sure_begins() -> None:
+    reference = calls([MS, *range(5 * MS, 17 * MS, MS)], [1] + [0] * 12, lasts=100_000)
+    late = calls([MS + 100_000, *range(5 * MS, 17 * MS, MS)], [1] + [0] * 12, lasts=150_000)
+    _, confidence = merged({0: reference, 1: late}, limit_ns=SECOND)
+    assert confidence[1] == [0.5] + [confidence[1][1]] * 12
+    assert confidence[1][1] > 0.5
+
+
+def test_members_whose_clocks_hosts_keep_apart_stay_apart_each_from_its_own_zero_or_not() -> None:
+    """The second's calls are a period of 7 ms late."""
+    ranks = {0: calls(range(7 * MS, 77 * MS, 7 * MS)), 1: calls(range(14 * MS, 84 * MS, 7 * MS))}
+    member = np.repeat([0, 1], 10)
+    symbol, start, end = (
+        np.concatenate([getattr(one, name) for one in ranks.values()]) for name in ("symbol", "start_ns", "end_ns")
+    )
+    order = np.argsort(end, kind="stable")
+    for limit in (None, SECOND):
+        for shift, together in ((0.0, 9), (7.0 * MS, 10), (3.0 * MS, 0)):
+            apart = np.array([[0.0, shift + 1_000], [1_000 - shift, 0.0]])
+            collective, _, refuted = merge_sequences(
+                member[order], symbol[order], start[order], end[order],
+                limit_ns=limit, one_group=True, apart_ns=apart,
+            )  # fmt: skip
+            assert np.count_nonzero(np.bincount(collective) == 2) == together
+            assert np.count_nonzero(refuted) == (20 if not together else 0)

@@ -235,3 +235,42 @@ def test_partners_are_close_where_calls_may_be_between_others_also_on_clocks_apa
     for limit in (None, 10 * SECOND):
         assert align(calls(ends), other, limit).index.tolist() == list(range(20))
         assert align(calls(ends), other, limit, strict=True).index.tolist() == [*range(6), -1, *range(7, 20)]
+
+
+# What hosts know of clocks.
+
+
+def test_of_alignments_that_ends_do_not_tell_apart_the_one_that_hosts_allow_is_sure() -> None:
+    """By its ends the other's clock is 1.1 ms ahead, or a period of 10 ms more; by its host at most 4."""
+    reference, other = periodic(1_100_000, 10 * MS)
+    for known, index in (((-4 * MS, 4 * MS), [1, 2, 3, 4, 5, 6]), ((8 * MS, 12 * MS), [0, 1, 2, 3, 4, 5])):
+        found = align(reference, other, SECOND, ahead_ns=known)
+        assert found.index.tolist() == index
+        assert found.confidence.tolist() == [1.0] * 6
+
+
+def test_what_hosts_rule_out_is_no_match_however_well_it_fits() -> None:
+    reference, other = periodic(1_100_000, 10 * MS)
+    for known in ((3 * MS, 9 * MS), (-7 * MS, 0.0), (13 * MS, 19 * MS)):
+        found = align(reference, other, SECOND, ahead_ns=known)
+        assert found.index.tolist() == [-1] * 6
+        assert found.refuted
+    assert not align(reference, calls([5 * MS], 9), SECOND, ahead_ns=(0.0, 1.0)).refuted  # nothing is of its kind
+
+
+def test_a_clock_may_be_beyond_what_hosts_allow_by_as_much_as_honest_ends_differ() -> None:
+    """Five jitters, and what clocks drift in the 50 ms between the first and the last of its calls."""
+    reference, other = periodic(1_100_000, 10 * MS)
+    slack = 150_000 + 2_500
+    assert not align(reference, other, SECOND, ahead_ns=(-5 * MS, 1_100_000 - slack)).refuted
+    assert align(reference, other, SECOND, ahead_ns=(-5 * MS, 1_100_000 - slack - 1)).refuted
+
+
+def test_of_shifts_close_to_each_other_the_one_that_most_agree_on_is_tried() -> None:
+    """Steps of six all-reduces, of a layer's weights and its bias in turn: at 60 µs off most fit their neighbour's."""
+    step = np.array([0, 20_000, 60_000, 80_000, 120_000, 140_000])
+    ends = np.concatenate([[5 * MS], *(step + 10 * MS * number for number in range(1, 6))])
+    late, kinds = np.where(np.arange(31) == 0, 100_000, 0), [2, *[0, 1] * 15]
+    found = align(calls(ends, kinds, lasts=8_000), calls(ends + late, kinds, lasts=8_000), SECOND)
+    assert found.index[1:].tolist() == list(range(1, 31))
+    assert found.confidence[1:].min() > 0.5
