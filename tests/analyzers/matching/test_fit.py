@@ -90,6 +90,23 @@ def test_clocks_that_run_faster_are_found_so_and_offsets_hold_at_time_0(referenc
     assert found.error_ns == pytest.approx([0 if one == reference else 1_000 for one in range(4)])
 
 
+@pytest.mark.parametrize(("apart", "drifts"), [(190e-6, True), (210e-6, False)])
+def test_clocks_that_seem_to_drift_apart_faster_than_clocks_do_do_not_drift(apart: float, drifts: bool) -> None:
+    """Of two clocks each seems to leave their middle half as fast."""
+    times = np.arange(-20, 21) * 10 * MS
+    found = fitted([{0: t, 1: t + 5_000 + apart * t} for t in times], 2)
+    assert found.drift == pytest.approx([0, apart if drifts else 0], rel=1e-3)
+    assert found.offset_ns == pytest.approx([0, 5_000], abs=100)
+
+
+def test_a_rank_that_comes_last_from_some_step_on_and_ends_later_is_no_drift() -> None:
+    """16 µs to either side, for half of 140 ms each: as in a capture of two ranks of DDP, where it read -270 ppm."""
+    found = fitted([{0: k * 2.5 * MS, 1: k * 2.5 * MS + (16_000 if k < 0 else -16_000)} for k in range(-28, 28)], 2)
+    assert not found.drift.any()
+    assert abs(found.offset_ns[1]) <= 16_000
+    assert found.error_ns[1] >= 16_000
+
+
 def test_drifts_of_clocks_in_different_groups_are_found_over_those_that_both_are_in() -> None:
     """Clock 3 meets only clock 2, which meets 0 and 1: a drift has to go on from clock to clock."""
     drift = np.array([0.0, 20e-6, -30e-6, 40e-6])
