@@ -18,7 +18,7 @@ from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
 from analyzers.matching.match import match
-from analyzers.matching.peers import ranks_known, waits_seen
+from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
@@ -61,7 +61,7 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     moved = replace(moved, clocks=clocks, matches=matches)
     moved = with_collectives(with_waits(moved, solution.apart_ns))
     alone = len(rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
-    for warning in [] if alone else [*_warnings(clocks), *_about_refuted(matches)]:
+    for warning in [] if alone else [*_warnings(clocks), *_about_refuted(matches), *_about_captures(moved)]:
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
 
@@ -223,6 +223,28 @@ def _about_refuted(matches: Matches) -> list[TraceWarning]:
         "clocks that launches and synchronizations rule out. Do the captures hold the same steps?"
     )
     return [TraceWarning("order-refuted", text)]
+
+
+def _about_captures(trace: Trace) -> list[TraceWarning]:
+    """What several captures leave open of each other: how many ranks there were, and clocks of several hosts."""
+    count = len(trace.captures)
+    if count < 2 or trace.matches is None or not len(trace.matches.calls):
+        return []
+    found = []
+    if not states_ranks(trace):
+        text = (
+            f"No capture says how many ranks the job had: the {len(trace.rank_ids)} given are taken for all. If there "
+            "were others, waiting for them counts as overlap."
+        )
+        found.append(TraceWarning("ranks-unstated", text))
+    hosts = sorted({one.machine for one in trace.captures} - {""})
+    if len(hosts) > 1 and trace.clocks is not None and trace.clocks.aligned:
+        text = (
+            f"The captures are of {len(hosts)} hosts ({', '.join(hosts[:3])}{', …' if len(hosts) > 3 else ''}): across "
+            "hosts, collectives alone align clocks."
+        )
+        found.append(TraceWarning("several-hosts", text))
+    return found
 
 
 def _width(clock: Clock) -> int:

@@ -20,7 +20,6 @@ from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace
 
 FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
-NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
 WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
 
 
@@ -103,7 +102,7 @@ def shared_hosts(trace: Trace) -> Ints:
     """
     hosts = np.full(len(trace.captures), -1, np.int64)
     follow = [i for i, one in enumerate(trace.captures) if one.host_error_ns is not None]
-    named = {i: host for i in follow if (host := machine(trace.captures[i].host))}
+    named = {i: host for i in follow if (host := trace.captures[i].machine)}
     names = sorted(set(named.values()))
     for i, host in named.items():
         hosts[i] = names.index(host)
@@ -111,11 +110,6 @@ def shared_hosts(trace: Trace) -> Ints:
         hosts[:] = 0
     shared = np.bincount(hosts[hosts >= 0], minlength=1)
     return np.where((hosts >= 0) & (shared[np.maximum(hosts, 0)] > 1), hosts, -1)
-
-
-def machine(host: str) -> str:
-    """A host's name where it tells machines apart, else ""."""
-    return "" if host.strip().lower() in NO_NAMES else host
 
 
 def _on_a_gpu_each(trace: Trace) -> bool:

@@ -34,6 +34,12 @@ def ranks_known(trace: Trace) -> int | None:
     return max(known, default=None)
 
 
+def states_ranks(trace: Trace) -> bool:
+    """Whether anything says how many ranks the job, or a group of it, had: their own numbers only say "at least"."""
+    sizes = ints(trace.matches.collectives, "group_size") if trace.matches is not None else np.empty(0, np.int64)
+    return any(one.world_size for one in trace.captures) or bool((sizes > 0).any())
+
+
 def waits_seen(matches: Matches, known: int | None, given: int) -> Mask:
     """For each collective, whether all who wait for each other in it were captured.
 

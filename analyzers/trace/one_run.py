@@ -13,6 +13,8 @@ from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Capture, Trace
 
 APART_NS = 24 * 3600 * 10**9  # captures of one run lie within a day
+MEET_FROM = 0.2  # of the shortest capture has to lie within all of them, for their times to meet well
+UNNAMED = ("file-name", "gpu", "order")  # rules by which the captures themselves say nothing of ranks
 HINT = "Give the captures of one run only."
 
 
@@ -21,11 +23,43 @@ def check_one_run(trace: Trace) -> Trace:
 
     Raises
     ------
-    TracevizError : they can't be: world sizes or process groups disagree, or they were taken days apart.
+    TracevizError : they can't be: world sizes or process groups disagree, one was given twice, or they were taken days
+        apart.
     """
+    _check_copies(trace)
     _check_worlds(trace)
     _check_groups(trace)
-    return _check_times(trace)
+    return _check_gpus(_check_times(trace))
+
+
+def _check_copies(trace: Trace) -> None:
+    """A copy under another name is another rank by its file's name or by order alone, and has the very same times."""
+    seen: dict[tuple[object, ...], Capture] = {}
+    process = rows_by_key(ints(trace.ops, "process"))
+    for (number,), rows in process.items():
+        one = trace.processes[number]
+        capture = trace.captures[one.capture]
+        times = [int(ints(trace.ops, column)[rows].sum()) for column in ("start_ns", "end_ns", "correlation")]
+        key = (one.pid, rows.size, *times)
+        other = seen.setdefault(key, capture)
+        if other is not capture and one.rule in UNNAMED:
+            raise TracevizError(f"{capture.path} holds the same work, to the ns, as {other.path}.", hint=HINT)
+
+
+def _check_gpus(trace: Trace) -> Trace:
+    """Ranks of one job each have a GPU of their own."""
+    used: dict[tuple[str, int], int] = {}
+    for number in np.unique(ints(trace.ops, "process")).tolist():
+        process = trace.processes[number]
+        machine, gpu = trace.captures[process.capture].machine, process.claims.get("gpu", -1)
+        other = trace.processes[used.setdefault((machine, gpu), number)]
+        if machine and gpu >= 0 and other.capture != process.capture:
+            text = (
+                f"Rank {other.rank} of {trace.captures[other.capture].path} and rank {process.rank} of "
+                f"{trace.captures[process.capture].path} both used GPU {gpu} of {machine}: are they ranks of one run?"
+            )
+            return trace.warn("same-gpu", text)
+    return trace
 
 
 def _check_worlds(trace: Trace) -> None:
@@ -76,7 +110,7 @@ def _check_times(trace: Trace) -> Trace:
             apart = one.first_ns - last.last_ns, last, one
         last = one if last is None or one.last_ns > last.last_ns else last
     if apart is None:
-        return trace
+        return _check_meeting(trace, dated)
     gap_ns, before, after = apart
     if gap_ns >= APART_NS:
         raise TracevizError(
@@ -86,6 +120,21 @@ def _check_times(trace: Trace) -> Trace:
     text = (
         f"{after.path} begins {gap_ns / 1e9:,.1f} s after {before.path} ends: are they ranks of one run, and its same "
         "steps?"
+    )
+    return trace.warn("captures-apart", text)
+
+
+def _check_meeting(trace: Trace, dated: list[Capture]) -> Trace:
+    shortest = min(dated, key=lambda one: one.last_ns - one.first_ns, default=None)
+    if shortest is None or len(dated) < 2:
+        return trace
+    whole_ns = shortest.last_ns - shortest.first_ns
+    common_ns = min(one.last_ns for one in dated) - max(one.first_ns for one in dated)
+    if common_ns >= MEET_FROM * whole_ns:
+        return trace
+    text = (
+        f"The captures have only {max(common_ns, 0) / 1e6:,.1f} ms in common, of the {whole_ns / 1e6:,.1f} ms of "
+        f"{shortest.path}, the shortest: do they hold the same steps?"
     )
     return trace.warn("captures-apart", text)
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
+NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
+
+
 @dataclass(frozen=True)
 class Capture:
     """One file as it was read.
@@ -49,6 +52,11 @@ class Capture:
     host_error_ns: int | None = None
     lacks: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> str:
+        """The host's name where it tells machines apart, else ""."""
+        return "" if self.host.strip().lower() in NO_NAMES else self.host
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,15 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.steps import Steps, step_of_ops
 from analyzers.trace.tables import Trace
 
-OF_CLOCKS = ("few-collectives", "clocks-not-aligned", "clocks-contradict", "order-refuted")
-OF_UNMATCHED = ("clocks-not-aligned", "order-refuted")  # where nothing is compared, for that very reason
+OF_CLOCKS = (
+    "few-collectives",
+    "clocks-not-aligned",
+    "clocks-contradict",
+    "order-refuted",
+    "ranks-unstated",
+    "several-hosts",
+)
+OF_UNMATCHED = ("clocks-not-aligned", "order-refuted", "ranks-unstated")  # where nothing may be compared, for that
 MissingWait = tuple[int, int, str, int]  # when, 0 fork or 1 join, in words, rank
 WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 FEW_INSTANCES = 3  # below that a median is not one

@@ -14,7 +14,7 @@ PID, THREAD = 4242, 77
 class KinetoFile:
     """Events in ns; `write` prints them as torch.profiler does, in µs after a base time."""
 
-    rank: int = 0
+    rank: int | None = 0  # None: the file does not say
     events: list[dict[str, Any]] = field(default_factory=list)
     correlation: int = 0
     world_size: int | None = None
@@ -48,7 +48,7 @@ class KinetoFile:
                 {
                     "schemaVersion": 1,
                     "distributedInfo": {
-                        "rank": self.rank,
+                        **({} if self.rank is None else {"rank": self.rank}),
                         **({"world_size": self.world_size} if self.world_size else {}),
                     },
                     "baseTimeNanoseconds": self.base_ns,

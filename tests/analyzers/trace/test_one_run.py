@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.trace.one_run import check_one_run
+from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.tables import Capture, Trace
+from tests.support.builder import Builder
 from tests.support.kineto_files import KinetoFile
 
 DAY_NS = 24 * 3600 * 10**9
@@ -65,3 +70,59 @@ def test_captures_days_apart_are_refused_and_some_time_apart_a_warning(tmp_path:
     for apart_ns, odd in ((0, False), (100, False), (60 * 10**9, True)):
         trace = load(written(tmp_path, KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + apart_ns)))
         assert ("captures-apart" in [one.code for one in trace.warnings]) is odd
+
+
+def test_times_that_hardly_meet_are_a_warning(tmp_path: Path) -> None:
+    """Each lasts from 10 to 200 ns after its base: 38 ns are a fifth of that."""
+    for apart_ns, odd in ((152, False), (153, True)):
+        trace = load(written(tmp_path, KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + apart_ns)))
+        assert ("captures-apart" in [one.code for one in trace.warnings]) is odd
+
+
+def test_a_capture_given_twice_under_two_names_is_refused(tmp_path: Path) -> None:
+    """Nothing in it says its rank: by order, or by the files' names, a copy would be another one."""
+    for names in (("a.json", "b.json"), ("rank0.json", "rank1.json")):
+        paths = []
+        for name in names:
+            file = KinetoFile(None)
+            file.kernel("gemm", 7, 100, 200, launch=10)
+            paths.append(file.write(tmp_path / name))
+        with pytest.raises(TracevizError, match=r"holds the same work, to the ns, as"):
+            load(paths)
+    other = KinetoFile(None)
+    other.kernel("gemm", 7, 100, 201, launch=10)
+    load([paths[0], other.write(tmp_path / "c.rank2.json")])
+
+
+def on_gpus(*claims: tuple[str, int]) -> Trace:
+    """A capture and a process of each host and GPU."""
+    builder = Builder()
+    for number, (_, gpu) in enumerate(claims):
+        builder.rank(number).kernel("gemm", 7, 100, 200 + gpu)
+    trace = builder.trace()
+    captures = tuple(Capture(f"{k}.sqlite", "nsys", host=host) for k, (host, _) in enumerate(claims))
+    processes = tuple(
+        replace(one, capture=k, claims={"environment": k, "gpu": claims[k][1]}) for k, one in enumerate(trace.processes)
+    )
+    return assign_ranks(replace(trace, captures=captures, processes=processes))
+
+
+@pytest.mark.parametrize(
+    ("claims", "odd"),
+    [
+        ([("node3", 0), ("node3", 0)], True),
+        ([("node3", 0), ("node3", 1)], False),
+        ([("node3", 0), ("node4", 0)], False),
+        ([("localhost", 0), ("localhost", 0)], False),  # who knows whose
+        ([("", 0), ("", 0)], False),
+        ([("node3", -1), ("node3", -1)], False),
+    ],
+)
+def test_ranks_of_two_captures_on_one_gpu_of_one_host_are_a_warning(claims: list[tuple[str, int]], odd: bool) -> None:
+    trace = check_one_run(on_gpus(*claims))
+    found = [one.message for one in trace.warnings if one.code == "same-gpu"]
+    assert found == (
+        ["Rank 0 of 0.sqlite and rank 1 of 1.sqlite both used GPU 0 of node3: are they ranks of one run?"]
+        if odd
+        else []
+    )
