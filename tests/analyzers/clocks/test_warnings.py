@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.clocks.align import align
 from analyzers.trace.columns import ints
-from analyzers.trace.tables import Trace
+from analyzers.trace.tables import Capture, Trace
 from tests.analyzers.clocks.test_align import KERNEL, SPANS, two_ranks
 from tests.support.builder import Builder
 from tests.support.collective_runs import MS, Call, run
@@ -160,3 +160,23 @@ def test_contradictions_bear_the_numbers_that_collectives_have_on_the_common_clo
     clocks = align(builder.trace()).clocks
     assert clocks.doubtful == (12,)
     assert any(12 in numbers for numbers in clocks.contradictions)
+
+
+def warned_of_captures(trace: Trace, hosts: tuple[str, str], world_size: int | None) -> list[str]:
+    captures = tuple(Capture(f"{k}.json", "made", host=host, world_size=world_size) for k, host in enumerate(hosts))
+    processes = tuple(replace(one, capture=k) for k, one in enumerate(trace.processes))
+    named = warnings_of(replace(trace, captures=captures, processes=processes))
+    return sorted(text for code in ("several-hosts", "ranks-unstated") for text in named.get(code, []))
+
+
+def test_several_hosts_and_an_unknown_number_of_ranks_are_said() -> None:
+    trace = two_ranks(0, SPANS).trace()
+    said = (
+        "No capture says how many ranks the job had: the 2 given are taken for all. If there were others, waiting for "
+    )
+    assert warned_of_captures(trace, ("node3", "node3"), None) == [said + "them counts as overlap."]
+    assert warned_of_captures(trace, ("node3", "node4"), 2) == [
+        "The captures are of 2 hosts (node3, node4): across hosts, collectives alone align clocks."
+    ]
+    for hosts in (("node3", "node3"), ("", ""), ("localhost", "node3")):
+        assert warned_of_captures(trace, hosts, 2) == []
