@@ -185,6 +185,7 @@ def compare(
     b: str | None = None,
     labels: Sequence[str] = (),
     claimed: float | None = None,
+    accept_apparent: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> Comparison:
     """What changed from the first run to the others, and can a claimed speedup be?
@@ -195,6 +196,7 @@ def compare(
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : a name for each run.
     claimed : a stated speedup of the pair, such as 14.7, to be held against the most that two tasks can gain.
+    accept_apparent : as `check_overlap` takes it, of every run.
     reading : for paths, all that `load` takes by name.
 
     Returns
@@ -210,7 +212,7 @@ def compare(
     from analyzers.compare import compare as comparing
 
     runs = [_loaded(trace, reading) for trace in traces]
-    return comparing.compare(runs, a, b, labels=labels, claimed=claimed)
+    return comparing.compare(runs, a, b, labels=labels, claimed=claimed, accept_apparent=accept_apparent)
 
 
 def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
@@ -334,6 +336,7 @@ def timeline(
     b: str = "compute",
     *,
     min_overlap: float = 0.6,
+    accept_apparent: bool = False,
     dark: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> go.Figure:
@@ -342,7 +345,7 @@ def timeline(
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
-    a, b, min_overlap : as `check_overlap` takes them.
+    a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
     dark : on dark ground.
     reading : for paths, all that `load` takes by name.
 
@@ -361,7 +364,7 @@ def timeline(
     from traceviz.timelines import draw, palette, picture
 
     whole = _loaded(trace, reading)
-    result = check.check_overlap(whole, a, b, min_overlap=min_overlap)
+    result = check.check_overlap(whole, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     drawn = picture.picture(whole, result, order_report.order_report(whole))
     return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
 
@@ -373,6 +376,7 @@ def report(
     b: str = "compute",
     *,
     min_overlap: float = 0.6,
+    accept_apparent: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> Report:
     """Write the attachment of a pull request: summary.md, report.html, results.json and timeline.png.
@@ -381,7 +385,7 @@ def report(
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
-    a, b, min_overlap : as `check_overlap` takes them.
+    a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
     reading : for paths, all that `load` takes by name.
 
     Returns
@@ -396,7 +400,7 @@ def report(
     from traceviz.reports import files
     from traceviz.reports.report import make
 
-    made = make(_loaded(trace, reading), a, b, min_overlap=min_overlap)
+    made = make(_loaded(trace, reading), a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     return replace(made, files=tuple(files.write(made, Path(folder))))
 
 

@@ -22,14 +22,18 @@ def duration(ns: int) -> str:
     return f"{value:.{decimals}f} {unit}"
 
 
-def percent(ratio: float | None) -> str:
+def percent(ratio: float | None, *, apparent: bool = False) -> str:
     """A ratio as a percentage with one decimal; a dash where there is none. A part is never shown as all or nothing.
 
     >>> percent(0.1608), percent(None), percent(0.99999), percent(1.0), percent(0.0001)
     ('16.1%', '–', '99.9%', '100.0%', '<0.1%')
+    >>> percent(0.652, apparent=True), percent(None, apparent=True)
+    ('65.2% apparent', '–')
     """
     if ratio is None:
         return "–"
+    if apparent:
+        return f"{percent(ratio)} apparent"
     if 0 < ratio < 0.0005:
         return "<0.1%"
     shown = f"{ratio:.1%}"

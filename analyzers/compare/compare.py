@@ -53,6 +53,7 @@ def compare(
     *,
     labels: Sequence[str] = (),
     claimed: float | None = None,
+    accept_apparent: bool = False,
 ) -> Comparison:
     """Hold runs against the first.
 
@@ -61,6 +62,7 @@ def compare(
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : names of the runs, "run 1", "run 2" … where not given.
     claimed : a stated speedup of the pair, such as 14.7, to check.
+    accept_apparent : as `check_overlap` takes it, of every run.
 
     Raises
     ------
@@ -78,19 +80,21 @@ def compare(
     if common.reason:
         return Comparison(tuple(runs), *pair, reason=common.reason)
     measured = _measure(traces, groups, common, pair)
-    overlaps = [check_overlap(one.part, *pair, explain=False) for one in measured]
+    overlaps = [check_overlap(one.part, *pair, explain=False, accept_apparent=accept_apparent) for one in measured]
     done = tuple(
         _compared(replace(run, late_start=its_late), one, measured[0], common, (overlap, overlaps[0]))
         for run, its_late, one, overlap in zip(runs, late, measured, overlaps, strict=True)
     )
     rank = overlaps[0].job.rank
-    claim = None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank)
+    claim = (
+        None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank, apparent=overlaps[0].job.apparent)
+    )
     speedups = [(one.gain.speedup, one.label) for one in done if one.gain and one.gain.speedup]
     if claim is not None and speedups:
         largest, where = max(speedups, key=lambda one: one[0])
         claim = replace(claim, measured=largest, measured_in=where)
     asked = any(one is not None for one in (a, b, claimed))
-    reason = _why_no_verdict(labels, overlaps) if asked else ""
+    reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent) if asked else ""
     if claimed is not None and claim is None and not reason:
         reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
     if claim is not None and claim.possible and claim.measured is None and not reason:
@@ -213,19 +217,28 @@ def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
     return found
 
 
-def _why_no_verdict(labels: Sequence[str], overlaps: Sequence[OverlapResult]) -> str:
-    return "; ".join(f"{label}: {one.reason}" for label, one in zip(labels, overlaps, strict=True) if one.reason)
+def _why_not_told(labels: Sequence[str], overlaps: Sequence[OverlapResult], *, accept_apparent: bool) -> str:
+    """Why the pair's overlap in some run can't be told; "" where it can. No bar is asked about, so none is in doubt."""
+    named = list(zip(labels, overlaps, strict=True))
+    reasons = [f"{label}: {one.reason}" for label, one in named if one.job.real_overlap_ratio is None]
+    unseen = [label for label, one in named if one.job.apparent and one.job.low_given != one.job.ratio_high]
+    if unseen and not accept_apparent:
+        reasons.append(
+            f"{', '.join(unseen)}: not all ranks were captured, so waiting for peers can't be told from overlap. "
+            "Capture all ranks; --accept-apparent compares the apparent figures"
+        )
+    return "; ".join(reasons)
 
 
 def _warnings(
     runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, parts: Sequence[Trace]
 ) -> list[TraceWarning]:
     found = [*left_out(runs, groups, common), *_about_noise(runs, common)]
-    first = runs[0].overlap
-    ratio = first.job.real_overlap_ratio if first else None
+    first = runs[0]
+    ratio = first.overlap.job.real_overlap_ratio if first.overlap else None
     if ratio is not None and ratio >= OVERLAPS_ALREADY:
         text = (
-            f"In {runs[0].label} the pair already overlaps by {ratio:.0%}: its A and B are slowed by each other, and "
+            f"In {first.label} the pair already overlaps by {first.overlap_ratio_text}: its A and B are slowed by each other, and "
             "gain and bound are against that run, not against A and B alone."
         )
         found.append(TraceWarning("not-alone", text))

@@ -68,6 +68,12 @@ class ComparedRun:
     late_start: LateStart | None = None
 
     @property
+    def overlap_ratio_text(self) -> str:
+        """Real overlap / min(A, B) as a percentage, called apparent where waiting unseen may be part of it."""
+        job = self.overlap.job if self.overlap else None
+        return "–" if job is None else percent(job.real_overlap_ratio, apparent=job.apparent)
+
+    @property
     def highest_memory(self) -> MemoryPeak | None:
         """The highest of its devices' peaks; None where none was recorded."""
         return max(self.memory_peaks, key=lambda one: one.peak_bytes, default=None)
@@ -126,11 +132,13 @@ class Comparison:
     def exit_code(self) -> int:
         """What a command ends with: 0 fine, 1 a claim that can't be or was not reached, 3 no way to tell.
 
-        Too few steps are no way to tell, but a claim that was not reached was not reached.
+        Too few steps are no way to tell, but a claim that was not reached was not reached, and one that can't be can't.
         """
+        if self.claim is not None and not self.claim.possible:
+            return 1
         if self.reason:
             return 3
-        if self.claim is not None and not (self.claim.possible and self.claim.shown):
+        if self.claim is not None and not self.claim.shown:
             return 1
         return 3 if any(run.verdict == "too-few-steps" for run in self.runs[1:]) else 0
 
@@ -184,7 +192,7 @@ class Comparison:
                     "–" if step is None else duration(step.median_ns),
                     "–" if step is None else duration(step.p90_ns),
                     "–" if not number or run.speedup is None else f"{run.speedup:.3f}x",
-                    percent(run.overlap.job.real_overlap_ratio if run.overlap else None),
+                    run.overlap_ratio_text,
                 )
             )
         sentence = self.reason or (self.claim.words if self.claim else f"A = {self.a}, B = {self.b}.")

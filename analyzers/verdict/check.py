@@ -325,7 +325,7 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
     low, high = job.ratio_low, job.ratio_high
     if passed is not None or low is None or high is None or job.low_given is None:
         return ""
-    measured = f"{percent(job.real_overlap_ratio)}{' apparent' if job.apparent else ''}, bar {percent(bar)}"
+    measured = f"{percent(job.real_overlap_ratio, apparent=job.apparent)}, bar {percent(bar)}"
     given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
     if job.apparent:
         absent = run.ranks_known is not None and run.ranks_known > run.ranks_given

@@ -134,7 +134,7 @@ class OverlapResult:
         """What ran beside what for how long on the rank that decides, of what could have."""
         job = self.job
         of_possible = f"{duration(job.real_overlap_ns)} of a possible {duration(job.achievable_ns)}"
-        ratio = f"{percent(job.real_overlap_ratio)}{' apparent' if job.apparent else ''}"
+        ratio = percent(job.real_overlap_ratio, apparent=job.apparent)
         more = ""
         if self.verdict == "partial" and job.unaccounted_ns:
             more = f", at most {percent(job.ratio_high)} with work whose launch was not captured"
@@ -164,7 +164,7 @@ class OverlapResult:
                 duration(rank.a.busy_ns),
                 duration(rank.b.busy_ns),
                 duration(rank.real_overlap_ns),
-                percent(rank.real_overlap_ratio),
+                percent(rank.real_overlap_ratio, apparent=rank.is_apparent),
                 duration(rank.missed_ns),
                 rank.missed[0].cause if rank.missed else "–",
             )
@@ -176,7 +176,8 @@ class OverlapResult:
 
     def __repr__(self) -> str:
         ratio = self.job.real_overlap_ratio
-        figure = f"{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
+        apparent = "apparent: " if self.job.apparent else ""
+        figure = f"{apparent}{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
         return (
             f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {self.bar:.0%}; {len(self.ranks)} rank(s)>"
         )

@@ -50,6 +50,20 @@ def test_a_claim_that_can_not_be_ends_with_1(
     assert message in " ".join(out.split())
 
 
+def test_what_cant_be_is_refused_where_the_rest_cant_be_told(run: Run) -> None:
+    """Of one rank of two, what overlaps is apparent; two tasks never gain 14.7x, whatever they waited for."""
+    words = (TORCH / "dpmp_serial.rank0.json.gz", TORCH / "dpmp_overlap.rank0.json.gz")
+    words = (*words, "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding")
+    assert run(*words, "--claimed", "14.7x").code == 1
+    asked = run(*words, "--claimed", "1.01x")
+    assert (asked.code, "--accept-apparent compares the apparent figures" in " ".join(asked.out.split())) == (3, True)
+    accepted = run(*words, "--claimed", "1.01x", "--accept-apparent")
+    assert accepted.code == 3, "five steps are too few"
+    assert "INCONCLUSIVE" not in accepted.out
+    assert "% apparent" in accepted.out
+    assert json.loads(run(*words, "--format", "json").out)["runs"][1]["apparent"] is True
+
+
 def test_gain_and_bound_stand_in_the_contract(run: Run, pair: tuple[Path, Path]) -> None:
     answer = json.loads(run(*pair, *SIDES, "--format", "json")[1])
     assert (answer["schema"], answer["steps"], answer["ranks"]) == ("traceviz.compare/2", [], [0])

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 from tests.traceviz.conftest import Run
 from traceviz.history import database as history
 from traceviz.history.trends import trends
@@ -228,6 +230,53 @@ def test_a_history_that_kept_no_rules_is_read_and_taken_further(tmp_path: Path) 
     first, second, third = history.saved_runs(path)
     assert (first.rule, second.rule) == (None, None)
     assert third.rule == check_overlap(trace_of(80), explain=False).job.rule
+
+
+def of_one_rank_of_four(overlap: int) -> Trace:
+    """Communication of 100 ns whose three peers were not captured, beside compute for so much of it."""
+    run, rank = one_rank()
+    row = rank.kernel("ncclDevKernel_AllReduce", 9, 200 - overlap, 300 - overlap)
+    run.rows["ops"][row]["correlation"] = correlation = run.next_correlation()
+    run.add("comms", process=0, correlation=correlation, operation="allreduce", group="0", group_size=4)
+    rank.kernel("gemm", 7, 100, 200)
+    return align(run.trace()).trace
+
+
+def test_apparent_and_real_figures_are_no_trend_together(run: Run, tmp_path: Path) -> None:
+    """Apparent figures of 80 % and a real one of 20 %: nothing got worse, another thing was measured."""
+    path = tmp_path / "r.db"
+    for overlap in (80, 81, 79, 80):
+        trace = of_one_rank_of_four(overlap)
+        history.save(path, check_overlap(trace, explain=False, accept_apparent=True), trace)
+    (one,) = trends(history.saved_runs(path))
+    assert (one.apparent, one.call, one.others_apparent) == (1, "steady", 0)
+    out = " ".join(run("history", path)[1].split())
+    assert "apparent overlap 80.0%" in out
+    assert "real overlap" not in out
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE runs SET apparent = 0 WHERE id = 1")
+        database.execute("UPDATE runs SET apparent = NULL WHERE id = 2")
+    trace = of_one_rank_of_four(20)
+    result = check_overlap(trace, explain=False)
+    history.save(path, replace(result, job=replace(result.job, apparent=False)), trace)
+    (one,) = trends(history.saved_runs(path))
+    assert [each.id for each in one.runs] == [1, 5]
+    assert (one.apparent, one.call, one.others_apparent, one.other_rules) == (0, "too-few", 3, 0)
+    code, out, _ = run("history", path)
+    assert (code, "3 runs are left out, whose overlap is apparent, or may be" in " ".join(out.split())) == (0, True)
+    (pair,) = json.loads(run("history", path, "--format", "json")[1])["pairs"]
+    assert (pair["apparent"], pair["others_apparent"]) == (0, 3)
+
+
+def test_a_history_that_did_not_keep_what_is_apparent_is_read_and_taken_further(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    saved(path, 80, 80)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE runs DROP COLUMN apparent")
+        database.execute("DELETE FROM _sqlite_migrations WHERE name = 'keep_whether_apparent'")
+    assert [one.apparent for one in history.saved_runs(path)] == [None, None]
+    saved(path, 80)
+    assert [one.apparent for one in history.saved_runs(path)] == [None, None, 0]
 
 
 def test_what_is_expected_is_a_ratio_between_0_and_1(tmp_path: Path) -> None:

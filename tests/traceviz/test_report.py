@@ -225,6 +225,21 @@ def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
     assert other["overlap"] == data["overlap"]
 
 
+def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so(tmp_path: Path) -> None:
+    words = ["report", FILES[0], "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "r")]
+    refused = CliRunner().invoke(app, words)
+    accepted = CliRunner().invoke(app, [*words, "--accept-apparent"])
+    assert (refused.exit_code, accepted.exit_code) == (3, 0)
+    assert "16.1% apparent, bar 10.0% (rank 0, the only one given, of 2)" in accepted.stdout
+    assert "--accept-apparent" in json.loads((tmp_path / "r" / "results.json").read_text())["command"]
+    page = tmp_path / "t.html"
+    assert CliRunner().invoke(app, ["timeline", *words[1:-1], str(page), "--accept-apparent"]).exit_code == 0
+    assert "OVERLAPPED" in page.read_text(encoding="utf-8")
+    pair = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+    made = tv.report(FILES[0], tmp_path / "api", *pair, min_overlap=0.1, accept_apparent=True)
+    assert (made.overlap.passed, "--accept-apparent" in made.command) == (True, True)
+
+
 def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one")])
     made = tv.report(tv.load(*FILES), tmp_path / "two", *DP_MP)

@@ -37,13 +37,7 @@ def check_overlap(
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
-    accept_apparent: Annotated[
-        bool,
-        typer.Option(
-            "--accept-apparent",
-            help="Where ranks were not captured, decide by the apparent figure: waiting unseen counts as overlap.",
-        ),
-    ] = False,
+    accept_apparent: option.AcceptApparent = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
     window: option.Window = None,
@@ -95,7 +89,7 @@ def check_overlap(
             min_overlap=bar,
             baseline=alone,
             narrowing=options.narrowing,
-            accept_apparent=accept_apparent,
+            accept_apparent=options.accept_apparent,
         )
     emit(result, output, view.blocks, contract.overlap)
     if save is not None:

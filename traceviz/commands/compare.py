@@ -65,6 +65,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    accept_apparent: option.AcceptApparent = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
     window: option.Window = None,
@@ -92,7 +93,14 @@ def compare(
 
     with progress() as on_progress:
         runs = [replace(options, paths=(one,)).loaded(on_progress) for one in options.paths]
-        result = analysis.compare(runs, a, b, labels=label or labels_of(traces), claimed=speedup)
+        result = analysis.compare(
+            runs,
+            a,
+            b,
+            labels=label or labels_of(traces),
+            claimed=speedup,
+            accept_apparent=options.accept_apparent,
+        )
         if timeline is not None:
             files.write(timeline, compared(result, runs))
     emit(result, output, view.blocks, contract.comparison)

@@ -27,6 +27,7 @@ def report(
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
+    accept_apparent: option.AcceptApparent = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
     window: option.Window = None,
@@ -51,10 +52,20 @@ def report(
 
     given = (("--ranks", ranks), ("--steps", steps), ("--window", window))
     more = [word for option, value in given if value is not None for word in (option, value)]
-    command = command_of(options.paths, a, b, bar, *more, *["--no-align"] * no_align)
+    command = command_of(
+        options.paths, a, b, bar, *more, *["--no-align"] * no_align, *["--accept-apparent"] * accept_apparent
+    )
     with progress() as on_progress:
         trace = options.loaded(on_progress)
-        made = make(trace, a, b, min_overlap=bar, window=options.window, command=command)
+        made = make(
+            trace,
+            a,
+            b,
+            min_overlap=bar,
+            window=options.window,
+            accept_apparent=options.accept_apparent,
+            command=command,
+        )
         written = files.write(made, output)
     typer.echo(made.picture.headline)
     typer.echo(f"Written to {output}: {', '.join(path.name for path in written)}.")

@@ -29,6 +29,7 @@ def timeline(
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
+    accept_apparent: option.AcceptApparent = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
     window: option.Window = None,
@@ -58,7 +59,7 @@ def timeline(
 
     with progress() as on_progress:
         trace = options.loaded(on_progress)
-        result = check_overlap(trace, a, b, min_overlap=bar)
+        result = check_overlap(trace, a, b, min_overlap=bar, accept_apparent=options.accept_apparent)
         drawn = picture(trace, result, order_report(trace), window=options.window)
         files.write(output, drawn, dark=dark)
     typer.echo(f"{output}: opens on {drawn.shown.text}.")

@@ -46,6 +46,7 @@ TABLES: dict[str, dict[str, type]] = {
         "reason": str,
         "bar": float,
         "rule": str,
+        "apparent": int,
         "critical_rank": int,
         "real_overlap_ns": int,
         "achievable_ns": int,
@@ -107,9 +108,21 @@ def _keep_the_rule(database: Database) -> None:
 _MIGRATIONS(name="keep_the_rule")(_keep_the_rule)
 
 
+def _keep_whether_apparent(database: Database) -> None:
+    """Of runs saved before it is not known whether waits for absent ranks count in their figures."""
+    if "apparent" not in database["runs"].columns_dict:
+        database["runs"].add_column("apparent", int)
+
+
+_MIGRATIONS(name="keep_whether_apparent")(_keep_whether_apparent)
+
+
 @dataclass(frozen=True)
 class SavedRun:
-    """One run as it was saved; times in ns, None what was not known."""
+    """One run as it was saved; times in ns, None what was not known.
+
+    apparent : 1 where waits for ranks that were not captured count in its figures, 0 where all are seen.
+    """
 
     id: int
     a: str
@@ -121,6 +134,7 @@ class SavedRun:
     verdict: str
     bar: float | None
     rule: str | None
+    apparent: int | None
     real_overlap_ratio: float | None
     step_ns: int | None
     steps: int | None
@@ -151,6 +165,7 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         "reason": result.reason,
         "bar": result.bar,
         "rule": job.rule,
+        "apparent": int(job.apparent),
         "critical_rank": job.rank,
         "real_overlap_ns": job.real_overlap_ns,
         "achievable_ns": job.achievable_ns,

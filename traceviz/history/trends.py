@@ -20,7 +20,10 @@ class PairTrend:
     """One pair on one set of GPUs: runs on other GPUs measure something else. Runs are oldest first.
 
     rule : how the job's figure was made of its ranks' in these runs; None where that was not kept.
-    other_rules : runs that were judged by another rule, and left out: their figures mean something else.
+    apparent : 1 where waits for ranks that were not captured count in these runs' figures, 0 where all are seen; None
+        where that was not kept.
+    other_rules, others_apparent : how many runs were judged by another rule, and how many by the same are apparent
+        where these are real, or real where these are apparent; they are left out: their figures mean something else.
     verdict_before : of the last run before the newest that had the same bar and was not inconclusive; "" for none.
     """
 
@@ -28,11 +31,18 @@ class PairTrend:
     b: str
     gpus: str
     rule: str | None
+    apparent: int | None
     runs: tuple[SavedRun, ...]
     overlap: Trend | None
     step: Trend | None
     verdict_before: str = ""
     other_rules: int = 0
+    others_apparent: int = 0
+
+    @property
+    def overlap_name(self) -> str:
+        """What the overlap of these runs is called."""
+        return "apparent overlap" if self.apparent else "real overlap"
 
     @property
     def flip(self) -> str:
@@ -61,18 +71,21 @@ def trends(runs: Sequence[SavedRun], a: str | None = None, b: str | None = None)
 
 def _of_pair(a: str, b: str, gpus: str, of_pair: Sequence[SavedRun]) -> PairTrend:
     *_, newest = of_pair
-    runs = [run for run in of_pair if run.rule == newest.rule]
+    by_rule = [run for run in of_pair if run.rule == newest.rule]
+    runs = [run for run in by_rule if run.apparent == newest.apparent]
     comparable = [run.verdict for run in runs[:-1] if run.bar == newest.bar and run.verdict in _VERDICTS]
     return PairTrend(
         a,
         b,
         gpus,
         newest.rule,
+        newest.apparent,
         tuple(runs),
         _trend(runs, "real_overlap_ratio", more_is_better=True, most=1.0),
         _trend(runs, "step_ns", more_is_better=False),
         comparable[-1] if comparable else "",
-        len(of_pair) - len(runs),
+        len(of_pair) - len(by_rule),
+        len(by_rule) - len(runs),
     )
 
 

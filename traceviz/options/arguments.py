@@ -26,6 +26,13 @@ Traces = Annotated[
 A = Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")]
 B = Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")]
 MinOverlap = Annotated[str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")]
+AcceptApparent = Annotated[
+    bool,
+    typer.Option(
+        "--accept-apparent",
+        help="Where ranks were not captured, decide by the apparent figure: waiting unseen counts as overlap.",
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to print the result.")]
 Ranks = Annotated[
     str | None, typer.Option(metavar="LIST", help="Only these ranks, such as 0,2 or 0-3.", show_default=False)

@@ -1,4 +1,4 @@
-"""The run that a command is asked about: which captures, how they are read, and which part is looked at."""
+"""The run that a command is asked about: which captures, how they are read, what of it is looked at and believed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the options on captures come to; `steps` are [first, last), `window` is [low, high) in ns."""
+    """What the options on captures come to; `steps` are [first, last), `window` is [low, high) in ns.
+
+    accept_apparent : whether apparent figures decide where ranks were not captured.
+    """
 
     paths: tuple[str, ...]
     reading: Reading
@@ -29,6 +32,7 @@ class RunOptions:
     ranks: tuple[int, ...] | None = None
     steps: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
+    accept_apparent: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> RunOptions:
@@ -62,6 +66,7 @@ class RunOptions:
             ranks=read("ranks", read_numbers),
             steps=read("steps", read_steps),
             window=read("window", read_window),
+            accept_apparent=given.get("accept_apparent", False),
         )
 
     @property

@@ -269,6 +269,7 @@ def _run(run: ComparedRun) -> Json:
         "figures": {name: vars(one) for name, one in run.figures.items()},
         "changes": {name: _change(one) for name, one in run.changes.items()},
         "real_overlap_ratio": job.real_overlap_ratio if job else None,
+        "apparent": job.apparent if job else False,
         "calls_recorded": run.calls_recorded,
         "late_start": vars(run.late_start) if run.late_start else None,
         "memory": "recorded" if run.memory_peaks else "not recorded",
@@ -311,13 +312,15 @@ def _pair_gain(gain: PairGain | None) -> Json | None:
 def history(found: Sequence[PairTrend]) -> Json:
     """`traceviz.history/2`: a pair's runs, oldest first, and how the newest stands against those before.
 
-    Since `/1`, a verdict that flips decides `call`, too, and runs by another `rule` than the newest's are left out.
+    Since `/1`, a verdict that flips decides `call`, too, and runs by another `rule` than the newest's are left out, as
+    are apparent figures where the newest's is real, and real ones where it is apparent.
     """
     return {
         "schema": "traceviz.history/2",
         "pairs": [
             {
-                **_fields(one, "a", "b", "gpus", "rule", "call", "verdict_before", "other_rules"),
+                **_fields(one, "a", "b", "gpus", "rule", "apparent", "call", "verdict_before"),
+                **_fields(one, "other_rules", "others_apparent"),
                 "real_overlap_ratio": vars(one.overlap) if one.overlap else None,
                 "step_ns": vars(one.step) if one.step else None,
                 "runs": [vars(run) for run in one.runs],

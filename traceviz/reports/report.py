@@ -48,20 +48,22 @@ def make(
     *,
     min_overlap: float = check.DEFAULT_BAR,
     window: tuple[int, int] | None = None,
+    accept_apparent: bool = False,
     command: str = "",
 ) -> Report:
     """Analyze a trace.
 
     Parameters
     ----------
-    a, b, min_overlap : as `check_overlap` takes them.
+    a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
     window : what the timeline opens on, ns; the typical instance where not given.
     command : what to give as the command that makes this report; of a whole trace it is known.
     """
-    result = check.check_overlap(trace, a, b, min_overlap=min_overlap)
+    result = check.check_overlap(trace, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     order = order_report.order_report(trace)
     if not command and trace.whole is None:
-        command = command_of([one.path for one in trace.captures], a, b, min_overlap)
+        more = ["--accept-apparent"] * accept_apparent
+        command = command_of([one.path for one in trace.captures], a, b, min_overlap, *more)
     return Report(
         result,
         collectives.collectives_of(trace),

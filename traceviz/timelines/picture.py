@@ -148,7 +148,7 @@ def _blocked_threads(order: OrderReport) -> dict[int, list[int]]:
 
 def _title(rank: RankOverlap) -> str:
     text = f"rank {rank.rank}, device {rank.device}: overlap {duration(rank.overlap_ns)}"
-    text += f" = {percent(rank.overlap_ratio)} of the shorter side"
+    text += f" = {percent(rank.overlap_ratio, apparent=rank.is_apparent)} of the shorter side"
     if rank.a.wait_ns or rank.b.wait_ns:
         text += f"; real {duration(rank.real_overlap_ns)} = {percent(rank.real_overlap_ratio)}"
     return text

@@ -18,7 +18,7 @@ _ROW = 280  # px of a plot's row
 
 
 def write_plot(found: Sequence[PairTrend], path: Path) -> None:
-    """Draw each pair's real overlap and step time over its runs, into one page that needs no network.
+    """Draw each pair's overlap and step time over its runs, into one page that needs no network.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
         notes = [f"run {run.id}<br>{_quoted(run.commit_id[:12])}<br>{_quoted(run.saved_utc)}" for run in one.runs]
         ratios = [None if run.real_overlap_ratio is None else 100 * run.real_overlap_ratio for run in one.runs]
         steps = [None if run.step_ns is None else run.step_ns / 1e6 for run in one.runs]
-        figures = ((ratios, "real overlap, %", one.overlap, 100.0), (steps, "step time, ms", one.step, 1e-6))
+        figures = ((ratios, f"{one.overlap_name}, %", one.overlap, 100.0), (steps, "step time, ms", one.step, 1e-6))
         for below, (values, name, judged, scale) in enumerate(figures):
             row = 2 * i + below + 1
             line = graph_objects.Scatter(

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
 from analyzers.compare.results import Comparison
 from analyzers.load import load
 from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
 from tests.support import oracle, raw_captures
 from tests.support.builder import Builder, one_rank
 
@@ -225,7 +227,43 @@ def test_a_pair_asked_for_that_is_not_there_can_not_be_told() -> None:
 def test_a_run_that_overlaps_already_is_no_measure_of_tasks_alone() -> None:
     result = compare([loaded("opt_overlap"), loaded("opt_serial")], "nvtx:optimizer", "nvtx:emb_lookup")
     (warning,) = [one for one in result.warnings if one.code == "not-alone"]
-    assert warning.message.startswith("In run 1 the pair already overlaps by 87%")
+    assert warning.message.startswith("In run 1 the pair already overlaps by 86.8%: ")
+
+
+def one_of_four(shift: int) -> Trace:
+    """Two steps of an all-reduce with three absent peers, of 100 ns, beside compute but for so much of it."""
+    run, rank = one_rank()
+    for number in (1, 2):
+        at = 1000 * number
+        rank.range(f"step {number}", at, at + 900)
+        row = rank.kernel("ncclDevKernel_AllReduce", 9, at + 100 + shift, at + 200 + shift, launch=(at + 1, at + 2))
+        correlation = run.rows["ops"][row]["correlation"]
+        run.add("comms", process=0, correlation=correlation, operation="allreduce", group="0", group_size=4)
+        rank.kernel("gemm", 7, at + 100, at + 200, launch=(at + 3, at + 4))
+    return align(run.trace()).trace
+
+
+def test_apparent_overlap_is_compared_where_that_is_accepted_and_is_called_so() -> None:
+    traces = [one_of_four(100), one_of_four(40)]
+    assert compare(traces).reason == "", "the default pair is not what is asked about"
+    asked = compare(traces, "comm")
+    assert (asked.exit_code, asked.reason.startswith("run 2: not all ranks were captured")) == (3, True)
+    accepted = compare(traces, "comm", accept_apparent=True)
+    assert (accepted.reason, [one.overlap_ratio_text for one in accepted.runs]) == (
+        "",
+        ["0.0% apparent", "60.0% apparent"],
+    )
+
+
+def test_no_bar_is_asked_about_and_so_none_can_be_in_doubt() -> None:
+    """What `dpmp_overlap` overlaps is known to 11 to 16 %; the range of ranks known to 50 to 70 % would hold a bar."""
+    pair = [f"nvtx:{side}" for side in PAIRS["dpmp"]]
+    result = compare([loaded("dpmp_overlap"), loaded("dpmp_overlap")], *pair)
+    overlap = result.runs[0].overlap
+    assert overlap is not None
+    assert overlap.job.ratio_low < overlap.job.ratio_high  # type: ignore[operator]
+    between = check_overlap(loaded("dpmp_overlap"), *pair, min_overlap=overlap.job.ratio_high)  # type: ignore[arg-type]
+    assert (between.passed, result.reason) == (None, "")
 
 
 def test_several_pipelines_stand_in_one_frame() -> None:

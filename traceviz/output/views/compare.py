@@ -99,7 +99,7 @@ def _figures(result: Comparison) -> Table:
     ]
     rows += [[_named(result, name), *(_figure(run, name) for run in runs)] for name in FIGURES if name != "step_ns"]
     rows += [
-        ["real overlap / min(A, B)", *(percent(_ratio(run)) for run in runs)],
+        ["real overlap / min(A, B)", *(run.overlap_ratio_text for run in runs)],
         ["memory peak", *(_highest(run, first) for run in runs)],
     ]
     rows.append(
@@ -109,7 +109,7 @@ def _figures(result: Comparison) -> Table:
         ]
     )
     headers = ("per step", *(run.label for run in runs))
-    note = "\n".join([NOTE.format(first=first.label), *_about_memory(runs)])
+    note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *_about_memory(runs)])
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
 
 
@@ -135,6 +135,13 @@ def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
     return f"{text} ({change:+.1%})" if change is not None else text
 
 
+def _about_apparent(runs: Sequence[ComparedRun]) -> list[str]:
+    apparent = [run.label for run in runs if run.overlap and run.overlap.job.apparent]
+    if not apparent:
+        return []
+    return [f"Of {listing(apparent)} overlap is apparent: ranks were not captured, and waiting for them counts in it."]
+
+
 def _about_memory(runs: Sequence[ComparedRun]) -> list[str]:
     sources = {one.source for run in runs for one in run.memory_peaks}
     return [MEMORY_NOTES[source] for source in sorted(sources)]
@@ -147,10 +154,6 @@ def _pair(result: Comparison) -> str:
 def _named(result: Comparison, name: str) -> str:
     more = {"exposed_ns": " (not behind compute)", "sync_ns": " (GPU idle)", "overlap_ns": " of A and B"}
     return FIGURES[name] + more.get(name, "")
-
-
-def _ratio(run: ComparedRun) -> float | None:
-    return run.overlap.job.real_overlap_ratio if run.overlap else None
 
 
 def _cell(spread: Spread, change: Change | None) -> str:

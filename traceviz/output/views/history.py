@@ -25,20 +25,26 @@ def blocks(found: Sequence[PairTrend]) -> list[Block]:
 
 
 def _headline(one: PairTrend) -> Headline:
-    newest = one.runs[-1]
+    newest, what = one.runs[-1], one.overlap_name
     sentences = [
-        f"real overlap {_judged(one.overlap, percent)}" if one.overlap else "no real overlap",
+        f"{what} {_judged(one.overlap, percent)}" if one.overlap else f"no {what}",
         f"step time {_judged(one.step, lambda ns: duration(round(ns)))}" if one.step else "no step time",
     ]
     if one.flip:
         sentences.insert(0, f"the verdict was {one.verdict_before} and is {newest.verdict}: {one.flip}")
     if one.other_rules:
-        plural = "s are" if one.other_rules > 1 else " is"
-        sentences.append(f"{one.other_rules} run{plural} left out, whose figures are by another rule")
+        sentences.append(f"{_left_out(one.other_rules)}, whose figures are by another rule")
+    if one.others_apparent:
+        theirs = "real" if one.apparent else "apparent"
+        sentences.append(f"{_left_out(one.others_apparent)}, whose overlap is {theirs}, or may be")
     word = "TOO FEW RUNS" if one.call == "too-few" else one.call.upper()
     return Headline(
         word, f"run {newest.id}, '{one.a}' against '{one.b}' on {one.gpus}: {'; '.join(sentences)}.", MOODS[one.call]
     )
+
+
+def _left_out(count: int) -> str:
+    return f"{count} run{'s are' if count > 1 else ' is'} left out"
 
 
 def _judged(one: Trend, shown: Callable[[float], str]) -> str:
@@ -50,10 +56,10 @@ def _judged(one: Trend, shown: Callable[[float], str]) -> str:
 
 
 def _table(one: PairTrend) -> Table:
-    headers = ("run", "saved (UTC)", "commit", "host", "verdict", "real overlap", "step time", "steps")
+    headers = ("run", "saved (UTC)", "commit", "host", "verdict", one.overlap_name, "step time", "steps")
     rows = [_row(run) for run in reversed(one.runs[-MOST_RUNS:])]
     note = unshown(len(one.runs) - MOST_RUNS, "older")
-    return Table(headers, rows, "", frozenset({"run", "real overlap", "step time", "steps"}), note)
+    return Table(headers, rows, "", frozenset({"run", one.overlap_name, "step time", "steps"}), note)
 
 
 def _row(run: SavedRun) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
             duration(rank.b.wait_ns),
             duration(rank.real_overlap_ns),
             _bounds(rank),
-            percent(rank.real_overlap_ratio) + (" apparent" if rank.is_apparent else ""),
+            percent(rank.real_overlap_ratio, apparent=rank.is_apparent),
         ]
     return cells
 
