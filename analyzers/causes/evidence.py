@@ -9,11 +9,13 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
-from analyzers.causes.causes import DISPATCH_NS, Explained, Explainer
+from analyzers.causes.causes import BEHIND_NEITHER, BEHIND_OTHER, DISPATCH_NS, Explained, Explainer
+from analyzers.causes.inferred import how_surely, in_words
 from analyzers.causes.occupancy import blocks_per_sm, running_at
 from analyzers.causes.queues import NEVER
 from analyzers.causes.without import Gain
 from analyzers.common.wording import duration
+from analyzers.overlap.measure import Inferred
 from analyzers.syncs.context import around
 from analyzers.syncs.points import HostSyncs, host_syncs
 from analyzers.trace.columns import codes, ints
@@ -189,8 +191,16 @@ class EvidenceWriter:
         path = self.ordering.path(blocker, int(one.gaps.op[gap]))
         through = " → ".join(f"{step.kind} on stream {step.stream}" for step in path[1:-1] if step.stream >= 0)
         through = f", through {through}" if through else ""
-        sure = "" if all(step.exact for step in path) else " (links inferred)"
+        inferred = how_surely(self.ordering, path)
+        sure = f" ({in_words(inferred)})" if inferred else ""
         return f"on stream {self._of_op('stream', blocker)}{through}{sure}"
+
+    def inferred(self, one: Explained, gap: int, removed: int | None) -> Inferred | None:
+        """How sure the links are that an op's wait for other work rests on; `removed` is that of its cause."""
+        if removed not in (BEHIND_OTHER, BEHIND_NEITHER):
+            return None
+        blocker = (one.releases.holder if removed == BEHIND_OTHER else one.releases.last)[gap]
+        return how_surely(self.ordering, self.ordering.path(int(blocker), int(one.gaps.op[gap])))
 
     def _whose(self, one: Explained, gap: int, blocker: int) -> str:
         side_ops = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]

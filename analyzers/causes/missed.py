@@ -105,4 +105,5 @@ def _missed_by(
         int(gaps.start_ns[gap]),
         int(gaps.end_ns[gap]),
         int(gaps.op[gap]),
+        writer.inferred(best, gap, rule.removed),
     )

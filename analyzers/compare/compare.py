@@ -238,8 +238,8 @@ def _warnings(
     ratio = first.overlap.job.real_overlap_ratio if first.overlap else None
     if ratio is not None and ratio >= OVERLAPS_ALREADY:
         text = (
-            f"In {first.label} the pair already overlaps by {first.overlap_ratio_text}: its A and B are slowed by each other, and "
-            "gain and bound are against that run, not against A and B alone."
+            f"In {first.label} the pair already overlaps by {first.overlap_ratio_text}: its A and B are slowed by each "
+            "other, and gain and bound are against that run, not against A and B alone."
         )
         found.append(TraceWarning("not-alone", text))
     for run, part in zip(runs, parts, strict=True):

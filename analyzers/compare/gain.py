@@ -103,7 +103,8 @@ class Claim:
     measured : the largest (A + B of the first run) / together of the other runs, in run `measured_in`; None where none
         has both sides. The claim is `shown` where that reaches it, as exactly as it was written.
     bound_high : the bound's 97.5th percentile when instances are drawn anew (2, which no two tasks pass, where there
-        are fewer than `LEAST_STEPS`, or their times are apparent); `possible` holds the claim, as exactly as it was written, against it.
+        are fewer than `LEAST_STEPS`, or their times are apparent); `possible` holds the claim, as exactly as it was
+        written, against it.
     """
 
     claimed: float
@@ -158,7 +159,8 @@ def check_claim(
     a, b = (np.array([getattr(one, side) for one in alone], np.int64) for side in ("a_busy_ns", "b_busy_ns"))
     bound = speedup_bound(np.median(a), np.median(b)) or 1.0
     high = 2.0 if apparent or len(alone) < LEAST_STEPS else _bound_high(a, b)
-    return Claim(claimed, round(np.median(a)), round(np.median(b)), bound, high, claimed - _half_digit(claimed) <= high)
+    possible = claimed - _half_digit(claimed) <= high
+    return Claim(claimed, round(np.median(a)), round(np.median(b)), bound, high, possible)
 
 
 def _bound_high(a: Ints, b: Ints) -> float:

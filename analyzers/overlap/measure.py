@@ -89,6 +89,20 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Inferred:
+    """How surely an op waited for what a capture does not say that it waited for.
+
+    starts : how often the same wait, for work of the same stream, was what held the op behind it, if it is for that.
+    followed : in how many of them the op started at once after the end of that work; within_ns : the longest of these
+        times, None where there is none.
+    """
+
+    followed: int
+    starts: int
+    within_ns: int | None
+
+
+@dataclass(frozen=True)
 class Missed:
     """Missed overlap that one cause accounts for.
 
@@ -97,6 +111,7 @@ class Missed:
     evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
     sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
         None where that can't be told; what would have held it then, None where nothing in the capture would.
+    inferred : where the evidence rests on a link that the capture does not state.
     start_ns, end_ns : that gap; instance : whose it is; op : the op that was late, a row in `Trace.ops` (of the
         whole trace, where only a part of it was looked at).
     """
@@ -112,6 +127,7 @@ class Missed:
     start_ns: int
     end_ns: int
     op: int
+    inferred: Inferred | None = None
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,9 @@ def _rank(rank: RankOverlap) -> Json:
         "unaccounted_ns": rank.unaccounted_ns,
         "launched_before": vars(rank.launched_before),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
-        "missed": [_fields(one, *_MISSED) for one in rank.missed],
+        "missed": [
+            {**_fields(one, *_MISSED), "inferred": vars(one.inferred) if one.inferred else None} for one in rank.missed
+        ],
         "instances": [_fields(one, *_INSTANCE) for one in rank.instances],
     }
 
