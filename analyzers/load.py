@@ -15,6 +15,7 @@ from analyzers.readers.reading import READING, Reading
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
+from analyzers.trace.overhead import about_distorted_steps
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
@@ -95,7 +96,7 @@ def joined(
             path=inputs[0].path,
             hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
         )
-    trace = about_unlaunched(about_lost_work(trace))
+    trace = about_distorted_steps(about_unlaunched(about_lost_work(trace)))
     aligned = align_clocks(trace, enabled=align)
     return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
 

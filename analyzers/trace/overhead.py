@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from analyzers.arrays.intervals import Union, clip, coverage, measure, union
-from analyzers.arrays.types import Ints
-from analyzers.common.wording import duration
+from analyzers.arrays.intervals import clip, coverage, measure, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import duration, ranks_in_words
 from analyzers.trace.columns import ints
 from analyzers.trace.steps import find_steps
-from analyzers.trace.tables import Trace
+from analyzers.trace.tables import Process, Trace
 
 MATTERS = 0.05  # share of the GPU work's span worth a warning
 DISTORTS = 0.1  # share of a step above which its figures are the profiler's as well
 MOST_STEPS = 4  # named
+ALL_OF_IT = -1  # the number of the one step of a capture without step marks
+DISTORTED = "profiler-distorts"  # of the warning that a verdict has with its first lines
 # How Kineto names its events of category "overhead".
 KINETO = (
     "Activity Buffer Request",
@@ -28,42 +32,100 @@ KINETO = (
 )
 
 
-def with_overhead(trace: Trace, starts: Ints, ends: Ints) -> Trace:
-    """A trace of one capture that says what the profiler itself took: as a warning where that distorts its figures.
+def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = None) -> Trace:
+    """A trace of one capture that says what the profiler itself took, and of each process which steps that distorts.
 
     Parameters
     ----------
     starts, ends : spans of overhead, ns; some may overlap, or lie outside the GPU work.
+    owners : the process that each held up; -1, or None for all, where that is not known: of a capture of one process
+        it is that one.
     """
     if not starts.size or not len(trace.ops):
         return trace
+    ends = np.maximum(starts, ends)
+    owners = np.full(starts.size, -1) if owners is None else owners
+    if len(trace.processes) == 1:
+        owners = np.zeros(starts.size, np.int64)
+    processes = tuple(
+        replace(one, distorted=_distorted(trace, number, starts[owners == number], ends[owners == number]))
+        for number, one in enumerate(trace.processes)
+    )
+    trace = replace(trace, processes=processes)
     low, high = int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())
-    spans = clip(union(starts, np.maximum(starts, ends)), low, high)  # before the first op it held nothing up
-    took, steps = measure(spans), _distorted(trace, spans)
+    took = measure(clip(union(starts, ends), low, high))  # before the first op it held nothing up
     if not took:
         return trace
     share = f"{duration(took)} of {duration(high - low)} ({took / (high - low):.1%})"
-    if took <= MATTERS * (high - low) and not steps:
+    if took <= MATTERS * (high - low):
         (capture,) = trace.captures
         unanswered = f"how long it takes without the profiler, whose own work took {share}"
         return replace(trace, captures=(replace(capture, lacks=(*capture.lacks, unanswered)),))
     text = f"The profiler's own work took {share}, in which threads of the program stood still: gaps there are not its."
-    if steps:
-        some = ", ".join(f"{part:.0%} of step {number}" for number, part in sorted(steps.items())[:MOST_STEPS])
-        more = f" and as much of {len(steps) - MOST_STEPS} more" if len(steps) > MOST_STEPS else ""
-        text += f" It took {some}{more}: what a step takes, and what delays it, is not the program's alone there."
     return trace.warn("profiler-overhead", text)
 
 
-def _distorted(trace: Trace, spans: Union) -> dict[int, float]:
-    """Steps of which the profiler's own work took more than `DISTORTS`, and its share in each.
-
-    Of captures of several processes none: spans do not say whose step they held up.
-    """
-    if len(trace.processes) != 1:
-        return {}
-    steps = find_steps(trace)
-    low, high = (ints(trace.ranges, column)[steps.rows] for column in ("start_ns", "end_ns"))
+def _distorted(trace: Trace, process: int, starts: Ints, ends: Ints) -> tuple[tuple[int, float], ...]:
+    """Steps of a process of which the profiler's own work took more than `DISTORTS`, and its share in each."""
+    of_process: Mask = ints(trace.ops, "process") == process
+    if not starts.size or not of_process.any():
+        return ()
+    spans, steps = union(starts, ends), find_steps(trace)
+    own = ints(trace.ranges, "process")[steps.rows] == process
+    numbers = steps.numbers[own]
+    low, high = (ints(trace.ranges, column)[steps.rows[own]] for column in ("start_ns", "end_ns"))
+    if not numbers.size:
+        numbers = np.array([ALL_OF_IT])
+        low = ints(trace.ops, "start_ns")[of_process].min(keepdims=True)
+        high = ints(trace.ops, "end_ns")[of_process].max(keepdims=True)
     share = coverage(low, high, spans) / np.maximum(high - low, 1)
     much = np.flatnonzero(share > DISTORTS)
-    return dict(zip(steps.numbers[much].tolist(), share[much].tolist(), strict=True))
+    return tuple(zip(numbers[much].tolist(), share[much].tolist(), strict=True))
+
+
+def distorted_steps(
+    processes: Iterable[Process], among: Collection[tuple[int, int]] | None = None
+) -> tuple[TraceWarning, ...]:
+    """Say of which steps of which ranks the profiler's own work took much; nothing where of none.
+
+    Parameters
+    ----------
+    among : the (rank, step) that are looked at; all where not given.
+    """
+    by_step: dict[int, dict[int, float]] = {}
+    for one in processes:
+        for step, share in one.distorted:
+            if among is None or (one.rank, step) in among:
+                by_step.setdefault(step, {})[one.rank] = share
+    if not by_step:
+        return ()
+    worst_first = sorted(by_step, key=lambda step: (-max(by_step[step].values()), step))
+    shares = "; ".join(_in_words(step, by_step[step]) for step in worst_first[:MOST_STEPS])
+    more = f"; and over {DISTORTS:.0%} of {len(by_step) - MOST_STEPS} more" if len(by_step) > MOST_STEPS else ""
+    others = sorted({step for _, step in among or ()} - set(by_step))
+    text = (
+        f"The profiler's own work took {shares}{more}. How long that takes, and what is late in it, is not the "
+        f"program's alone: {_remedy(set(by_step), others if among is not None else None)}."
+    )
+    return (TraceWarning(DISTORTED, text),)
+
+
+def _in_words(step: int, shares: Mapping[int, float]) -> str:
+    low, high = (f"{100 * edge(shares.values()):.0f}" for edge in (min, max))
+    took = f"{high}%" if low == high else f"{low} to {high}%"
+    return f"{took} of {'the capture' if step == ALL_OF_IT else f'step {step}'} on {ranks_in_words(shares)}"
+
+
+def _remedy(distorted: Collection[int], others: Sequence[int] | None) -> str:
+    """How to do without the steps that the profiler distorts; `others` are looked at, too, None where not known."""
+    if ALL_OF_IT in distorted or others == []:
+        return "record less"
+    it = "it" if len(distorted) == 1 else "them"
+    if others and others[-1] - others[0] == len(others) - 1:
+        return f"--steps {others[0]}:{others[-1] + 1} leaves {it} out"
+    return f"leave {it} out (--steps), or record less"
+
+
+def about_distorted_steps(trace: Trace) -> Trace:
+    """Warn of steps that the profiler distorts; ranks have to be known."""
+    return replace(trace, warnings=(*trace.warnings, *distorted_steps(trace.processes)))

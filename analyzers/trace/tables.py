@@ -61,7 +61,11 @@ class Capture:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used."""
+    """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
+
+    distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
+        share that it took.
+    """
 
     capture: int
     pid: int
@@ -76,6 +80,7 @@ class Process:
     unlaunched: int = 0  # those whose launch call the capture lacks, among them
     launched_before: int = 0  # those launched before it began, which run for
     launched_before_ns: int = 0
+    distorted: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)

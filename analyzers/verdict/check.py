@@ -22,8 +22,9 @@ from analyzers.trace.alignment import Clocks
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import Narrowing
+from analyzers.trace.overhead import distorted_steps
 from analyzers.trace.run import ALL, OnePart, PartitionedRun
-from analyzers.trace.tables import Trace
+from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
@@ -81,7 +82,7 @@ def check_overlap(
     if baseline is not None:
         alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
     parts = _explained(run, _examined(run, a, b, narrowing, explain=explain), (a, b), narrowing)
-    context = RunContext.of(run.trace, narrowing)
+    context = RunContext.of(run.trace, parts, narrowing)
     return answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
 
 
@@ -137,7 +138,7 @@ def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
 class RunContext:
     """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
 
-    ranks_given : of the captures, or those of them that were asked for (`asked`) where others were left out.
+    ranks_given : that have work in what was asked for; `asked` where that leaves out others of the captures.
     ranks_known : that the job had, at least; None where nothing says.
     """
 
@@ -146,13 +147,14 @@ class RunContext:
     ranks_given: int = 0
     ranks_known: int | None = None
     asked: bool = False
+    processes: tuple[Process, ...] = ()
 
     @staticmethod
-    def of(trace: Trace, narrowing: Narrowing = ALL) -> RunContext:
-        """Take it from a run's trace."""
-        given = len(trace.rank_ids if narrowing.ranks is None else set(narrowing.ranks))
+    def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
+        """Take it from a run's trace, and from the parts of it that were asked for."""
+        given = len({rank for part in parts for rank in part.rank_ids})
         asked = narrowing.ranks is not None or len((trace.whole or trace).rank_ids) > given
-        return RunContext(trace.clocks, trace.warnings, given, ranks_known(trace), asked)
+        return RunContext(trace.clocks, trace.warnings, given, ranks_known(trace), asked, trace.processes)
 
     @property
     def absent(self) -> int:
@@ -246,7 +248,8 @@ def _warnings(
 ) -> list[TraceWarning]:
     """The run's warnings that bear on this pair, the sides' own, and what the figures call for."""
     compared, communicates = any(part.compared for part in parts), any(part.calls[0] for part in parts)
-    found = [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
+    found = list(distorted_steps(run.processes, {one for part in parts for one in part.worked}))
+    found += [one for one in but_rows(run.warnings) if bears_on(one, compared=compared, communicates=communicates)]
     for side in (0, 1):
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
             found += about_threads(reduce(add, threads))

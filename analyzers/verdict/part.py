@@ -42,7 +42,7 @@ from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 from analyzers.verdict.graphs import claimed, unclaimed
-from analyzers.verdict.warnings import MissingWait, missing_waits, outside_steps, waited_for
+from analyzers.verdict.warnings import MissingWait, missing_waits, outside_steps, waited_for, worked_steps
 
 BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
@@ -86,7 +86,8 @@ class Part:
     devices : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
-    missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps.
+    missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
+    worked : `worked_steps`.
     """
 
     agreed: PairingDecision
@@ -105,6 +106,7 @@ class Part:
     waited: Mapping[DeviceKey, int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
+    worked: frozenset[tuple[int, int]] = frozenset()
 
 
 @keeping_freed_memory
@@ -163,6 +165,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),
         steps=tuple(steps.present),
+        worked=worked_steps(trace, steps),
     )
 
 

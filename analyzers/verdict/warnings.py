@@ -19,7 +19,8 @@ from analyzers.select.select import Selection
 from analyzers.syncs.crossings import crossings
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey, DeviceLabels
-from analyzers.trace.steps import Steps, step_of_ops
+from analyzers.trace.overhead import ALL_OF_IT, DISTORTED
+from analyzers.trace.steps import Steps, find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 OF_CLOCKS = (
@@ -40,11 +41,15 @@ OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a 
 def bears_on(warning: TraceWarning, *, compared: bool, communicates: bool) -> bool:
     """Whether a warning of the trace concerns a pair; those of clocks do where its figures rest on several clocks.
 
+    Of the steps that the profiler distorts, those that are looked at are told anew.
+
     Parameters
     ----------
     compared : an op of either side is of a collective whose last rank is known.
     communicates : an op of either side is communication, which may wait for other ranks.
     """
+    if warning.code == DISTORTED:
+        return False
     return warning.code not in OF_CLOCKS or compared or (communicates and warning.code in OF_UNMATCHED)
 
 
@@ -188,13 +193,27 @@ def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
     return f", {waited[rank, device] / total:.0%} of it for {labels.name(rank, device)}"
 
 
+def step_of_every_op(trace: Trace) -> Ints:
+    """`step_of_ops` of a trace's steps."""
+    return step_of_ops(trace, find_steps(trace))
+
+
+def worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
+    """The (rank, step) that have work; the step is -1 where none is marked."""
+    rank, number = ints(trace.ops, "rank"), np.full(len(trace.ops), ALL_OF_IT)
+    if steps.rows.size:
+        position = trace.once(step_of_every_op)
+        rank, number = rank[position >= 0], steps.numbers[position[position >= 0]]
+    return frozenset((one[0], one[1]) for one in rows_by_key(rank, number))
+
+
 def outside_steps(
     trace: Trace, sides: tuple[Selection, Selection], steps: Steps
 ) -> dict[DeviceKey, tuple[tuple[int, int], tuple[int, int]]]:
     """By (rank, device), for each side: busy time, and busy time of what was launched in no step, ns."""
     if not steps.rows.size:
         return {}
-    outside = step_of_ops(trace, steps) < 0
+    outside = trace.once(step_of_every_op) < 0
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
 
     def busy(rows: Ints) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,14 +99,21 @@ def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, al
     return Process(capture=0, pid=pid(key), name=_process_name(file, pid(key)), host=about.host, claims=claims)
 
 
-def read_overhead(file: NsysFile, shift_ns: int) -> tuple[Ints, Ints]:
-    """Starts and ends of what nsys itself did, ns on the session's clock."""
+def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+    """Starts and ends of what nsys itself did, ns on the session's clock, and in which process, -1 where unknown.
+
+    Parameters
+    ----------
+    keys : global ids of the processes, without thread bits.
+    """
     source = "PROFILER_OVERHEAD"
     if not file.has(source, "start", "end"):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    spans = file.ints(source, {name: file.time(source, name) for name in ("start", "end")})
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    times = {name: file.time(source, name) for name in ("start", "end")}
+    spans = file.ints(source, {**times, "thread": file.column(source, "globalTid", missing="0")})
     known = (spans["start"] != NO_TIME) & (spans["end"] != NO_TIME)
-    return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns
+    owner = pd.Index(np.array(keys, np.int64)).get_indexer(spans["thread"][known] >> THREAD_BITS)
+    return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns, owner.astype(np.int64)
 
 
 def missing(file: NsysFile, tables: dict[str, pd.DataFrame]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         warnings=(*left_out, *warnings(file, tables, processes, contexts(file))),
         **tables,
     )
-    return with_overhead(trace, *read_overhead(file, about.shift_ns))
+    return with_overhead(trace, *read_overhead(file, about.shift_ns, keys))
 
 
 def _tables(

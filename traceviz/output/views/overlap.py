@@ -9,6 +9,7 @@ from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TraceWarning
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
+from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
@@ -20,9 +21,10 @@ MOST_ALIKE = 8  # warnings of one code
 
 
 def blocks(result: OverlapResult) -> list[Block]:
-    """Verdict, figures per rank, instances of the rank that decides, warnings."""
+    """Verdict, with what distorts it, figures per rank, instances of the rank that decides, warnings."""
     shown: list[Block] = [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
+        *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
         ),
@@ -37,7 +39,7 @@ def blocks(result: OverlapResult) -> list[Block]:
         shown += _causes(result)
     if any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
-    return shown + warnings(result.warnings)
+    return shown + warnings([one for one in result.warnings if one.code != DISTORTED])
 
 
 def warnings(found: Sequence[TraceWarning]) -> list[Bullets]:
