@@ -311,9 +311,7 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
         if not any(getattr(rank, side).real_busy_ns for rank in both):
             waited = any(getattr(rank, side).wait_ns for rank in both)
             return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
-    if any(rank.achievable_ns for rank in both):
-        return "each collective counts on the rank that arrived last to it, and none of those is among the ranks given"
-    return "no instance has work of both sides, waits left out, so nothing could overlap"
+    return "no rank has work of both sides, waits left out, so nothing could overlap"
 
 
 def _few_instances(gain: Gain) -> str:

@@ -135,10 +135,18 @@ def test_every_warning_is_explained() -> None:
     """By the codes that stand in the source."""
     codes = set()
     for path in (ROOT / "analyzers").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {
+            getattr(node.targets[0], "id", ""): node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and node.args:
+                code = named.get(getattr(node.args[0], "id", ""), node.args[0])
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-                codes |= {str(node.args[0].value)} if name in ("TraceWarning", "warn") else set()
+                if name in ("TraceWarning", "warn") and isinstance(code, ast.Constant):
+                    codes.add(str(code.value))
     table = read("cannot-tell").partition("## Warnings")[2]
     explained = {
         code for cell in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for code in re.findall("`(.*?)`", cell)

@@ -101,6 +101,13 @@ def test_a_side_that_took_no_time_is_inconclusive_and_the_reason_is_true() -> No
     assert check_overlap(waiting).reason == "'comm': all it did was wait for a late rank"
 
 
+def test_sides_that_work_on_different_ranks_alone_can_not_overlap() -> None:
+    """Rank 0's all-reduce only waits for another; rank 1's computation took no time."""
+    trace = run_of([(COMM, 0, 100), (GEMM, 0, 100)], [(COMM, 0, 100), (GEMM, 50, 50)])
+    waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([100, 0, 0, 0], np.int64)))
+    assert check_overlap(waiting).reason == "no rank has work of both sides, waits left out, so nothing could overlap"
+
+
 def test_a_rank_that_never_arrived_last_did_not_take_no_time() -> None:
     """Rank 1 comes last to the all-reduce: of rank 0 alone, nothing counts there, and both sides took time."""
     run = Builder()
