@@ -25,11 +25,12 @@ import numpy as np
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Mask
-from analyzers.common.wording import duration
+from analyzers.common.wording import duration, ranks_in_words
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Process, Trace
 
 LAUNCHED_BEFORE = "all its ops were launched before the capture began"
+MOST_COUNTS = 8  # named
 _LIMITS = np.iinfo(np.int64)
 
 
@@ -85,12 +86,17 @@ def about_unlaunched(trace: Trace) -> Trace:
             f"{count:,} GPU ops ({duration(busy)}{_of_ranks(early)}) were launched before the capture began: left out "
             "of both sides, of ranges and of steps.",
         )
-    missing = [one for one in trace.processes if one.unlaunched > one.launched_before]
-    if not missing:
+    ranks: dict[tuple[int, int], list[int]] = {}
+    for one in trace.processes:
+        if one.unlaunched > one.launched_before:
+            ranks.setdefault((one.unlaunched - one.launched_before, one.ops), []).append(one.rank)
+    if not ranks:
         return trace
-    counts = [f"{one.unlaunched - one.launched_before:,} of {one.ops:,} of rank {one.rank}" for one in missing]
+    counts = [f"{missing:,} of {ops:,} on {ranks_in_words(of)}" for (missing, ops), of in ranks.items()]
+    more = f"; and on {len(counts) - MOST_COUNTS} other ranks" if len(counts) > MOST_COUNTS else ""
     return trace.warn(
-        "missing-launch", f"GPU ops whose launch call the capture lacks belong to no range: {'; '.join(counts)}."
+        "missing-launch",
+        f"GPU ops whose launch call the capture lacks belong to no range: {'; '.join(counts[:MOST_COUNTS])}{more}.",
     )
 
 

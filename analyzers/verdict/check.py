@@ -329,11 +329,12 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
     measured = f"{percent(job.real_overlap_ratio, apparent=job.apparent)}, bar {percent(bar)}"
     given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
     if job.apparent:
-        absent = run.ranks_known is not None and run.ranks_known > run.ranks_given
-        why = f"only {given} captured" if absent else "some communication matches no other rank's"
+        why, remedy = "some communication matches no other rank's", "Capture all ranks, whole steps"
+        if run.absent:
+            why, remedy = f"only {given} captured", "Capture all ranks"
         return (
             f"{measured}: {why}, so waiting for peers can't be told from overlap; really {percent(job.low_given)} to "
-            f"{percent(high)}. Capture all ranks; --accept-apparent decides by the apparent figure"
+            f"{percent(high)}. {remedy}; --accept-apparent decides by the apparent figure"
         )
     if job.low_given >= bar:
         return (

@@ -179,7 +179,7 @@ def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> li
     if not shares:
         return []
     text = (
-        f"Probably about {', '.join(shares)} of the communication whose peers were not captured is waiting for them. "
+        f"Of the communication whose peers are not seen, probably about {', '.join(shares)} is waiting for them. "
         "That is an estimate from the fastest of like calls, and no bound."
     )
     return [TraceWarning("waiting-estimate", text)]

@@ -222,7 +222,7 @@ def odd_links(trace: Trace) -> Trace:
     if before.any():
         trace = trace.warn(
             "op-before-launch",
-            f"{int(np.count_nonzero(before)):,} GPU ops of {trace.captures[0].path} start before the call that "
+            f"{int(np.count_nonzero(before)):,} of the GPU ops in {trace.captures[0].path} start before the call that "
             "launched them: the clocks of host and device are apart by at least that much.",
         )
     return trace

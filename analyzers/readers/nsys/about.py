@@ -192,7 +192,8 @@ def _doubts(diagnostics: list[tuple[str, int, int]], working: set[int]) -> list[
     owners = sorted({owner for _, owner in doubts} - {EVERYBODY})
     whom = f" of process {', '.join(map(str, owners))}" if owners else ""
     texts = "; ".join(dict.fromkeys(text for text, _ in doubts))
-    return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}. What it did not collect is in no figure.")]
+    end = "" if texts.endswith("?") else "."
+    return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}{end} What it did not collect is in no figure.")]
 
 
 def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:

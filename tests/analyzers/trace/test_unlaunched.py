@@ -158,7 +158,7 @@ def test_a_run_says_once_how_much_was_launched_before_and_how_many_launches_are_
     assert said == {
         "launched-before": "4 GPU ops (30 ns on 2 ranks together) were launched before the capture began: left out of "
         "both sides, of ranges and of steps.",
-        "missing-launch": "GPU ops whose launch call the capture lacks belong to no range: 1 of 4 of rank 1.",
+        "missing-launch": "GPU ops whose launch call the capture lacks belong to no range: 1 of 4 on rank 1.",
     }
 
 
@@ -220,3 +220,18 @@ def test_by_parts_a_run_is_told_the_same() -> None:
     inputs, _ = find_inputs([DATA / "workloads/dpmp.race.2gpu.torch"])
     traces, _ = read_many(inputs, Reading(workers=1, cache=False))
     assert [sum(one.launched_before for one in trace.processes) for trace in traces] == [11, 11]
+
+
+def test_ranks_that_lack_as_many_launches_share_a_line() -> None:
+    run = Builder()
+    for number in range(4):
+        run.rank(number).kernel("k", 7, 0, 10)
+    trace = run.trace()
+    counts = [(2, 60), (2, 60), (0, 60), (1, 9)]
+    processes = tuple(
+        replace(one, unlaunched=missing, ops=ops) for one, (missing, ops) in zip(trace.processes, counts, strict=True)
+    )
+    (warning,) = about_unlaunched(replace(trace, processes=processes)).warnings
+    assert warning.code == "missing-launch"
+    assert warning.message.endswith("belong to no range: 2 of 60 on ranks 0–1; 1 of 9 on rank 3.")
+    assert about_unlaunched(trace).warnings == ()

@@ -44,7 +44,8 @@ def _headline(result: OrderReport) -> Headline:
         return Headline("NO SYNCS", text, "middle" if but else "good")
     idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
     blocked = duration(int(table["duration_ns"].sum()))
-    text = f"{len(table)} host sync points ({hidden} hidden) blocked {blocked} and left GPUs idle {duration(idle)}"
+    text = f"{len(table)} host sync point{'s' * (len(table) != 1)} ({hidden} hidden) blocked {blocked}"
+    text += f" and left GPUs idle {duration(idle)}"
     text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
     return Headline("SYNCS", f"{text}{but}.", "bad" if idle else "good")
 
