@@ -178,6 +178,8 @@ class OverlapResult:
         ratio = self.job.real_overlap_ratio
         apparent = "apparent: " if self.job.apparent else ""
         figure = f"{apparent}{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
+        if ratio is not None and self.passed is None:
+            figure += f", really {percent(self.job.ratio_low)} to {percent(self.job.ratio_high)}"
         return (
             f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {self.bar:.0%}; {len(self.ranks)} rank(s)>"
         )

@@ -38,9 +38,10 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
     letters, cut = _room(picture, marks), _is_cut(picture, marks)
     high = heights(marks, role)
     texts, custom = [], []
+    fixed = fixed_name(ROLES[role], apparent=picture.apparent)
     for k in range(marks.size):
         count, row = int(marks.count[k]), rows[int(marks.row[k])]
-        name = fixed_name(ROLES[role]) or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
+        name = fixed or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
         if count > 1:
             text = f"{count:,} × {marks.busy[k] / max(length[k], 1):.0%}" if high[k] >= READABLE else ""
             name = f"{count:,} marks drawn as one, the longest {long(name)}"
@@ -69,7 +70,8 @@ def labels(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
         return NOTHING
     rows = {row.number: row for band in picture.bands for row in band.rows}
     start, end = np.maximum(cut_marks.start, picture.low_ns), np.minimum(cut_marks.end, picture.high_ns)
-    texts = [fixed_name(ROLES[role]) or (picture.texts[name] if name >= 0 else "") for name in cut_marks.name.tolist()]
+    fixed = fixed_name(ROLES[role], apparent=picture.apparent)
+    texts = [fixed or (picture.texts[name] if name >= 0 else "") for name in cut_marks.name.tolist()]
     texts = [label(role, text if is_named_in_full(role) else short(text)) for text in texts]
     return {
         "base": start / NS_PER_MS,

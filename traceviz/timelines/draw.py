@@ -11,7 +11,7 @@ from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import LIGHT, Theme, group, pale
 from traceviz.timelines.picture import Picture, folded
-from traceviz.timelines.texts import safe, wrapped
+from traceviz.timelines.texts import fixed_name, safe, wrapped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -44,7 +44,7 @@ def legend(picture: Picture) -> dict[str, str]:
         "a-wait": "A, only waiting for a late rank",
         "b": f"B: {b}",
         "b-wait": "B, only waiting for a late rank",
-        "overlap": "A and B really overlap",
+        "overlap": fixed_name("overlap", apparent=picture.apparent),
         "overlap-wait": "overlap with a mere wait",
         "missed-a": "what held A or B (missed overlap)",
         "missed-b": "" if "missed-a" in present else "what held A or B (missed overlap)",

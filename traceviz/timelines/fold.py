@@ -18,7 +18,7 @@ DeviceKey = tuple[int, int]
 def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
     """(rank, device) -> why it is shown, where there are too many to show all; {} where there are not.
 
-    The critical rank, then by time (from the first to the last of each instance, added up) the fastest, the median and
+    The worst rank, which decides, then by time (from the first to the last of each instance, added up) the fastest, the median and
     the slowest, then outliers of that time or of the real overlap ratio, furthest from the median first.
     """
     if len(result.ranks) <= MOST_BANDS:
@@ -26,9 +26,9 @@ def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
     devices = [(one.rank, one.device) for one in result.ranks]
     times = np.array([_time(one) for one in result.ranks], float)
     ratios = np.array([one.real_overlap_ratio or 0.0 for one in result.ranks])
-    critical = deciding_rank(result)
+    worst = deciding_rank(result)
     order = np.argsort(times, kind="stable")
-    first = [(devices.index((critical.rank, critical.device)), "critical")] if critical else []
+    first = [(devices.index((worst.rank, worst.device)), "worst")] if worst else []
     first += [(int(order[0]), "fastest"), (int(order[(order.size - 1) // 2]), "median"), (int(order[-1]), "slowest")]
     far = np.maximum(_beyond(times), _beyond(ratios))
     first += [(int(row), "outlier") for row in np.argsort(-far, kind="stable") if far[row] > FENCE]

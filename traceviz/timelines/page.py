@@ -100,7 +100,7 @@ def data(picture: Picture) -> dict[str, Any]:
         "marks": _columns(picture.marks),
         "texts": _texts(picture),
         "rows": [row.label for band in picture.bands for row in band.rows],
-        "roles": [_role(number, metas) for number in range(len(ROLES))],
+        "roles": [_role(number, metas, apparent=picture.apparent) for number in range(len(ROLES))],
         "views": [_view(one) for one in ([folded(picture), picture] if folds(picture.bands) else [picture])],
         "themes": {name: _theme(name, metas) for name in THEMES},
         "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
@@ -152,7 +152,7 @@ def _texts(picture: Picture) -> list[tuple[str, str]]:
     ]
 
 
-def _role(number: int, metas: list[dict[str, Any]]) -> dict[str, Any]:
+def _role(number: int, metas: list[dict[str, Any]], *, apparent: bool) -> dict[str, Any]:
     one, many = (
         next((k for k, meta in enumerate(metas) if meta["role"] == number and meta["many"] == wanted), -1)
         for wanted in (False, True)
@@ -161,7 +161,7 @@ def _role(number: int, metas: list[dict[str, Any]]) -> dict[str, Any]:
         "one": one,
         "many": many,
         "label": label(number, "%"),
-        "fixed": fixed_name(ROLES[number]),
+        "fixed": fixed_name(ROLES[number], apparent=apparent),
         "height": full_height(number),
         "shade": ROLES[number] == "overlap",
         "race": ROLES[number] == "race",

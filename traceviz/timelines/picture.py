@@ -43,6 +43,7 @@ class Picture:
     marks : as detailed as a page can be; whole ns on the trace's clock.
     low_ns, high_ns : what it opens on; first_ns, last_ns : all that there is.
     warnings : what limits what it shows.
+    apparent : whether its overlap may be waiting for ranks that were not captured.
     names : what A and B are called; texts : what `marks.name` and `marks.extra` count.
     """
 
@@ -58,6 +59,7 @@ class Picture:
     last_ns: int
     clock: str
     warnings: tuple[TraceWarning, ...] = ()
+    apparent: bool = False
 
 
 def picture(
@@ -115,6 +117,7 @@ def picture(
         last,
         _clock(trace),
         result.warnings,
+        result.job.apparent,
     )
 
 

@@ -74,6 +74,7 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
             for one, label in zip(pictures, labels, strict=True)
             for warning in one.warnings
         ),
+        apparent=any(one.apparent for one in pictures),
     )
 
 

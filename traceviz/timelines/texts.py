@@ -68,9 +68,15 @@ def short(name: str) -> str:
     return last if len(last) <= SHORT else last[: SHORT - 1] + "…"
 
 
-def fixed_name(role: str) -> str:
-    """What marks of a role are called that have no name of their own; "" for the others."""
-    known = {"overlap": "A and B really overlap", "overlap-wait": "A and B overlap, but one of them only waits"}
+def fixed_name(role: str, *, apparent: bool) -> str:
+    """What marks of a role are called that have no name of their own; "" for the others.
+
+    Parameters
+    ----------
+    apparent : whether overlap may be waiting for ranks that were not captured.
+    """
+    overlap = "A and B overlap, apparently" if apparent else "A and B really overlap"
+    known = {"overlap": overlap, "overlap-wait": "A and B overlap, but one of them only waits"}
     return known.get(role, "")
 
 

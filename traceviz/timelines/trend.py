@@ -44,6 +44,8 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
             )
             figure.add_trace(line, row=row, col=1)
             figure.update_yaxes(title_text=name, rangemode="tozero", row=row, col=1)
+            if values is ratios:
+                figure.update_yaxes(range=[-4, 104], row=row, col=1)
             if judged is not None and judged.low is not None and judged.high is not None:
                 low, high = judged.low * scale, judged.high * scale
                 figure.add_shape(

@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 
 from analyzers.causes.table import CAUSES
+from analyzers.clocks.align import align
 from analyzers.load import load
+from analyzers.syncs.report import order_report
 from analyzers.verdict.check import check_overlap
-from tests.support.builder import Builder
+from tests.support.builder import Builder, one_rank
 from tests.support.timeline_traces import US, drawn, many_ranks, race, two_instances
-from traceviz.timelines.draw import figure
+from traceviz.timelines import picture as pictures
+from traceviz.timelines.draw import figure, legend
 from traceviz.timelines.marks import NEVER, ROLE, Marks
 from traceviz.timelines.picture import Picture, folded
 from traceviz.timelines.rows import GAP
+from traceviz.timelines.texts import fixed_name
 
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 
@@ -115,7 +119,7 @@ def test_of_many_ranks_those_are_shown_that_speak_for_the_others() -> None:
     # By hand: 7 takes 190 µs and overlaps far less than all others, so it decides; 3 is the fastest (135 µs), 5 the
     # slowest (450), all others take 150. In order 3, 0, 1, 2, 4, 6, 8 … 63, 7, 5 the 32nd of the 64 is rank 33.
     assert result.job.rank == 7
-    assert shown == {7: "critical", 3: "fastest", 5: "slowest", 33: "median"}
+    assert shown == {7: "worst", 3: "fastest", 5: "slowest", 33: "median"}
     few = folded(picture)
     assert [band.rank for band in few.bands] == [3, 5, 7, 33]
     rows = {row.number for band in few.bands for row in band.rows}
@@ -226,3 +230,19 @@ def test_gaps_sum_up_to_the_time_one_side_ran_alone() -> None:
     assert (gaps.alone_ns // US).tolist() == [35, 25]
     assert [CAUSES[cause] for cause in gaps.cause] == ["host-sync", "host-sync"]
     assert gaps.side.tolist() == [0, 0]
+
+
+def test_overlap_that_may_be_waiting_is_not_drawn_as_real() -> None:
+    """One rank's all-reduce of four: its overlap may be waiting."""
+    run, rank = one_rank()
+    row = rank.kernel("ncclDevKernel_AllReduce", 9, 20, 120)
+    run.rows["ops"][row]["correlation"] = correlation = run.next_correlation()
+    rank.kernel("gemm", 7, 0, 60)
+    words = {}
+    for size in (1, 4):
+        run.rows["comms"] = []
+        run.add("comms", process=0, correlation=correlation, operation="allreduce", group="0", group_size=size)
+        trace = align(run.trace()).trace
+        shown = pictures.picture(trace, check_overlap(trace), order_report(trace))
+        words[size] = legend(shown)["overlap"], fixed_name("overlap", apparent=shown.apparent)
+    assert words == {1: ("A and B really overlap",) * 2, 4: ("A and B overlap, apparently",) * 2}
