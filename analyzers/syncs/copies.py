@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, run_heads
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
@@ -58,7 +59,8 @@ class UnwaitedCopies(Findings):
 def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     """Find copies to pinned host memory which no event, stream or device synchronization covers in time.
 
-    In time is before the next copy of the same range, or the end of the capture.
+    In time is before the next copy of the same range, or the end of the capture. A synchronization of which the capture
+    does not say what it waited for may be for any copy that was launched before it and done when it returned.
     """
     ordering = trace.once(Ordering)
     lanes = ordering.lanes
@@ -70,7 +72,7 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     stream, size = ints(trace.ops, "stream")[op], ints(trace.ops, "bytes")[op]
     until, reason = _deadlines(trace, ordering, op, range_name, launched)
     known, _ = ordering.host_knows(op)
-    late = known > until
+    late = (known > until) & ~_may_be_covered(ordering, op, launched, until)
     exact = ~np.isin(process, ordering.guessed)
     columns: dict[str, Any] = {
         "rank": ints(trace.ops, "rank")[op],
@@ -91,6 +93,25 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     rows = np.flatnonzero(late)
     rows = rows[np.argsort(launched[rows], kind="stable")]
     return UnwaitedCopies(table_of(UnwaitedCopy, {name: values[rows] for name, values in columns.items()}))
+
+
+def _may_be_covered(ordering: Ordering, op: Ints, launched: Ints, until: Ints) -> Mask:
+    """Whether a synchronization of unknown stream began after each copy's launch, and ended after it, but in time."""
+    lanes, linked = ordering.lanes, ordering.linked
+    syncs, by_kind = linked.calls.syncs, np.array(linked.calls.kind, object)
+    is_unknown = (by_kind == "stream") & (syncs.lane < 0)
+    is_unknown |= (by_kind == "event") & (linked.syncs.source < 0) & ~linked.syncs.exact
+    unknown = np.flatnonzero(is_unknown)
+    end, process = lanes.end_ns[lanes.unit_of_op[op]], lanes.process[ordering.lane_and_position(op)[0]]
+    covered = np.zeros(op.size, dtype=bool)
+    for (of_process, _), rows in rows_by_key(syncs.process[unknown], syncs.host[unknown]).items():
+        of_thread = unknown[rows]  # in order of time, and one after the other: the last in time is the best
+        last = np.searchsorted(syncs.end_ns[of_thread], until, side="right") - 1
+        best = of_thread[np.maximum(last, 0)]
+        covered |= (
+            (process == of_process) & (last >= 0) & (syncs.start_ns[best] >= launched) & (syncs.end_ns[best] >= end)
+        )
+    return covered
 
 
 def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, launched: Ints) -> tuple[Ints, Ints]:

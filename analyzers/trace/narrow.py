@@ -9,6 +9,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
+from analyzers.common.wording import duration
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import Steps, find_steps, step_of_ops
@@ -120,8 +121,12 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
     # A zero-length op at an instant of the window stays.
     kept = (ends > low) & (starts < high) | ((starts == ends) & (starts >= low) & (starts < high))
     if not kept.any():
-        span = f"; GPU work runs from {starts.min():,} to {ends.max():,} ns" if len(trace.ops) else ""
-        raise TracevizError(f"No GPU work lies in the window from {low:,} to {high:,} ns{span}.")
+        span = (
+            f"; GPU work runs from {duration(int(starts.min()))} to {duration(int(ends.max()))}"
+            if len(trace.ops)
+            else ""
+        )
+        raise TracevizError(f"No GPU work lies in the window from {duration(low)} to {duration(high)}{span}.")
     cut_starts = np.clip(starts, low, high)
     cut_waits = {
         column: np.clip(starts + ints(trace.ops, column), low, high) - cut_starts for column in ("wait_ns", *WAIT_RANGE)

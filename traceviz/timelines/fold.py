@@ -18,8 +18,8 @@ DeviceKey = tuple[int, int]
 def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
     """(rank, device) -> why it is shown, where there are too many to show all; {} where there are not.
 
-    The worst rank, which decides, then by time (from the first to the last of each instance, added up) the fastest, the median and
-    the slowest, then outliers of that time or of the real overlap ratio, furthest from the median first.
+    The worst rank, which decides, then by time (from the first to the last of each instance, added up) the fastest, the
+    median and the slowest, then outliers of that time or of the real overlap ratio, furthest from the median first.
     """
     if len(result.ranks) <= MOST_BANDS:
         return {}

@@ -46,6 +46,27 @@ def test_a_copy_nothing_waits_for_may_be_read_as_garbage(cover: str) -> None:
     assert (copy.reason, copy.until_ns, copy.covered_ns, copy.exact) == ("next copy", 1005, 1960, True)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "covers"),
+    [
+        (20, 130, True),
+        (20, 110, False),  # it returned before the copy was done, so it was for something else
+        (2, 130, False),  # it began before the copy was launched
+        (20, 1010, False),  # the next copy had been launched by then
+    ],
+)
+def test_a_synchronization_of_an_unknown_stream_may_be_for_the_copy(start: int, end: int, covers: bool) -> None:
+    """torch.profiler does not say by itself which stream `cudaStreamSynchronize` waited for."""
+    run, rank = one_rank()
+    for number in range(2):
+        at = number * 1000
+        rank.range(f"step {number}", at, at + 900)
+        rank.copy("DtoH", 7, at + 100, at + 120, launch=(at + 5, at + 8), bytes=1, target_memory="pinned")
+    rank.call("cudaStreamSynchronize", start, end)
+    rank.synchronize("device", 1950, 1960)
+    assert len(unwaited_copies(run.trace())) == (0 if covers else 1)
+
+
 def test_the_end_of_the_capture_is_the_last_chance() -> None:
     run, rank = one_rank()
     rank.copy("DtoH", 7, 100, 120, launch=(5, 8), target_memory="pinned")

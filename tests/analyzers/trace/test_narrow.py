@@ -97,7 +97,7 @@ def test_times_given_as_floats_leave_whole_nanoseconds() -> None:
     [
         (5, 5, "window from 5 to 5 ns is empty"),
         (9, 5, "is empty"),
-        (50, 60, r"No GPU work lies in the window from 50 to 60 ns; GPU work runs from 0 to 50 ns\."),
+        (50, 60, r"No GPU work lies in the window from 50 ns to 60 ns; GPU work runs from 0 ns to 50 ns\."),
         (-10, 0, "No GPU work"),
         (30, 40, "No GPU work"),
     ],
