@@ -139,24 +139,42 @@ def test_one_content_under_two_names_keeps_both_names(tmp_path: Path) -> None:
         assert looked_at(path).processes == plain(path).processes
 
 
-UNLINKED = [
-    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 2, "args": {"stream": 7}},
-    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1, "dur": 1},
-]  # a warning says by its path which capture has ops without a launch call
+EARLY = [
+    {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "gemm",
+        "pid": 0,
+        "tid": 7,
+        "ts": 5,
+        "dur": 2,
+        "args": {"stream": 7, "correlation": 1},
+    },
+    {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "pid": 1,
+        "tid": 1,
+        "ts": 6,
+        "dur": 1,
+        "args": {"correlation": 1},
+    },
+]  # a warning says by its path which capture has ops that start before their launch call
 
 
-@pytest.mark.parametrize("kind", ["unlinked", "nsys"])
+@pytest.mark.parametrize("kind", ["early", "nsys"])
 def test_one_file_under_many_paths_is_kept_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "runs")
     path = tmp_path / "runs" / "rank3.json"
-    path.write_bytes(json.dumps({"traceEvents": UNLINKED}).encode() if kind == "unlinked" else NSYS.read_bytes())
+    path.write_bytes(json.dumps({"traceEvents": EARLY}).encode() if kind == "early" else NSYS.read_bytes())
     monkeypatch.chdir(tmp_path / "runs")
     for spelling in ("rank3.json", "../runs/rank3.json", "../linked/rank3.json", str(path)):
         found = looked_at(Path(spelling))
         assert_same(found, plain(Path(spelling)))
         assert found.captures[0].path == spelling
-        assert kind == "nsys" or f"in {spelling}:" in found.warnings[-1].message
+        assert kind == "nsys" or f"in {spelling} start" in found.warnings[-1].message
         assert len(cache.entries()) == 1
 
 
