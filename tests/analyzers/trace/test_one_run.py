@@ -81,17 +81,20 @@ def test_times_that_hardly_meet_are_a_warning(tmp_path: Path) -> None:
 
 def test_a_capture_given_twice_under_two_names_is_refused(tmp_path: Path) -> None:
     """Nothing in it says its rank: by order, or by the files' names, a copy would be another one."""
+
+    def file(last_ns: int, kernels: int = 9) -> KinetoFile:
+        made = KinetoFile(None)
+        for k in range(kernels):
+            made.kernel("gemm", 7, 100 + 100 * k, 190 + 100 * k, launch=10 + k)
+        made.kernel("gemm", 7, 1_000, last_ns, launch=50)
+        return made
+
     for names in (("a.json", "b.json"), ("rank0.json", "rank1.json")):
-        paths = []
-        for name in names:
-            file = KinetoFile(None)
-            file.kernel("gemm", 7, 100, 200, launch=10)
-            paths.append(file.write(tmp_path / name))
+        paths = [file(1_100).write(tmp_path / name) for name in names]
         with pytest.raises(TracevizError, match=r"holds the same work, to the ns, as"):
             load(paths)
-    other = KinetoFile(None)
-    other.kernel("gemm", 7, 100, 201, launch=10)
-    load([paths[0], other.write(tmp_path / "c.rank2.json")])
+    load([paths[0], file(1_101).write(tmp_path / "c.rank2.json")])
+    load([file(1_100, kernels=2).write(tmp_path / f"few{rank}.json") for rank in (0, 1)])  # alike by chance
 
 
 def on_gpus(*claims: tuple[str, int]) -> Trace:
