@@ -56,6 +56,7 @@ def find_places(trace: Trace, lanes: Lanes) -> Places:
     token = group_numbers(lanes.lane_of_unit(), what[lanes.op].astype(np.int64))
     place, turn = np.full(token.size, -1, np.int64), np.full(token.size, -1, np.int64)
     marks = {key[0]: step_starts(trace, ranged[rows]) for key, rows in _by_process(trace, ranged).items()}
+    repeating = _turns_of_processes(lanes, token)
     count = 0
     for (host,), units in rows_by_key(lanes.launcher).items():
         if host < 0:
@@ -65,7 +66,7 @@ def find_places(trace: Trace, lanes: Lanes) -> Places:
         if starts.size > 1:
             of_turn = np.searchsorted(starts, lanes.enqueue_ns[units], side="right") - 1
         else:
-            of_turn = _turns_by_period(token[units])
+            of_turn = repeating[units] if (repeating[units] >= 0).any() else _turns_by_period(token[units])
         kept = of_turn >= 0
         units, of_turn = units[kept], of_turn[kept]
         place[units], turn[units] = _numbered(token[units], of_turn) + count, of_turn
@@ -75,6 +76,17 @@ def find_places(trace: Trace, lanes: Lanes) -> Places:
 
 def _by_process(trace: Trace, rows: Ints) -> dict[tuple[int, ...], Ints]:
     return rows_by_key(ints(trace.ranges, "process")[rows])
+
+
+def _turns_of_processes(lanes: Lanes, token: Ints) -> Ints:
+    """The turn of each launch of a process whose threads' launches repeat together, as those of a step do."""
+    turn = np.full(token.size, -1, np.int64)
+    rows = np.flatnonzero(lanes.launcher >= 0)
+    for of_process in rows_by_key(lanes.process[lanes.launcher[rows]]).values():
+        units = rows[of_process]
+        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
+        turn[units] = _turns_by_period(group_numbers(lanes.launcher[units], token[units]))
+    return turn
 
 
 def _numbered(token: Ints, turn: Ints) -> Ints:

@@ -1,0 +1,143 @@
+"""Places: the n-th launches of turns that are alike."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from analyzers.ordering.ordering import Ordering
+from analyzers.ordering.places import Places
+from tests.support.builder import Builder, one_rank
+
+
+def places_of(run: Builder) -> Places:
+    return Ordering(run.trace()).linked.places
+
+
+def by_launch(run: Builder) -> list[tuple[int, int]]:
+    """Place and turn of each op, in the order in which the ops were added."""
+    ordering = Ordering(run.trace())
+    places, unit = ordering.linked.places, ordering.lanes.unit_of_op
+    return list(zip(places.place[unit].tolist(), places.turn[unit].tolist(), strict=True))
+
+
+def launched(*what: str, marks: tuple[int, ...] = ()) -> Builder:
+    """Launches like "a7": kernel a on stream 7, 10 ns apart; "a7'" by another thread. Steps begin at `marks`."""
+    run, rank = one_rank()
+    for number, one in enumerate(what):
+        thread = 2 if one.endswith("'") else 1
+        now, stream = 10 * number, int(one[1:].rstrip("'"))
+        rank.kernel(one[0], stream, 1000 + now, 1005 + now, launch=(now, now + 1), thread=thread)
+    for number, mark in enumerate(marks):
+        end = 10 * (marks[number + 1] if number + 1 < len(marks) else len(what)) - 5
+        rank.range(f"ProfilerStep#{number}", 10 * mark - 2, end)
+    return run
+
+
+def test_launches_that_repeat_are_turns_and_the_nth_of_each_is_one_place() -> None:
+    # p7 s9 m7 | p7 s9 m7 | p7 s9 m7
+    found = by_launch(launched(*["p7", "s9", "m7"] * 3))
+    assert [turn for _, turn in found] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert len({place for place, _ in found[:3]}) == 3
+    assert [place for place, _ in found] == [place for place, _ in found[:3]] * 3
+
+
+def test_a_kernel_on_another_stream_is_another_launch() -> None:
+    # a7 a9 | a7 a9, not a a | a a
+    assert [turn for _, turn in by_launch(launched("a7", "a9", "a7", "a9"))] == [0, 0, 1, 1]
+
+
+def test_what_comes_before_the_launches_repeat_has_no_place() -> None:
+    # w7 w7 (a7 b9) (a7 b9) (a7 b9): a warm-up, then three turns
+    found = by_launch(launched("w7", "x7", *["a7", "b9"] * 3))
+    assert found[:2] == [(-1, -1), (-1, -1)]
+    assert [turn for _, turn in found[2:]] == [0, 0, 1, 1, 2, 2]
+
+
+def test_launches_that_do_not_repeat_have_no_place() -> None:
+    assert by_launch(launched("a7", "b7", "c9", "d9")) == [(-1, -1)] * 4
+
+
+def test_steps_cut_turns_where_the_program_marks_them() -> None:
+    # |a7 a7 |a7 a7: by their period each launch were a turn
+    found = by_launch(launched("a7", "a7", "a7", "a7", marks=(0, 2)))
+    assert [turn for _, turn in found] == [0, 0, 1, 1]
+    assert found[0][0] == found[2][0] != found[1][0]
+
+
+def test_a_turn_that_launches_more_has_places_of_its_own() -> None:
+    # |p7 s9 |p7 s9 |p7 s9 s9 : the last is not like the others, and none of its launches is
+    found = by_launch(launched("p7", "s9", "p7", "s9", "p7", "s9", "s9", marks=(0, 2, 4)))
+    assert [turn for _, turn in found] == [0, 0, 1, 1, 2, 2, 2]
+    assert not {place for place, _ in found[4:]} & {place for place, _ in found[:4]}
+
+
+def test_what_is_launched_before_the_first_step_has_no_place() -> None:
+    assert by_launch(launched("a7", "a7", "b7", "a7", "b7", marks=(1, 3)))[0] == (-1, -1)
+
+
+def test_threads_whose_launches_repeat_together_share_turns() -> None:
+    # forward a7 b7, then a thread of its own: c7 d9 c7 d9. By itself that thread turns twice a step.
+    found = by_launch(launched(*["a7", "b7", "c7'", "d9'", "c7'", "d9'"] * 2))
+    assert [turn for _, turn in found] == [0] * 6 + [1] * 6
+    assert found[2][0] != found[4][0]
+
+
+def test_threads_that_interleave_by_chance_are_cut_each_by_its_own_period() -> None:
+    #  thread 1: a7 b7 | a7 b7      thread 2: c9 | c9 | c9
+    found = by_launch(launched("c9'", "a7", "b7", "c9'", "a7", "c9'", "b7"))
+    assert [turn for _, turn in found] == [0, 0, 0, 1, 1, 2, 1]
+
+
+def test_a_copy_is_one_launch_however_its_memory_is_called() -> None:
+    run, rank = one_rank()
+    for number, memory in enumerate(("pageable", "pinned", "pageable", "pinned")):
+        now = 20 * number
+        rank.kernel("a", 7, 1000 + now, 1005 + now, launch=(now, now + 1))
+        rank.copy("DtoH", 7, 1010 + now, 1012 + now, launch=(now + 10, now + 11), target_memory=memory)
+    assert [turn for _, turn in by_launch(run)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_unit_is_found_by_its_place_and_turn_and_else_none() -> None:
+    places = places_of(launched(*["p7", "s9"] * 2))
+    units = np.arange(places.place.size)
+    assert places.unit_at(places.place, places.turn).tolist() == units.tolist()
+    assert places.unit_at(places.place[:1], np.array([5])).tolist() == [-1]
+    assert places.unit_at(np.array([-1]), np.array([0])).tolist() == [-1]
+
+
+# By brute force. The turn of a thread's launches: take the shortest period, 1 or more launches, with which all repeat
+# from some launch on, where that is at least two periods and at least half of all; whole turns are counted back from
+# the last launch. A place is what a turn launches, all of it, and which of it.
+
+
+def slow_turns(what: list[str]) -> list[int]:
+    for period in range(1, len(what) // 2 + 1):
+        start = next(
+            s for s in range(len(what)) if all(what[k] == what[k + period] for k in range(s, len(what) - period))
+        )
+        if len(what) - start >= 2 * period and len(what) - start >= len(what) // 2:
+            start += (len(what) - start) % period
+            return [-1] * start + [k // period for k in range(len(what) - start)]
+    return [-1] * len(what)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_places_are_those_of_the_slow_calculation(seed: int) -> None:
+    dice = random.Random(seed)
+    turn = [f"{dice.choice('ab')}{dice.choice([7, 9])}" for _ in range(dice.randint(1, 4))]
+    what = [f"{dice.choice('abc')}7" for _ in range(dice.randint(0, 3))] + turn * dice.randint(1, 4)
+    if dice.random() < 0.3:
+        what[dice.randrange(len(what))] = "c9"
+    found, turns = by_launch(launched(*what)), slow_turns(what)
+    assert [turn for _, turn in found] == turns
+    inside = {turn: [k for k in range(len(what)) if turns[k] == turn] for turn in turns}
+    kinds = [
+        (tuple(what[other] for other in inside[turn]), inside[turn].index(k)) if turn >= 0 else None
+        for k, turn in enumerate(turns)
+    ]
+    for one, (place, _) in zip(kinds, found, strict=True):
+        assert [other == one for other in kinds] == [other == place for other, _ in found]
+        assert (one is None) == (place == -1)
