@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import occurrence, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, Launches, communication_around, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
@@ -164,6 +164,7 @@ class Inference:
         self.launches = Launches(calls.lanes)
         self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
+        self.place, self.number, self.records_there = self._numbers()
         self.claimed = np.zeros(self.records.size, dtype=bool)
         self.claimed[self.pair[self.pair >= 0]] = True
         self.claimed[claimed[claimed >= 0]] = True
@@ -214,6 +215,20 @@ class Inference:
             pair[rows] = np.where(allowed, record, -1)
         return np.where(self.known, -1, pair)
 
+    def _numbers(self) -> tuple[Ints, Ints, Ints]:
+        """For each wait its place, and which of how many records its own is of those made since the launch before it.
+
+        The place is that of its thread's next launch; where that has none, each launch has one of its own, below -1.
+        Turns with equally many records there make the same waits, by number: one left out leaves the others theirs.
+        """
+        waits, records = self.calls.waits, self.records
+        anchor = self.launches.neighbour(waits.host, waits.start_ns, after=True)
+        place = take_or(self.places.place, anchor)
+        launched = self.launches.neighbour(records.host, records.start_ns, after=False)
+        run = group_numbers(records.host, launched)
+        number, count = occurrence(run, np.zeros_like(run)), np.bincount(run)[run]
+        return np.where(place >= 0, place, -3 - anchor), take_or(number, self.pair), take_or(count, self.pair)
+
     def _source_of_pair(self, rows: Ints) -> Ints:
         """Lane of a record without a stream, from the wait right behind it."""
         waits, lanes = self.calls.waits, self.lanes
@@ -244,7 +259,7 @@ class Inference:
 
         A lane is out whose work by the record had, at one of them, not ended when the waiting stream went on. A guess
         that is not out stays. Else it is the lane after whose work the waiting stream went on at once most often, and
-        that no other wait of the stream before the same launch is for.
+        that no other wait of the stream at the same place is for.
         """
         lanes, waits, lane = self.lanes, self.calls.waits, self.wait_lane[rows]
         start = waits.start_ns[rows]
@@ -252,14 +267,8 @@ class Inference:
         unit, previous = lanes.unit(lane, position), lanes.unit(lane, position - 1)
         began = take_or(lanes.start_ns, unit, MAX_NS)
         free = np.maximum(take_or(lanes.end_ns, previous, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
-        anchor = self.launches.neighbour(waits.host[rows], start, after=True)
-        place = np.where(take_or(self.places.place, anchor) >= 0, take_or(self.places.place, anchor), -2 - rows)
-        before = np.lexsort((start, anchor, lane, waits.host[rows]))
-        heads = np.flatnonzero(run_heads(waits.host[rows][before], lane[before], anchor[before]))
-        turn = np.empty(rows.size, np.int64)  # of several waits of a lane before a launch, which
-        turn[before] = np.arange(rows.size) - np.repeat(heads, np.diff(np.append(heads, rows.size)))
-        same = group_numbers(waits.host[rows], place, lane, turn)
-        slot = group_numbers(waits.host[rows], lane, anchor)
+        slot = self._slot(rows)
+        same = group_numbers(slot, self.number[rows])
         idle = np.diff(lanes.first)[guess] == 0  # no times speak of a stream that runs nothing
         source, support = np.where(idle | (guess == lane), guess, -1), np.where(idle, MAX_NS, 0)
         for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist():
@@ -278,14 +287,17 @@ class Inference:
         return source
 
     def _visited(self, rows: Ints, when: Ints) -> Ints:
-        """For waits of a home stream: the streams visited since the home stream was last used, one each in turn."""
+        """For waits of a home stream: the streams visited since the home stream was last used, one each in turn.
+
+        The home stream itself where there are fewer than that.
+        """
         answer, everything = np.full(rows.size, -1, np.int64), np.ones(self.lanes.size, dtype=bool)
         hosts, homes = self.calls.waits.host[rows], self.wait_lane[rows]
+        turn, length = self._turns(rows)
         for (host, home), of_host in rows_by_key(hosts, homes).items():
             launched = self.launches.last_start(host, when[of_host])
             begins_run = np.append(True, launched[1:] != launched[:-1])  # waits without a launch between are one run
             run, first = np.cumsum(begins_run) - 1, np.flatnonzero(begins_run)
-            turn, length = np.arange(of_host.size) - first[run], np.bincount(run)[run]
             instant = when[of_host[first]]
             lane, start = self.launches.visits(host, self.lanes.communication, home, instant)
             high = np.searchsorted(start, instant)[run]
@@ -294,9 +306,26 @@ class Inference:
             last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, position[:-1], -1)))[high]
             last_any = self.launches.last_lane(hosts[of_host], instant[run], everything)
             last_away[(last_any >= 0) & self.lanes.communication[last_any]] = -1
-            turn = np.where(length == 1, high - 1, np.minimum(after_home + turn, high - 1))
-            answer[of_host] = take_or(lane, np.where(high > after_home, turn, last_away))
+            at = np.where(length[of_host] == 1, high - 1, after_home + turn[of_host])
+            found = take_or(lane, np.where(high > after_home, np.minimum(at, high - 1), last_away))
+            answer[of_host] = np.where((high > after_home) & (at >= high), home, found)
         return answer
+
+    def _turns(self, rows: Ints) -> tuple[Ints, Ints]:
+        """For waits of a home stream: which of the waits made at their place they are, and of how many."""
+        slot = self._slot(rows)
+        order = np.lexsort((self.number[rows], slot))
+        first, new = run_heads(slot[order]), run_heads(slot[order], self.number[rows][order])
+        counted = np.cumsum(new) - 1
+        turn = np.empty(rows.size, np.int64)
+        turn[order] = counted - np.maximum.accumulate(np.where(first, counted, 0))
+        return turn, np.bincount(slot[order][new])[slot] if rows.size else turn
+
+    def _slot(self, rows: Ints) -> Ints:
+        """Numbers what a place makes one stream wait for, in turns with equally many records there."""
+        return group_numbers(
+            self.calls.waits.host[rows], self.wait_lane[rows], self.place[rows], self.records_there[rows]
+        )
 
     def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints) -> tuple[Ints, Ints]:
         """Records for calls without one right before them: by event id, else the last unclaimed one in time."""

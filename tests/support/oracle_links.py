@@ -158,16 +158,8 @@ class HostProgram:
                 guess = self.source_of_pair(number, pairs)
                 if guess is not None:
                     guesses[number] = guess
-        slots: dict[int, tuple[object, ...]] = {}
-        same: dict[int, tuple[object, ...]] = {}
-        for number in guesses:
-            wait = self.waits[number]
-            anchor, place = self.next_launch(wait)
-            slots[number] = wait.thread, wait.stream, anchor
-            turn = list(slots.values()).count(slots[number])
-            same[number] = (wait.thread, wait.stream, turn, "alone", number) if place is None else (
-                wait.thread, wait.stream, turn, "place", place
-            )  # fmt: skip
+        slots = {number: self.slot(number, pairs) for number in guesses}
+        same = {number: (slots[number], self.record_number(pairs[number] or 0)) for number in guesses}
         worked = sorted({work.stream for work in self.work})
         found: dict[int, int | None] = {}
         for number, guess in guesses.items():
@@ -199,17 +191,56 @@ class HostProgram:
         free = max([after[0].at, *before[-1:]])
         return "at once" if ended >= free and after[0].start - ended <= 10_000 else ""
 
-    def next_launch(self, wait: Call) -> tuple[int | None, int | None]:
-        """The thread's launch after a wait: its number, and its place where the thread's launches repeat."""
+    def slot(self, number: int, pairs: Sequence[int | None]) -> tuple[object, ...]:
+        """Where a wait is made: its thread, its stream, the place of the next launch, and how many records are there.
+
+        A launch whose turn nothing repeats is a place of its own.
+        """
+        wait, record = self.waits[number], self.records[pairs[number] or 0]
+        anchor, place = self.next_launch(wait)
+        where = ("alone", anchor) if place is None else ("place", place)
+        launched = self.last_launch(wait.thread, record.at)
+        there = [one for _, one in self.records_of(wait.thread) if self.last_launch(wait.thread, one.at) == launched]
+        return wait.thread, wait.stream, *where, len(there)
+
+    def record_number(self, record: int) -> int:
+        """Which of the records it is that its thread made since it last launched."""
+        mine = self.records[record]
+        launched = self.last_launch(mine.thread, mine.at)
+        same = [k for k, one in self.records_of(mine.thread) if self.last_launch(mine.thread, one.at) == launched]
+        return same.index(record)
+
+    def next_launch(self, wait: Call) -> tuple[int | None, object]:
+        """The thread's launch after a wait: its number, and its place where launches repeat.
+
+        Those of all threads together, else those of the thread alone.
+        """
         mine = self.launches(wait.thread)
         number = next((k for k, work in enumerate(mine) if work.at >= wait.at), None)
-        streams = [work.stream for work in mine]
-        for period in range(1, len(mine) // 2 + 1):
-            start = next((k for k in range(len(mine) - period, 0, -1) if streams[k - 1] != streams[k - 1 + period]), 0)
-            if len(mine) - start >= max(2 * period, len(mine) // 2):
-                start += (len(mine) - start) % period
-                return number, None if number is None or number < start else (number - start) % period
-        return number, None
+        if number is None:
+            return None, None
+        every = sorted((work for work in self.work if work.thread is not None), key=lambda work: work.at)
+        turns = self.turns([(work.thread, work.stream) for work in every])
+        if any(every[k].thread == wait.thread and turn is not None for k, turn in enumerate(turns)):
+            turn_of = [turns[k] for k, work in enumerate(every) if work.thread == wait.thread]
+        else:
+            turn_of = self.turns([work.stream for work in mine])
+        turn = turn_of[number]
+        if turn is None:
+            return number, None
+        inside = [k for k, one in enumerate(turn_of) if one == turn]
+        return number, (tuple(mine[k].stream for k in inside), inside.index(number))
+
+    @staticmethod
+    def turns(what: Sequence[object]) -> list[int | None]:
+        """The turn of each of some launches that repeat, at least in their last half."""
+        for period in range(1, len(what) // 2 + 1):
+            differ = [k for k in range(len(what) - period) if what[k] != what[k + period]]
+            start = differ[-1] + 1 if differ else 0
+            if len(what) - start >= max(2 * period, len(what) // 2):
+                start += (len(what) - start) % period
+                return [None if k < start else (k - start) // period for k in range(len(what))]
+        return [None] * len(what)
 
     def source_of_pair(self, number: int, pairs: Sequence[int | None]) -> int | None:
         """The stream of a record nobody names, from the wait right behind it."""
@@ -262,7 +293,10 @@ class HostProgram:
         visits = [stream for k, (_, stream) in enumerate(stops) if not k or stops[k - 1][1] != stream]
         since = visits[len(visits) - visits[::-1].index(home) :] if home in visits else visits
         if since:
-            return since[-1] if len(runs[mine]) == 1 else since[min(runs[mine].index(number), len(since) - 1)]
+            alike = [k for run in runs for k in run if self.slot(k, pairs) == self.slot(number, pairs)]
+            numbers = sorted({self.record_number(pairs[k] or 0) for k in alike})
+            which = numbers.index(self.record_number(pairs[number] or 0))
+            return since[-1] if len(numbers) == 1 else since[which] if which < len(since) else home
         if self.last_stream(thread, instant) in self.talking:
             return None
         return next((stream for stream in reversed(visits) if stream != home), None)
