@@ -20,6 +20,7 @@ _CALLS = {
     "stream": r"(cuda|cu|hip)StreamSynchronize",
     "event": r"(cuda|cu|hip)EventSynchronize",
     "device": r"(cudaDevice|cudaThread|cuCtx|hipDevice|hipCtx)Synchronize",
+    "memory": r"(cu|hip)Stream(WaitValue|BatchMemOp)",
     "query": r"(cuda|cu|hip)(Event|Stream)Query",
     "capture": r"(cuda|cu|hip)StreamBeginCapture",
     "captured": r"(cuda|cu|hip)StreamEndCapture",

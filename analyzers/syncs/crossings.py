@@ -6,8 +6,9 @@ parent stream had been given and not finished by then. The fork is
 - "done": nothing was left to wait for;
 - "ordered": all of that work is complete before the fork's first op may start;
 - "chosen": not all of it, but what is not runs beside it on purpose, or so it seems: the stream does wait elsewhere, or
-  is behind host synchronizations each time, or begins with a copy from the host, or what it runs is of a CUDA graph,
-  which orders its nodes itself;
+  is behind host synchronizations each time, or begins with a copy from the host, or runs ahead of work of an earlier
+  turn (see `Places`), or what it runs is of a CUDA graph, which orders its nodes itself, or its process makes streams
+  wait for values in memory;
 - "unordered": the side stream never waits for anything. A missing wait.
 
 A *join* is the first op that the thread launches on the parent afterwards, compared with the side stream's work. It is
@@ -36,7 +37,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import Launches, homes
+from analyzers.ordering.calls import Launches, calls_of_kind, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
@@ -140,6 +141,9 @@ def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints
     running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
     ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
     chosen = _waits_ever(ordering, visits) | _from_host(trace, lanes.op[visits.first])
+    turn = ordering.linked.places.turn
+    chosen |= (visits.step >= 0) & (take_or(turn, behind) >= 0) & (take_or(turn, behind) < visits.step)
+    chosen |= np.isin(lanes.process[visits.lane], ints(trace.api, "process")[calls_of_kind(trace, "memory")])
     chosen |= _in_graph(trace, ordering, visits.first) | _in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():

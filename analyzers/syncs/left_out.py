@@ -7,7 +7,12 @@ take fewer waits, those that are not there are left out: where there is work tha
 else orders it.
 
     turn 0   produce, wait, side      turn 1   produce, wait, side      turn 2   produce, side: the wait is left out
-    turn 0   main                     turn 1   wait for turn 0's side, main: in turn 0 there was nothing to wait for
+
+A loop may begin without a wait, where there is nothing to wait for yet (`if step: stream.wait_stream(...)`). So before
+the first turn that makes it, a wait is left out only if it can't be for what earlier turns did, or if the record that
+it would wait for is there.
+
+    turn 0   side, main      turn 1   side, wait, main      turn 2   side, wait, main: it may be for the turn before
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import numpy as np
 from analyzers.arrays.groups import occurrence, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches
-from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.ordering.places import Places
 
@@ -56,7 +61,8 @@ class _Waits:
     `anchor` is the unit that their thread launched before or after them. `lane` waits for `source`: for the unit of
     `place` so many turns `ago`, or for all it has (-1); for some stream's work (`ANY`) where that is only inferred;
     `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
-    later. `taken` counts all waits that the lane took at the anchor.
+    later. `fresh` where its record was made for it, not for the launch before; `earlier` where it may be for what other
+    turns launched. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
     """
 
     anchor: Ints
@@ -67,8 +73,11 @@ class _Waits:
     taker: Ints
     later: Ints
     fresh: Ints
+    earlier: Ints
     taken: Ints
+    recorded: Ints
     counted: tuple[Ints, Ints]
+    records: Ints
     unclear: Ints
 
     def taken_at(self, lane: Ints, anchor: Ints) -> Ints:
@@ -95,7 +104,9 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     )
     awaited = lanes.unit(source, lanes.queued_before(source, recorded) - 1)
     taker = lanes.unit(lane, lanes.queued_before(lane, start))
-    turn = places.turn[anchor]
+    record_anchor = launches.neighbour(linked.calls.records.host, linked.calls.records.start_ns, after=after)
+    records = np.bincount(record_anchor[record_anchor >= 0], minlength=lanes.op.size)
+    turn, began = places.turn[anchor], _turn_began(lanes, places, taker)
     columns = {
         "anchor": anchor,
         "lane": lane,
@@ -105,15 +116,37 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
         "taker": take_or(places.place, taker),
         "later": take_or(places.turn, taker) - turn,
         "fresh": (for_all & take_or(_later_records(ordering, launches), links.record[rows], False)).astype(np.int64),
+        "earlier": (for_all & _for_earlier_turns(ordering, source, lane, taker, began)).astype(np.int64),
         "taken": count[np.searchsorted(keys, (lane << 40) + anchor)],
+        "recorded": np.where(for_all, records[anchor], MAX_NS),
     }
     known = (places.place[anchor] >= 0) & (source >= 0) & (source != lane) & (columns["taker"] >= 0)
     known &= for_all | (columns["place"] >= 0)
     some = (places.place[anchor] >= 0) & (columns["taker"] >= 0) & ~ordering.exact_waits[lane]
     number = occurrence(anchor, lane)  # which of those that the lane takes there
-    unknown = columns | {"source": np.full(lane.size, ANY), "place": np.full(lane.size, -1), "ago": number}
+    ones = np.ones(lane.size, np.int64)
+    unknown = columns | {"source": ANY * ones, "place": -ones, "ago": number, "earlier": ones}
     every = {name: np.concatenate([column[known], unknown[name][some]]) for name, column in columns.items()}
-    return _Waits(**every, counted=(keys, count), unclear=unclear)
+    return _Waits(**every, counted=(keys, count), records=records, unclear=unclear)
+
+
+def _turn_began(lanes: Lanes, places: Places, unit: Ints) -> Ints:
+    """When the turn of each unit began, in which it was launched; long ago where that is not known."""
+    units = np.flatnonzero(places.turn >= 0)
+    keys, which = np.unique((lanes.launcher[units] << 32) + places.turn[units], return_inverse=True)
+    began = np.full(keys.size, MAX_NS)
+    np.minimum.at(began, which, lanes.enqueue_ns[units])
+    host, turn = take_or(lanes.launcher, unit), take_or(places.turn, unit)
+    return take_or(began, np.where(turn >= 0, np.searchsorted(keys, (host << 32) + turn), -1), MIN_NS)
+
+
+def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints, began: Ints) -> Mask:
+    """Whether by its last op before a wait a lane did not know complete all that earlier turns gave its source."""
+    lanes, complete = ordering.lanes, np.zeros(source.size, np.int64)
+    position = taker - take_or(lanes.first, np.where(taker >= 0, lane, -1))
+    rows = np.flatnonzero((taker >= 0) & (position > 0) & (source >= 0) & (source != lane))
+    complete[rows] = ordering.complete(source[rows], lane[rows], position[rows] - 1)
+    return complete < lanes.queued_before(source, began)
 
 
 def _later_records(ordering: Ordering, launches: Launches) -> Mask:
@@ -135,8 +168,12 @@ def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
     keys = tuple(column[order] for column in columns)
     first, once = run_heads(*keys), run_heads(*keys, waits.anchor[order])
     made = np.bincount((np.cumsum(first) - 1)[once], minlength=int(first.sum()))
-    fresh = np.minimum.reduceat(waits.fresh[order], np.flatnonzero(first)) if order.size else made
-    fewest = np.minimum.reduceat(waits.taken[order], np.flatnonzero(first)) if order.size else made
+    heads = np.flatnonzero(first)
+    fresh, fewest, recorded, began = (
+        np.minimum.reduceat(column[order], heads) if order.size else made
+        for column in (waits.fresh, waits.taken, waits.recorded, places.turn[waits.anchor])
+    )
+    earlier = np.maximum.reduceat(waits.earlier[order], heads) if order.size else made
     at, lane, source, place, ago, taker, later = (key[first] for key in keys)
 
     # Each of them in every turn.
@@ -150,9 +187,14 @@ def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
     given = _given(ordering, source, lane, unit, lanes.enqueue_ns[anchor] + (not after))
     behind = np.where(place[asked] < 0, given, places.unit_at(place[asked], turn - ago[asked]))
     there = (unit >= 0) & (take_or(lanes.launcher, behind) >= 0)  # before the capture waits may have been made, too
-    there &= ordering.recorded_for_waits[lane] | (fresh[asked] > 0) | (turn > _first_turns(ordering, places)[lane])
-    turns = np.bincount(asked[there | (waits.taken_at(lane, anchor) >= fewest[asked])], minlength=at.size)
-    fewer = (waits.taken_at(lane, anchor) < fewest[asked]) & ~np.isin(anchor, waits.unclear)
+    absent = waits.taken_at(lane, anchor) < fewest[asked]
+    # Until the program makes a wait first, there may have been nothing to wait for; a record left over tells otherwise.
+    leading = turn < began[asked]
+    left_over = waits.records[anchor] >= recorded[asked]
+    for_waits = ordering.recorded_for_waits[lane] | (fresh[asked] > 0)
+    there &= ~leading | (for_waits & ((earlier[asked] == 0) | left_over))
+    turns = np.bincount(asked[there | ~absent], minlength=at.size)
+    fewer = absent & ~np.isin(anchor, waits.unclear)
     rows = np.flatnonzero(there & fewer & (2 * made[asked] >= turns[asked]))
     unit, behind, source, lane, asked = (column[rows] for column in (unit, behind, source, lane, asked))
     source = lanes.lane_of_unit()[behind]
@@ -179,12 +221,3 @@ def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: In
         better = (last >= 0) & (complete < count) & later
         given[asked[better]] = last[better]
     return given
-
-
-def _first_turns(ordering: Ordering, places: Places) -> Ints:
-    """The first turn in each lane's process, in which a wait for earlier work has nothing to wait for."""
-    process = ordering.lanes.process
-    first = np.full(int(process.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    units = np.flatnonzero(places.turn >= 0)
-    np.minimum.at(first, process[ordering.lanes.lane_of_unit()[units]], places.turn[units])
-    return first[process]
