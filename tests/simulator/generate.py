@@ -47,6 +47,7 @@ class Author:
     launched: int = 0  # in this step
     made: set[tuple[int, int]] = field(default_factory=set)  # (launch of a step, stream) that needed to wait for it
     always: frozenset[tuple[int, int]] = frozenset()  # and those that wait in every step
+    signals: bool = False  # waits are memory operations
 
     def do(self, action: Action) -> None:
         self.threads[self.at].append(action)
@@ -97,7 +98,7 @@ class Author:
     def record(self, stream: int) -> tuple[str, Clock]:
         self.events += 1
         event = f"event {self.events}"
-        self.do(Record(event, stream))
+        self.do(Record(event, stream, signal=self.signals))
         clock = dict(self.seen.setdefault(stream, {}))
         self.recorded[stream, clock.get(stream, 0)] = event, clock
         return event, clock
@@ -105,13 +106,13 @@ class Author:
     def order(self, before: int, number: int, after: int) -> None:
         early = self.recorded.get((before, number)) if self.early_records else None
         event, clock = early or self.record(before)
-        self.do(Wait(event, after))
+        self.do(Wait(event, after, signal=self.signals))
         self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
 
     def wait_stream(self, after: int, before: int) -> None:
         """As torch's `wait_stream` does, whether the data need it or not."""
         event, clock = self.record(before)
-        self.do(Wait(event, after))
+        self.do(Wait(event, after, signal=self.signals))
         self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
 
     def synchronize(self, what: int | str | None) -> None:
@@ -311,8 +312,8 @@ SHAPES: tuple[Shape, ...] = (side_stream, async_collective, chunks, backward, on
 def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: bool = False) -> Program:
     """Draw a program: one shape, the same plan in each step; ranks differ in how long their hosts take.
 
-    A wait that some step needs is made in all of them, as a loop's code makes it. With `cold`, each step leaves out
-    those that its data do not need.
+    A wait that some step needs is made in all of them, as a loop's code makes it. With `cold`, the first step leaves
+    out those that its data do not need: `if step: stream.wait_stream(...)`.
     """
     draw = random.Random(f"program {seed}")
     shape = shape or SHAPES[seed % len(SHAPES)]
@@ -320,8 +321,8 @@ def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: boo
     late = draw.choice([0, 0, 200_000]) if ranks > 1 else 0
     written = []
     made: set[tuple[int, int]] = set()
-    for rank in [*([] if cold else [0]), *range(ranks)]:  # the first time to see which waits there are
-        author = Author(random.Random(f"host {seed} {rank}"), early, always=frozenset(made))
+    for rank in [0, *range(ranks)]:  # the first time to see which waits there are
+        author = Author(random.Random(f"host {seed} {rank}"), early)
         author.busy(1_000, 20_000)
         for step in range(steps):
             if rank == ranks - 1 and late:
@@ -329,6 +330,7 @@ def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: boo
             if marked:
                 author.do(Enter(f"ProfilerStep#{step}"))
             author.launched = 0
+            author.always = frozenset() if cold and not step else frozenset(made)
             shape(author, random.Random(plan), step)
             author.busy(1_000, 15_000)
             if marked:
@@ -398,6 +400,7 @@ def needed_waits(program: Program, rank: int = 0) -> list[tuple[int, int]]:
     found = []
     for thread, actions in enumerate(program.ranks[rank]):
         for position, action in enumerate(actions):
-            if isinstance(action, Wait) and races(without_action(program, rank, thread, position), rank):
+            seen = isinstance(action, Wait) and not action.signal
+            if seen and races(without_action(program, rank, thread, position), rank):
                 found.append((thread, position))
     return found

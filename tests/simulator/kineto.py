@@ -76,7 +76,7 @@ class _Trace:
                 "registers per thread": 16,
                 "shared memory": 0,
             }
-            if op.action.collective and op.call.number in self.seen:  # the host's part says what it is
+            if op.action.collective and not op.action.name and op.call.number in self.seen:  # the host's part says it
                 size = len(self.run.program.ranks)
                 args |= {
                     "Collective name": "allreduce",

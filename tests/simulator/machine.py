@@ -264,18 +264,20 @@ class Machine:
     def order_streams(self, where: Where, action: Any) -> Process:
         rank = where[0]
         if isinstance(action, Record):
-            call = self.called(where, "cudaEventRecord")
+            call = self.called(where, "cuStreamWriteValue32" if action.signal else "cudaEventRecord")
             yield self.host_ns(where, 1_000)
             record = EventRecord(where, action.event, action.stream, call, call.number)
             self.last_record[rank, action.event] = record
-            self.run.records.append(record)
+            if not action.signal:
+                self.run.records.append(record)
             self.put(record)
         elif isinstance(action, Wait):
-            call = self.called(where, "cudaStreamWaitEvent")
+            call = self.called(where, "cuStreamWaitValue32" if action.signal else "cudaStreamWaitEvent")
             yield self.host_ns(where, 1_000)
             record = self.last_record[rank, action.event]
             self.pending_waits[rank, action.stream].append(record)
-            self.run.waits.append((call, action.stream, record))
+            if not action.signal:
+                self.run.waits.append((call, action.stream, record))
         else:
             assert isinstance(action, Synchronize)
             yield from self.synchronize(where, action)

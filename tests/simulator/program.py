@@ -18,6 +18,7 @@ class Launch:
     collective : a key that its calls on all ranks share, "" for a kernel; ns is then the transfer, which begins when
         the last rank has arrived.
     reads, writes : names of buffers, for what has to be ordered.
+    name : the kernel's, where it is not one of its side.
     """
 
     side: str
@@ -28,6 +29,7 @@ class Launch:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     call_ns: int = 5_000
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,20 @@ class Copy:
 
 @dataclass(frozen=True)
 class Record:
-    """An event is recorded on a stream."""
+    """An event is recorded on a stream; with `signal` a stream writes a value to memory instead."""
 
     event: str
     stream: int
+    signal: bool = False
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A stream waits for the record of an event that was made last."""
+    """A stream waits for the record of an event that was made last; with `signal` for the value in memory."""
 
     event: str
     stream: int
+    signal: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def recorded(run: Run, since: dict[int, int]) -> Run:
 
 def kernel_name(op: Op) -> str:
     assert isinstance(op.action, Launch)
-    return COLLECTIVE if op.action.collective else NAMES[op.side]
+    return op.action.name or (COLLECTIVE if op.action.collective else NAMES[op.side])
 
 
 def grid(op: Op) -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from analyzers.syncs.crossings import Crossing, crossings
-from tests.simulator.generate import generate, needed_waits, without_action
+from tests.simulator.generate import generate, needed_waits, races, without_action
 from tests.simulator.machine import simulate
 from tests.simulator.measure import loaded
+from tests.simulator.patterns import PATTERNS
 from tests.simulator.program import Program
 
 BAR = 0.95  # of needed waits taken out that have to be found
@@ -34,15 +35,35 @@ def check(seeds: range, fmt: str, folder: Path) -> None:
     assert sum(found) >= BAR * len(found)
 
 
+def check_right_by_design(seeds: range, fmt: str, folder: Path) -> None:
+    """Loops that begin without a wait, and patterns of real code."""
+    for seed in seeds:
+        for shape in (None, *PATTERNS):
+            program = generate(seed, ranks=1 if seed % 5 else 2, shape=shape, cold=shape is None or seed % 2 == 0)
+            assert not races(program), (seed, shape)
+            assert not missing(program, fmt, folder), (seed, shape)
+
+
 @pytest.mark.parametrize("fmt", ["nsys", "kineto"])
 def test_a_needed_wait_taken_out_is_found_and_nothing_else_is(fmt: str, tmp_path: Path) -> None:
     check(range(24), fmt, tmp_path)
+
+
+@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+def test_what_is_right_by_design_raises_no_alarm(fmt: str, tmp_path: Path) -> None:
+    check_right_by_design(range(6), fmt, tmp_path)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("fmt", ["nsys", "kineto"])
 def test_a_needed_wait_taken_out_is_found_and_nothing_else_is_in_many(fmt: str, tmp_path: Path) -> None:
     check(range(24, 324), fmt, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+def test_what_is_right_by_design_raises_no_alarm_in_many(fmt: str, tmp_path: Path) -> None:
+    check_right_by_design(range(6, 126), fmt, tmp_path)
 
 
 def test_without_records_of_waits_no_race_is_claimed(tmp_path: Path) -> None:
