@@ -22,7 +22,7 @@ from analyzers.ordering.links import link
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
-AT_ONCE = 0.66  # share of records with their wait right behind them that tells a program's habit
+LONE = 0.1  # share of records without their wait right behind them that leaves a program its habit; or a single one
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
 
 
@@ -122,7 +122,8 @@ class Ordering:
         known = np.zeros(self.lanes.size, dtype=bool)
         for (process,), rows in rows_by_key(calls.records.process).items():
             one_each = np.count_nonzero(calls.waits.process == process) <= rows.size
-            known[self.lanes.process == process] = one_each and at_once[rows].mean() >= AT_ONCE
+            habit = np.count_nonzero(~at_once[rows]) <= max(1, LONE * rows.size)
+            known[self.lanes.process == process] = one_each and habit
         return known | self.exact_waits
 
     @cached_property

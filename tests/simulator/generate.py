@@ -404,3 +404,19 @@ def needed_waits(program: Program, rank: int = 0) -> list[tuple[int, int]]:
             if seen and races(without_action(program, rank, thread, position), rank):
                 found.append((thread, position))
     return found
+
+
+def made_elsewhere(program: Program, rank: int, thread: int, position: int) -> bool:
+    """Whether a thread makes the same streams wait before the same launch, in another step: else no capture tells."""
+    actions = program.ranks[rank][thread]
+    recorded = {one.event: one.stream for each in program.ranks[rank] for one in each if isinstance(one, Record)}
+
+    def key(at: int) -> tuple[object, ...]:
+        wait = actions[at]
+        assert isinstance(wait, Wait)
+        behind = next((one for one in actions[at:] if isinstance(one, Launch | Copy)), None)
+        what = (behind.stream, behind.ns, getattr(behind, "side", "copy")) if behind else None
+        return wait.stream, recorded[wait.event], what
+
+    waits = [at for at, one in enumerate(actions) if isinstance(one, Wait) and at != position]
+    return any(key(at) == key(position) for at in waits)
