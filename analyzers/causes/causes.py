@@ -31,7 +31,7 @@ from analyzers.causes.occupancy import Columns, Limits, Pieces, limits_of, occup
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
-from analyzers.syncs.calls import Blocking, blocking_calls
+from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.trace.columns import ints
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
@@ -73,12 +73,16 @@ class Explained:
 
 
 class BlockingCall(NamedTuple):
-    """A call that blocked its thread, until `op` was done (-1: unknown), or until the launch queue had a place."""
+    """A call that blocked its thread, until `op` was done (-1: none on record), or until the launch queue had a place.
+
+    unknown : the capture does not say which stream or event it waited for.
+    """
 
     start_ns: int
     end_ns: int
     op: int
     full_queue: bool
+    unknown: bool = False
 
 
 class Explainer:
@@ -167,8 +171,10 @@ class Explainer:
         api, thread = self.trace.api, self._launcher(op)
         rows = self._blocking_rows.get(thread, np.empty(0, np.int64))
         starts, ends = ints(api, "start_ns")[self.blocking.call[rows]], ints(api, "end_ns")[self.blocking.last[rows]]
-        syncs = zip(starts, ends, self.blocking.op[rows], strict=True)
-        found = [BlockingCall(int(s), int(e), int(x), False) for s, e, x in syncs if s < high and e > low]
+        of_stream = np.isin(self.blocking.kind[rows], [KINDS.index("stream"), KINDS.index("event")])
+        unknown = of_stream & (self.blocking.lane[rows] < 0)
+        syncs = zip(starts, ends, self.blocking.op[rows], unknown, strict=True)
+        found = [BlockingCall(int(s), int(e), int(x), False, bool(u)) for s, e, x, u in syncs if s < high and e > low]
         calls = self._full_queue.get(thread, np.empty(0, np.int64))
         queued = zip(ints(api, "start_ns")[calls], ints(api, "end_ns")[calls], strict=True)
         found += [BlockingCall(int(s), int(e), -1, True) for s, e in queued if s < high and e > low]

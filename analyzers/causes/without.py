@@ -59,9 +59,16 @@ class Gain:
 
 
 def gain_without(explainer: Explainer, one: Explained, gap: int, removed: int) -> Gain | None:
-    """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM; None if too long."""
+    """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM.
+
+    None where that would take too long, or where a wait that the capture does not record may have held the op then.
+    """
     replay = _Replay(explainer, one, gap, removed)
-    return replay.gain() if len(replay.ops) <= MOST_OPS else None
+    if len(replay.ops) > MOST_OPS:
+        return None
+    gain = replay.gain()
+    unrecorded_ns = explainer.ordering.may_have_waited_until(replay.op)
+    return None if unrecorded_ns > replay.high - gain.sooner_ns else gain
 
 
 class _Replay:
@@ -172,9 +179,12 @@ class _Replay:
         return self.moved[op][1] if op in self.moved else int(self.queues.end_ns[op])
 
     def _return(self, call: BlockingCall) -> None:
-        """Let the thread come to the return of a call that blocks, which what it waits for lets return."""
-        if call.full_queue:
-            self.queue_was_full |= call.end_ns > self.now
+        """Let the thread come to the return of a call that blocks, which what it waits for lets return.
+
+        Where that is not known, the call returns no sooner than it did.
+        """
+        if call.full_queue or call.unknown:
+            self.queue_was_full |= call.full_queue and call.end_ns > self.now
             self.now = max(self.now, call.end_ns)
             return
         ended, ends = (int(self.queues.end_ns[call.op]), self._end(call.op)) if call.op >= 0 else (NEVER, NEVER)

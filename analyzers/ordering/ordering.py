@@ -103,6 +103,34 @@ class Ordering:
         return self._after_unrecorded[self.lanes.unit_of_op[ops]]
 
     @cached_property
+    def _unrecorded(self) -> dict[tuple[int, ...], Ints]:
+        """Of each host lane whose waits are not recorded, the rows of its waits, in order of time."""
+        waits = self.linked.calls.waits
+        rows = np.flatnonzero((waits.host >= 0) & ~take_or(self.waits_recorded, waits.host, True))
+        return {host: rows[at] for host, at in rows_by_key(waits.host[rows]).items()}
+
+    def may_have_waited_until(self, op: int) -> int:
+        """Until when an unrecorded wait may have held an op, though it is taken for another stream's; MIN_NS: for none.
+
+        That is a wait made since the op before it on its stream, for all that other streams had been given by then and
+        that ended before the op began.
+        """
+        lanes, unit = self.lanes, int(self.lanes.unit_of_op[op])
+        lane, host = int(self._lane_of_unit[unit]), int(lanes.launcher[unit])
+        rows = self._unrecorded.get((host,), np.empty(0, np.int64))
+        since = lanes.enqueue_ns[unit - 1] if unit > lanes.first[lane] else MIN_NS
+        start = self.linked.calls.waits.start_ns[rows]
+        low, high = np.searchsorted(start, [since, lanes.enqueue_ns[unit]])
+        others = np.flatnonzero(self.linked.wait_lane[rows[low:high]] != lane)
+        if not others.size:
+            return int(MIN_NS)
+        streams = np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0))
+        streams = streams[streams != lane]
+        given = lanes.queued_before(streams, np.full(streams.size, start[low + others[-1]]))
+        ended = take_or(lanes.end_ns, lanes.unit(streams, given - 1), MIN_NS)
+        return int(ended[ended <= lanes.start_ns[unit]].max(initial=MIN_NS))
+
+    @cached_property
     def exact_waits(self) -> Mask:
         """Lanes of processes of which the capture states whom every stream wait waits for."""
         inferred = ~self.linked.waits.exact

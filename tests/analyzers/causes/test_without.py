@@ -1,0 +1,75 @@
+"""What is promised of a cause's removal where the capture does not say what a wait or a call waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from analyzers.overlap.measure import Missed
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder, one_rank
+
+US = 1000
+
+
+def late_launch(run: Builder) -> Missed:
+    """Why alpha came late."""
+    (rank,) = check_overlap(run.trace(), "kernel:alpha", "kernel:beta").ranks
+    return next(one for one in rank.missed if one.cause == "late-launch")
+
+
+def after_a_wait(gamma_end: int, *, recorded: bool) -> Missed:
+    """A wait between the launches of two sides, alpha's being late.
+
+        host      beta gamma   wait    delta                             alpha
+        stream 7  |beta 10 ……………………………………… 110|delta|
+        stream 9   |gamma 12 … its end|
+        stream 8                                                          |alpha 112 …
+
+    The wait is made before delta's launch, so it is taken for stream 7's; where it is not recorded it may be alpha's.
+    """
+    run, rank = one_rank()
+    gamma = rank.kernel("gamma", 9, 1 * US, gamma_end, launch=(0, 500))
+    record = rank.record(9, 600)
+    if recorded:
+        rank.wait(7, record, 700)
+    else:
+        rank.call("cudaStreamWaitEvent", 700, 800)
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(1 * US, 5 * US))
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(100 * US, 105 * US))
+    assert gamma == 0
+    return late_launch(run)
+
+
+def test_a_wait_that_is_another_streams_on_record_takes_nothing_from_the_promise() -> None:
+    assert after_a_wait(9 * US, recorded=True).sooner_ns == after_a_wait(60 * US, recorded=True).sooner_ns == 95 * US
+
+
+def test_an_unrecorded_wait_for_work_that_was_done_takes_nothing_from_the_promise() -> None:
+    assert after_a_wait(9 * US, recorded=False).sooner_ns == 95 * US
+
+
+def test_nothing_is_promised_where_an_unrecorded_wait_may_have_held_the_op() -> None:
+    # Launched at 10, alpha could have started at 17; but had the wait been its own, gamma would have held it to 60.
+    found = after_a_wait(60 * US, recorded=False)
+    assert (found.sooner_ns, found.next_cause, found.next_behind) == (None, None, "")
+
+
+@pytest.mark.parametrize(
+    ("known", "sooner_us"),
+    [
+        # The sync from 20 to 60 waited for gamma, done at 55: without the Python it still returns at 60. 60 + 7: 45.
+        (True, 45),
+        # Nobody knows what it waited for: it returns no sooner than it did.
+        (False, 45),
+    ],
+)
+def test_without_its_python_a_thread_still_blocks_as_long_as_is_known(known: bool, sooner_us: int) -> None:
+    run, rank = one_rank()
+    rank.kernel("gamma", 9, 8 * US, 55 * US, launch=(0, 500))
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(1 * US, 5 * US))
+    if known:
+        rank.synchronize("stream", 20 * US, 60 * US, stream=9)
+    else:
+        rank.call("cudaStreamSynchronize", 20 * US, 60 * US)
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(100 * US, 105 * US))
+    assert late_launch(run).sooner_ns == sooner_us * US
