@@ -56,6 +56,42 @@ def test_a_fork_after_the_work_is_done_has_nothing_to_wait_for() -> None:
     assert statuses(fork(wait=False, busy=15)) == [("fork", 9, "done")]
 
 
+def never_waiting(*, first: str) -> Crossings:
+    """In each of three turns stream 9 makes a batch for 7 and never waits; it is launched first in the turn, or last.
+
+    stream 9   |batch 0|batch 1|batch 2          stream 9             |batch 0|
+    stream 7           |use 0 ……|use 1 ……|        stream 7   |use ……|
+    """
+    run, rank = one_rank()
+    for turn in range(3):
+        at = 1000 * turn
+        rank.range(f"step {turn}", at, at + 900)
+        for number, name in enumerate(("batch", "use") if first == "batch" else ("use", "batch")):
+            stream = 9 if name == "batch" else 7
+            start = at + 500 + (100 if name == "batch" else 200)
+            rank.kernel(name, stream, start, start + 950, launch=(at + 100 * number, at + 100 * number + 2))
+            if name == "batch":
+                rank.wait_stream(7, 9, at + 100 * number + 10)
+    return crossings(run.trace())
+
+
+def test_a_stream_that_runs_ahead_of_an_earlier_turn_lacks_no_wait() -> None:
+    assert {status for what, _, status in statuses(never_waiting(first="batch")) if what == "fork"} == {
+        "done",
+        "chosen",
+    }
+    assert {missing.what for missing in never_waiting(first="use").missing} == {"fork"}
+
+
+def test_where_streams_wait_for_values_in_memory_none_lacks_a_wait() -> None:
+    run, rank = one_rank()
+    rank.kernel("produce", 7, 10, 500, launch=(0, 2))
+    rank.call("cuStreamWriteValue32_v2", 10, 11)
+    rank.call("cuStreamWaitValue32_v2", 12, 13)
+    rank.kernel("consume", 9, 500, 600, launch=(20, 22))
+    assert statuses(crossings(run.trace())) == [("fork", 9, "chosen")]
+
+
 def test_a_wait_before_newer_work_was_queued_is_taken_as_meant() -> None:
     run, rank = one_rank()
     rank.kernel("inputs", 7, 10, 50, launch=(0, 2))
