@@ -14,7 +14,9 @@ from tests.simulator.measure import loaded
 from tests.simulator.patterns import PATTERNS
 from tests.simulator.program import Program
 
-BAR = 0.95  # of needed waits taken out that have to be found, where the program makes them in another step
+# Of needed waits taken out, this part has to be found: of all, and of those that the program makes in another step.
+# Kineto records that a stream waits, not for what; where a program makes a wait once, that can leave it open.
+BARS = {"nsys": (0.95, 0.95), "kineto": (0.92, 0.95)}
 
 
 def missing(program: Program, fmt: str, folder: Path) -> list[Crossing]:
@@ -22,7 +24,7 @@ def missing(program: Program, fmt: str, folder: Path) -> list[Crossing]:
 
 
 def check(seeds: range, fmt: str, folder: Path) -> None:
-    found = []
+    found, repeated = [], []
     for seed in seeds:
         program = generate(seed, ranks=1 if seed % 5 else 2)
         assert not missing(program, fmt, folder), seed
@@ -32,9 +34,11 @@ def check(seeds: range, fmt: str, folder: Path) -> None:
             without = without_action(program, 0, *where)
             alarms = missing(without, fmt, folder)
             assert all(alarm.rank == 0 for alarm in alarms), seed
+            found.append(bool(alarms))
             if made_elsewhere(program, 0, *where):
-                found.append(bool(alarms))
-    assert sum(found) >= BAR * len(found)
+                repeated.append(bool(alarms))
+    for bar, some in zip(BARS[fmt], (found, repeated), strict=True):
+        assert sum(some) >= bar * len(some)
 
 
 def check_right_by_design(seeds: range, fmt: str, folder: Path) -> None:
