@@ -10,6 +10,8 @@ from operator import add
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import duration, percent
+from analyzers.contention.cost import contention
+from analyzers.contention.timings import Timings
 from analyzers.matching.peers import ranks_known
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
@@ -78,17 +80,25 @@ def check_overlap(
     """
     check_bar(min_overlap)
     run = OnePart(run) if isinstance(run, Trace) else run
-    alone = None
+    alone, alone_parts = None, list[Part]()
     if baseline is not None:
-        alone = check_overlap(baseline, a, b, min_overlap=min_overlap, explain=False)
-    parts = _explained(run, _examined(run, a, b, narrowing, explain=explain), (a, b), narrowing)
+        baseline = OnePart(baseline) if isinstance(baseline, Trace) else baseline
+        alone_parts = _examined(baseline, a, b, ALL, explain=False, timed=explain)
+        context = RunContext.of(baseline.trace, alone_parts)
+        alone = answer(_explained(baseline, alone_parts, (a, b), ALL), context, a, b, min_overlap=min_overlap)
+    parts = _explained(run, _examined(run, a, b, narrowing, explain=explain, timed=explain), (a, b), narrowing)
     context = RunContext.of(run.trace, parts, narrowing)
-    return answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
+    found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
+    return replace(found, contention=contention(_timings(parts), found.ranks, _timings(alone_parts)))
 
 
-def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool) -> list[Part]:
+def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:
+    return [part.timings for part in parts if part.timings is not None]
+
+
+def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool) -> list[Part]:
     """Each part measured, all of them as they agreed."""
-    question = partial(examine if run.is_one_part else _without_gaps, a=a, b=b, explain=explain)
+    question = partial(examine if run.is_one_part else _without_gaps, a=a, b=b, explain=explain, timed=timed)
     parts = run.ask(question, narrowing)
     numbers = list(parts)
 
@@ -99,8 +109,10 @@ def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, expl
     return reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
 
 
-def _without_gaps(trace: Trace, *, a: str, b: str, explain: bool, agreed: PairingDecision | None = None) -> Part:
-    part = examine(trace, a, b, explain=explain, agreed=agreed)
+def _without_gaps(
+    trace: Trace, *, a: str, b: str, explain: bool, timed: bool, agreed: PairingDecision | None = None
+) -> Part:
+    part = examine(trace, a, b, explain=explain, timed=timed, agreed=agreed)
     return replace(part, ranks=tuple(replace(rank, gaps=None) for rank in part.ranks))
 
 

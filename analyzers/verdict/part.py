@@ -17,6 +17,7 @@ import numpy as np
 from analyzers.arrays.types import Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.missed import explain_missed
+from analyzers.contention.timings import Timings, timings
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out
 from analyzers.overlap.pairing import (
@@ -86,6 +87,7 @@ class Part:
     devices : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
+    timings : how long the ops of both sides ran; None where that was not asked for.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
     worked : `worked_steps`.
     """
@@ -102,6 +104,7 @@ class Part:
     unclaimed_graphs: int = 0
     compared: bool = False
     calls: tuple[int, int] = (0, 0)
+    timings: tuple[Timings, Timings] | None = None
     missing: tuple[MissingWait, ...] = ()
     waited: Mapping[DeviceKey, int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
@@ -110,13 +113,22 @@ class Part:
 
 
 @keeping_freed_memory
-def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: PairingDecision | None = None) -> Part:
+def examine(
+    trace: Trace,
+    a: str,
+    b: str,
+    *,
+    explain: bool = True,
+    timed: bool = True,
+    agreed: PairingDecision | None = None,
+) -> Part:
     """Measure a part of a run for a pair.
 
     Parameters
     ----------
     a, b : selectors.
     explain : False leaves out the causes of what was missed.
+    timed : False leaves out what overlap costs.
     agreed : what was agreed with the other parts; what is open the part decides for itself.
 
     Raises
@@ -161,6 +173,7 @@ def examine(trace: Trace, a: str, b: str, *, explain: bool = True, agreed: Pairi
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=bool(np.any(of_pair & matched)),
         calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
+        timings=_timings(trace, *sides) if timed else None,
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),
@@ -229,6 +242,10 @@ def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
         by_range = any(atom.kind in BY_LAUNCH for atom in atoms(side.selector))
         found.append(on_neither & (~launched if by_range and launched.any() else side.before))
     return found[0], found[1]
+
+
+def _timings(trace: Trace, a: Selection, b: Selection) -> tuple[Timings, Timings]:
+    return timings(trace, a.picked, b.picked), timings(trace, b.picked, a.picked)
 
 
 def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:

@@ -9,6 +9,7 @@ import pandas as pd
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration, percent
+from analyzers.contention.cost import Contention
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.alignment import Clocks
@@ -27,7 +28,7 @@ class OverlapResult:
     held against `bar`; where that lies between `job.ratio_low` and `job.ratio_high`, the verdict is inconclusive, too.
     `last_arrival` is None unless a side is communication that is nearly all matched over ranks. `ranks_given` counts
     the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
-    to have had, None where nothing says.
+    to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
     """
 
     verdict: str
@@ -43,6 +44,7 @@ class OverlapResult:
     warnings: tuple[TraceWarning, ...]
     gain: Gain | None = None
     last_arrival: LastArrival | None = None
+    contention: tuple[Contention, ...] = ()
     ranks_given: int = 0
     ranks_known: int | None = None
     ranks_asked: bool = False
@@ -116,6 +118,12 @@ class OverlapResult:
             ],
             columns=["rank", "device", "cause", "missed_ns", *columns],
         ).set_index(["rank", "device"])
+
+    @property
+    def cost(self) -> Contention | None:
+        """What overlap cost on the rank that decides; on the first where none does."""
+        deciding = [one for one in self.contention if (one.rank, one.device) == self.job.deciding]
+        return next(iter([*deciding, *self.contention]), None)
 
     @property
     def device_labels(self) -> DeviceLabels:

@@ -2,7 +2,8 @@
 
 An op is released when its call has submitted it, its stream's op before it is done, and what its stream's waits are for
 is done; a few µs of dispatch later it starts, as soon as the GPU has room for a block of it, those released first
-first. A collective moves data once all ranks' calls of it have started, and ends on all of them at once.
+first. A collective moves data once all ranks' calls of it have started, and ends on all of them at once. Where the ops on
+a GPU want more bandwidth than it has, each gets its share of it, and a collective goes on as its slowest rank does.
 """
 
 from __future__ import annotations
@@ -138,6 +139,18 @@ class Signal:
         self.waiting: list[Callable[[], None]] = []
 
 
+@dataclass
+class Work:
+    """What is left of a kernel or of a transfer, ns at full pace; `planned` counts how often its end was planned."""
+
+    ops: list[Op]
+    left: float
+    since: int
+    done: Signal
+    pace: float = 1.0
+    planned: int = 0
+
+
 Process = Generator[int | Signal, None, None]
 
 
@@ -162,6 +175,8 @@ class Machine:
         self.place: dict[tuple[int, int], list[Signal]] = defaultdict(list)
         self.arrivals: dict[str, list[Op]] = defaultdict(list)
         self.all_there: dict[str, Signal] = defaultdict(Signal)
+        self.resident: list[list[Op]] = [[] for _ in program.ranks]
+        self.works: dict[str | Where, Work] = {}
         self.together: dict[str, int] = {}
         for rank in program.ranks:
             for key in {a.collective for thread in rank for a in thread if isinstance(a, Launch) and a.collective}:
@@ -354,6 +369,8 @@ class Machine:
                 op.room_at = self.now
                 yield 1_000
         op.start = op.arrived = self.now
+        self.resident[rank].append(op)
+        self.repace(rank)
         if isinstance(action, Launch) and action.collective:
             key = action.collective
             self.arrivals[key].append(op)
@@ -362,12 +379,50 @@ class Machine:
             yield self.all_there[key]
             op.arrived = max(each.start for each in self.arrivals[key])
         idle = op.where in self.without.idle or ("stream-busy" in self.without.everywhere and op.side == "")
-        yield 0 if idle else action.ns
+        yield self.work(op, 0 if idle else action.ns) if isinstance(action, Launch) and action.bandwidth else (
+            0 if idle else action.ns
+        )
         op.end = self.now
+        self.resident[rank].remove(op)
+        self.repace(rank)
         if op.where not in self.without.room and "gpu-full" not in self.without.everywhere:
             self.running[rank].remove(op)
             self.give_room(rank)
         self.fire(self.signal(op))
+
+    def work(self, op: Op, ns: int) -> Signal:
+        """Begin to work, or to move data where another rank has begun; the signal of its end."""
+        key = op.action.collective or op.where if isinstance(op.action, Launch) else op.where
+        if key not in self.works:
+            ops = self.arrivals[op.action.collective] if isinstance(op.action, Launch) and op.action.collective else [op]
+            self.works[key] = Work(list(ops), ns, self.now, Signal())
+            self.plan(self.works[key])
+        return self.works[key].done
+
+    def repace(self, rank: int) -> None:
+        """What is on a GPU has changed: what works there goes on at another pace."""
+        for work in self.works.values():
+            if not work.done.done and any(op.where[0] == rank for op in work.ops):
+                work.left -= (self.now - work.since) * work.pace
+                work.since = self.now
+                self.plan(work)
+
+    def plan(self, work: Work) -> None:
+        work.pace = min(self.pace(op) for op in work.ops)
+        work.planned += 1
+        planned = work.planned
+
+        def end() -> None:
+            if work.planned == planned:
+                self.fire(work.done)
+
+        self.at(self.now + max(round(work.left / work.pace), 0), end)
+
+    def pace(self, op: Op) -> float:
+        """Of full pace: the part of the time that moves data takes longer by as much as is wanted in all."""
+        wanted = sum(each.action.bandwidth for each in self.resident[op.where[0]] if isinstance(each.action, Launch))
+        own = op.action.bandwidth if isinstance(op.action, Launch) else 0.0
+        return 1 / (1 - own + own * max(1.0, wanted))
 
     def has_room(self, op: Op) -> bool:
         """A kernel starts with its first block; one that fills the GPU has more blocks waiting, and these go first."""

@@ -19,6 +19,8 @@ class Launch:
         the last rank has arrived.
     reads, writes : names of buffers, for what has to be ordered.
     name : the kernel's, where it is not one of its side.
+    bandwidth : the part of its time for which it moves data; ops that want more than there is slow each other down. A
+        collective wants it while it waits, too: it spins.
     """
 
     side: str
@@ -30,6 +32,7 @@ class Launch:
     writes: tuple[str, ...] = ()
     call_ns: int = 5_000
     name: str = ""
+    bandwidth: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,101 @@
+"""How long each kind of op takes alone, from like ones that ran alone, or nearly so.
+
+An op beside the other side for a share c of its time goes on at 1 − α of its pace there, so that it takes
+d = w / (1 − α c), w being its time alone. Medians of those nearly alone (c ≤ 10 %) and of those beside it (c ≥ 50 %)
+give α, and w: matmuls that took 1.41 ms at c = 7 % and 1.88 ms at c = 100 % would take 1.38 ms alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import label
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.contention.timings import KIND_COLUMNS, Timings
+
+ALONE = 0.1  # share of its time up to which an op counts as alone
+BESIDE = 0.5  # and from which on as beside the other side
+AGREE = 0.05  # kinds told apart by what came before them stand for each other where their times are so near
+FEW = 4  # ops from which on their spread is known
+SPREAD = 0.05  # of one op's time, where no kind has enough of them
+_MEDIAN = 1.2533  # standard error of a median, in those of a mean
+_DEVIATION = 1.4826  # standard deviation, in median absolute deviations
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Per kind: its time alone, ns (NaN where no like op ran alone), the standard error of that, and from how many."""
+
+    taken_ns: Floats
+    error_ns: Floats
+    ops: Ints
+
+
+def alone(own: Timings, baseline: Timings | None = None) -> Alone:
+    """Time alone of each of `own.kinds`.
+
+    Parameters
+    ----------
+    baseline : of another run; its ops stand in where a kind has none alone in its own. Its kinds are `own`'s.
+    """
+    kinds = len(own.kinds)
+    found = _alone(own, own.kind, kinds)
+    if baseline is not None:
+        found = _filled(found, _alone(baseline, baseline.kind, kinds))
+    columns = [column for column in KIND_COLUMNS if column != "previous"]
+    broad = label(own.kinds.groupby(columns, sort=False, dropna=False).ngroup())
+    for one in (own, baseline):
+        if one is not None and kinds:
+            found = _filled(found, _broad(found, one, broad))
+    return found
+
+
+def _broad(found: Alone, one: Timings, broad: Ints) -> Alone:
+    """By kinds that differ in what came before them alone, where those of them that are known agree."""
+    known = pd.Series(found.taken_ns).groupby(broad)
+    agree = ((known.max() - known.min()) <= AGREE * known.median()).to_numpy(bool)
+    of_broad = _alone(one, broad[one.kind], int(broad.max()) + 1)
+    taken = np.where(agree | (known.count() == 0).to_numpy(bool), of_broad.taken_ns, np.nan)[broad]
+    return Alone(taken, of_broad.error_ns[broad], of_broad.ops[broad])
+
+
+def _filled(found: Alone, other: Alone) -> Alone:
+    lacks = np.isnan(found.taken_ns)
+    pairs = ((found.taken_ns, other.taken_ns), (found.error_ns, other.error_ns), (found.ops, other.ops))
+    return Alone(*(np.where(lacks, theirs, mine) for mine, theirs in pairs))
+
+
+def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
+    taken = one.taken_ns.astype(float)
+    share = one.beside_ns / np.maximum(taken, 1)
+    is_alone, is_beside = one.usual & (share <= ALONE), one.usual & (share >= BESIDE)
+    d_alone, count = _median(taken, kind, kinds, is_alone)
+    c_alone, _ = _median(share, kind, kinds, is_alone)
+    d_beside, many = _median(taken, kind, kinds, is_beside)
+    c_beside, _ = _median(share, kind, kinds, is_beside)
+    ratio = np.divide(d_beside, d_alone, out=np.ones(kinds), where=(count > 0) & (many > 0) & (d_alone > 0))
+    slower = (ratio - 1) / np.maximum(ratio * c_beside - c_alone, BESIDE - ALONE)
+    slower = np.where(many > 0, np.clip(slower, 0, 0.95), 0.0)
+    deviation, _ = _median(np.abs(taken - d_alone[kind]), kind, kinds, is_alone)
+    spread = _DEVIATION * deviation / np.maximum(d_alone, 1)
+    well_known = count >= FEW
+    usual = float(np.median(spread[well_known])) if well_known.any() else SPREAD
+    spread = np.where(well_known, spread, np.fmax(usual, np.nan_to_num(spread)))
+    error = _MEDIAN * spread * d_alone / np.sqrt(np.maximum(count, 1))
+    return Alone(d_alone * (1 - slower * np.nan_to_num(c_alone)), error, count)
+
+
+def _median(values: Floats, kind: Ints, kinds: int, rows: Mask) -> tuple[Floats, Ints]:
+    """Median of each kind's values among some rows (NaN of none), and how many there are."""
+    at = np.flatnonzero(rows)
+    count = np.bincount(kind[at], minlength=kinds)
+    order = at[np.lexsort((values[at], kind[at]))]
+    first = np.cumsum(count) - count
+    found = np.full(kinds, np.nan)
+    has = count > 0
+    low, high = first[has] + (count[has] - 1) // 2, first[has] + count[has] // 2
+    found[has] = (values[order[low]] + values[order[high]]) / 2
+    return found, count

@@ -1,0 +1,143 @@
+"""What each side lost to running beside the other, and what overlap is left after that.
+
+*Paid* is how much longer a side's ops ran beside the other side than they take alone; *slowdown* the ratio of their
+time while beside to what the same work takes alone; *net overlap* the real overlap less what both sides paid. Ops of a
+kind that never ran alone pay at the rate of those that did, if these are at least half of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.contention.alone import Alone, alone
+from analyzers.contention.timings import Timings, join, over_all_ranks
+from analyzers.overlap.measure import RankOverlap
+
+MOSTLY = 0.5  # of the time beside the other side has to be of kinds whose time alone is known
+CLOCKS = 0.01  # of an op's time: clocks drift with heat and power, which no capture of kernels shows
+SURE = 2.0  # standard errors
+SLOWED = 1.02  # a slowdown surely above this is one
+
+
+@dataclass(frozen=True)
+class SideCost:
+    """What one side lost; None where too few of its ops have like ones that ran alone.
+
+    slowdown_beside, low, high : time of its ops while beside the other side, over what the same work takes alone.
+    like_kernels : ops beside the other side that have like ones alone.
+    paid_ns, paid_low_ns, paid_high_ns : how much longer it ran. beside_ns : how long it ran beside the other side.
+    """
+
+    slowdown_beside: float | None
+    low: float | None
+    high: float | None
+    like_kernels: int
+    paid_ns: int | None
+    paid_low_ns: int | None
+    paid_high_ns: int | None
+    beside_ns: int
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether it surely ran slower."""
+        return self.low is not None and self.low > SLOWED
+
+
+@dataclass(frozen=True)
+class Contention:
+    """What overlap cost on one rank's device: both sides, and the real overlap less what they paid, ns.
+
+    net_overlap_ns : None where a side's loss is not known; high_ns is then the most it can be, and low_ns None.
+    """
+
+    rank: int
+    device: int
+    a: SideCost
+    b: SideCost
+    real_overlap_ns: int
+    net_overlap_ns: int | None
+    low_ns: int | None
+    high_ns: int
+
+    @property
+    def ideal(self) -> float | None:
+        """Net overlap over real overlap, 1 where overlap cost nothing; None where it is not known."""
+        if self.net_overlap_ns is None or not self.real_overlap_ns:
+            return None
+        return self.net_overlap_ns / self.real_overlap_ns
+
+
+Sides = tuple[Timings, Timings]
+
+
+def contention(
+    parts: Sequence[Sides], ranks: Sequence[RankOverlap], baseline: Sequence[Sides] = ()
+) -> tuple[Contention, ...]:
+    """What overlap cost each rank's device on which the sides met.
+
+    Parameters
+    ----------
+    parts : timings of both sides, of each part of a run; like ops of all its ranks are one another's measure.
+    ranks : the overlap of each.
+    baseline : of a run without overlap: its ops stand in for kinds that never ran alone.
+    """
+    met = [one for one in ranks if one.real_overlap_ns]
+    if not parts or not met:
+        return ()
+    costs = [_costs([part[side] for part in parts], [part[side] for part in baseline], met) for side in (0, 1)]
+    return tuple(_of_rank(*each) for each in zip(met, *costs, strict=True))
+
+
+def _costs(parts: Sequence[Timings], baseline: Sequence[Timings], ranks: Sequence[RankOverlap]) -> list[SideCost]:
+    both, count = join([*parts, *baseline]), sum(part.kind.size for part in parts)
+    own = over_all_ranks(both.only(slice(count)))
+    known = alone(own, over_all_ranks(both.only(slice(count, None))) if baseline else None)
+    rows = rows_by_key(own.rank, own.device)
+    return [side_cost(own.only(rows.get((one.rank, one.device), np.empty(0, np.int64))), known) for one in ranks]
+
+
+def _of_rank(one: RankOverlap, a: SideCost, b: SideCost) -> Contention:
+    real = one.real_overlap_ns
+    paid = [side.paid_ns for side in (a, b) if side.paid_ns is not None]
+    least, most = (sum(getattr(side, name) or 0 for side in (a, b)) for name in ("paid_low_ns", "paid_high_ns"))
+    known = len(paid) == 2
+    return Contention(
+        one.rank,
+        one.device,
+        a,
+        b,
+        real,
+        real - sum(paid) if known else None,
+        real - most if known else None,
+        real - least,
+    )
+
+
+def side_cost(own: Timings, known: Alone) -> SideCost:
+    """What ops of a side lost; `known` is of their kinds."""
+    alone_ns = known.taken_ns[own.kind]
+    met = own.beside_ns > 0
+    like = met & own.usual & ~np.isnan(alone_ns)
+    beside_ns, like_ns, kernels = (
+        int(own.beside_ns[met].sum()),
+        int(own.beside_ns[like].sum()),
+        int(np.count_nonzero(like)),
+    )
+    if not like_ns or like_ns < MOSTLY * beside_ns:
+        return SideCost(None, None, None, kernels, None, None, None, beside_ns)
+    paid = float(own.taken_ns[like].sum() - alone_ns[like].sum())
+    error = np.nan_to_num(known.error_ns) * np.bincount(own.kind[like], minlength=len(own.kinds))
+    unsure = SURE * float(np.sqrt((error**2).sum())) + CLOCKS * float(alone_ns[like].sum())
+    middle, low, high = (_slowdown(like_ns, paid + by) for by in (0.0, -unsure, unsure))
+    rest_ns = beside_ns - like_ns  # of kinds that never ran alone: at the same rate
+    all_paid = [paid + by + rest_ns * (1 - 1 / s) for by, s in ((0.0, middle), (-unsure, low), (unsure, high))]
+    paid_ns, paid_low_ns, paid_high_ns = (max(round(one), 0) for one in all_paid)
+    return SideCost(middle, low, high, kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns)
+
+
+def _slowdown(beside_ns: int, paid: float) -> float:
+    return beside_ns / max(beside_ns - paid, beside_ns / 100)

@@ -1,0 +1,169 @@
+"""How long the ops of one side ran, which of them are alike, and how much of each ran beside the other side.
+
+Like ops have the same function, grid, block, registers, shared memory and bytes, and came behind the same op on their
+stream; like collectives are of one operation, size and group. A collective counts from its last rank's arrival on, and
+as beside the other side by the most of any of its ranks, since all of them wait for the slowest. *Beside* means that an
+op of the other side is resident, one that only waits included: a kernel that spins slows its neighbours, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.matching.calls import calls
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.tables import Trace
+
+CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
+IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
+_NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "crowded")
+KIND_COLUMNS = ("kind", "copy", "name", "group", "previous", *_NUMBERS)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Ops of one side; those of several parts of a run, or of several runs, are joined by `join`.
+
+    kinds : one row per kind of like ops: `KIND_COLUMNS`. kind : which of them each op is.
+    rank, device : of each op; taken_ns : how long it ran, waits taken out; beside_ns : as long of that
+    something of the other side was resident; collective : its number in the run, -1 where it is none.
+    usual : False in a first step, behind a long idle time and where a window cuts an op: such are like no others.
+    """
+
+    kinds: pd.DataFrame
+    kind: Ints
+    rank: Ints
+    device: Ints
+    taken_ns: Ints
+    beside_ns: Ints
+    collective: Ints
+    usual: Mask
+
+    def only(self, rows: slice | Ints) -> Timings:
+        """Some of the ops."""
+        columns = ("kind", "rank", "device", "taken_ns", "beside_ns", "collective", "usual")
+        return Timings(self.kinds, *(getattr(self, column)[rows] for column in columns))
+
+
+def timings(trace: Trace, side: Mask, other: Mask) -> Timings:
+    """The ops of one side in a trace, beside those of the other.
+
+    Parameters
+    ----------
+    side, other : masks over `trace.ops`; an op is of one of them at most.
+    """
+    rows = np.flatnonzero(side)
+    start, end, wait = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    begin = np.minimum(start + wait, end)
+    beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
+    usual = _usual(trace)
+    stream = ints(trace.ops, "stream")
+    for on_device in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values():
+        mine, others = on_device[side[on_device]], on_device[other[on_device]]
+        if not mine.size:
+            continue
+        beside[mine] = coverage(begin[mine], end[mine], union(start[others], end[others]))
+        rest = on_device[~other[on_device]]
+        for (one,), on_stream in rows_by_key(stream[mine]).items():
+            elsewhere = rest[stream[rest] != one]
+            ops = mine[on_stream]
+            crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
+        order = on_device[np.argsort(start[on_device], kind="stable")]
+        idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
+        usual[order[1:][idle > IDLE_NS]] = False
+    taken = (end - begin)[rows]
+    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken)
+    rank, device, collective = (ints(trace.ops, column)[rows] for column in ("rank", "device", "collective"))
+    return Timings(kinds, kind, rank, device, taken, beside[rows], collective, usual[rows])
+
+
+def join(parts: Iterable[Timings]) -> Timings:
+    """All of several parts, their kinds numbered together."""
+    parts = list(parts)
+    kinds = pd.concat([part.kinds for part in parts], ignore_index=True)
+    number = label(kinds.groupby(list(KIND_COLUMNS), sort=False, dropna=False).ngroup())
+    firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
+    columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
+    return Timings(
+        kinds.drop_duplicates(list(KIND_COLUMNS), ignore_index=True),
+        np.concatenate([number[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
+        *(np.concatenate([getattr(part, column) for part in parts]) for column in columns),
+    )
+
+
+def over_all_ranks(found: Timings) -> Timings:
+    """The same with each collective beside the other side as long as on the rank where that was most."""
+    of_one = np.flatnonzero(found.collective >= 0)
+    if not of_one.size:
+        return found
+    number = pd.factorize(found.collective[of_one])[0]
+    share = np.zeros(int(number.max()) + 1)
+    np.maximum.at(share, number, found.beside_ns[of_one] / np.maximum(found.taken_ns[of_one], 1))
+    beside = found.beside_ns.copy()
+    beside[of_one] = np.rint(share[number] * found.taken_ns[of_one]).astype(np.int64)
+    return replace(found, beside_ns=beside)
+
+
+def _usual(trace: Trace) -> Mask:
+    """Ops that no window cut, and not of the first step, where steps are marked: that one is a warm-up."""
+    whole = np.ones(len(trace.ops), dtype=bool)
+    if trace.whole is not None:
+        for column in ("start_ns", "end_ns"):
+            whole &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
+    steps = find_steps(trace)
+    if len(steps.present) < 2:
+        return whole
+    number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)]
+    return whole & (number != steps.present[0])
+
+
+def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
+    """The kinds of some ops, and which each is of."""
+    ops = trace.ops
+    code, names = codes(ops, "name")
+    previous = _previous(trace, rows, code)
+    columns = {column: ints(ops, column)[rows] for column in _NUMBERS[:-1]}
+    about, groups = calls(trace).table, np.full(len(ops), -1, np.int64)
+    group_code, group_names = codes(about, "group_ranks")
+    at = ints(about, "op")
+    groups[at], group = group_code, groups[rows]
+    position = np.full(len(ops), -1, np.int64)
+    position[at] = np.arange(at.size)
+    call = position[rows]
+    columns["bytes"] = np.where(call >= 0, np.append(ints(about, "bytes"), -1)[call], columns["bytes"])
+    previous = np.where(call >= 0, -1, previous)  # a transfer begins when the last rank comes, whatever ran before it
+    columns["crowded"] = crowded.astype(np.int64)
+    kind_code, kind_names = codes(ops, "kind")
+    copy_code, copy_names = codes(ops, "copy")
+    coded = (
+        (kind_code[rows].astype(np.int64), kind_names),
+        (copy_code[rows].astype(np.int64), copy_names),
+        (code[rows].astype(np.int64), names),
+        (group, group_names),
+        (previous, names),
+    )
+    number = label(*(each for each, _ in coded), *columns.values())
+    firsts = np.unique(number, return_index=True)[1] if number.size else np.empty(0, np.int64)
+    texts = {
+        column: [texts[each] if each >= 0 else "" for each in code[firsts].tolist()]
+        for column, (code, texts) in zip(KIND_COLUMNS, coded, strict=False)
+    }
+    return pd.DataFrame({**texts, **{name: values[firsts] for name, values in columns.items()}}), number
+
+
+def _previous(trace: Trace, rows: Ints, code: Ints) -> Ints:
+    """The name of the op before each on its stream, as a code; -1 before the first."""
+    keys = [ints(trace.ops, column) for column in ("process", "device", "context", "stream")]
+    order = np.lexsort((ints(trace.ops, "start_ns"), *keys[::-1]))
+    found = np.full(len(trace.ops), -1, np.int64)
+    same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+    found[order[1:][same]] = code[order[:-1][same]]
+    return found[rows]
