@@ -27,11 +27,15 @@ _DEVIATION = 1.4826  # standard deviation, in median absolute deviations
 
 @dataclass(frozen=True)
 class Alone:
-    """Per kind: its time alone, ns (NaN where no like op ran alone), the standard error of that, and from how many."""
+    """Per kind its time alone, ns; NaN where no like op ran alone.
+
+    taken_ns : the median; error_ns : its standard error. least_ns : of the fastest of them: heat and power lower clocks
+    of what runs alone, too, where in between more ran beside each other, so that the median may be too long.
+    """
 
     taken_ns: Floats
     error_ns: Floats
-    ops: Ints
+    least_ns: Floats
 
 
 def alone(own: Timings, baseline: Timings | None = None) -> Alone:
@@ -39,17 +43,16 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
 
     Parameters
     ----------
-    baseline : of another run; its ops stand in where a kind has none alone in its own. Its kinds are `own`'s.
+    baseline : of a run whose sides did not meet; where it has like ops, they count first. Its kinds are `own`'s.
     """
-    kinds = len(own.kinds)
-    found = _alone(own, own.kind, kinds)
-    if baseline is not None:
-        found = _filled(found, _alone(baseline, baseline.kind, kinds))
+    kinds, runs = len(own.kinds), [own] if baseline is None else [baseline, own]
+    found = Alone(*(np.full(kinds, np.nan) for _ in range(3)))
+    for one in runs:
+        found = _filled(found, _alone(one, one.kind, kinds))
     columns = [column for column in KIND_COLUMNS if column != "previous"]
     broad = label(own.kinds.groupby(columns, sort=False, dropna=False).ngroup())
-    for one in (own, baseline):
-        if one is not None and kinds:
-            found = _filled(found, _broad(found, one, broad))
+    for one in runs if kinds else []:
+        found = _filled(found, _broad(found, one, broad))
     return found
 
 
@@ -59,12 +62,12 @@ def _broad(found: Alone, one: Timings, broad: Ints) -> Alone:
     agree = ((known.max() - known.min()) <= AGREE * known.median()).to_numpy(bool)
     of_broad = _alone(one, broad[one.kind], int(broad.max()) + 1)
     taken = np.where(agree | (known.count() == 0).to_numpy(bool), of_broad.taken_ns, np.nan)[broad]
-    return Alone(taken, of_broad.error_ns[broad], of_broad.ops[broad])
+    return Alone(taken, of_broad.error_ns[broad], of_broad.least_ns[broad])
 
 
 def _filled(found: Alone, other: Alone) -> Alone:
     lacks = np.isnan(found.taken_ns)
-    pairs = ((found.taken_ns, other.taken_ns), (found.error_ns, other.error_ns), (found.ops, other.ops))
+    pairs = ((found.taken_ns, other.taken_ns), (found.error_ns, other.error_ns), (found.least_ns, other.least_ns))
     return Alone(*(np.where(lacks, theirs, mine) for mine, theirs in pairs))
 
 
@@ -85,7 +88,10 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     usual = float(np.median(spread[well_known])) if well_known.any() else SPREAD
     spread = np.where(well_known, spread, np.fmax(usual, np.nan_to_num(spread)))
     error = _MEDIAN * spread * d_alone / np.sqrt(np.maximum(count, 1))
-    return Alone(d_alone * (1 - slower * np.nan_to_num(c_alone)), error, count)
+    pace = 1 - slower * np.nan_to_num(c_alone)
+    least = np.full(kinds, np.inf)
+    np.minimum.at(least, kind[is_alone], taken[is_alone])
+    return Alone(d_alone * pace, error, np.where(count > 0, least, np.nan) * pace)
 
 
 def _median(values: Floats, kind: Ints, kinds: int, rows: Mask) -> tuple[Floats, Ints]:

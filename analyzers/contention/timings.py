@@ -1,9 +1,10 @@
 """How long the ops of one side ran, which of them are alike, and how much of each ran beside the other side.
 
 Like ops have the same function, grid, block, registers, shared memory and bytes, and came behind the same op on their
-stream; like collectives are of one operation, size and group. A collective counts from its last rank's arrival on, and
-as beside the other side by the most of any of its ranks, since all of them wait for the slowest. *Beside* means that an
-op of the other side is resident, one that only waits included: a kernel that spins slows its neighbours, too.
+stream; like collectives are of one operation, size and group, with as many blocks (NCCL's channels). A collective
+counts from its last rank's arrival on, and as beside the other side by the most of any of its ranks, since all of them
+go on as the slowest does. *Beside* means that an op of the other side is resident, one that only waits included: a
+kernel that spins slows its neighbours, too.
 """
 
 from __future__ import annotations
@@ -127,36 +128,39 @@ def _usual(trace: Trace) -> Mask:
 
 def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
     """The kinds of some ops, and which each is of."""
-    ops = trace.ops
-    code, names = codes(ops, "name")
-    previous = _previous(trace, rows, code)
-    columns = {column: ints(ops, column)[rows] for column in _NUMBERS[:-1]}
-    about, groups = calls(trace).table, np.full(len(ops), -1, np.int64)
-    group_code, group_names = codes(about, "group_ranks")
-    at = ints(about, "op")
-    groups[at], group = group_code, groups[rows]
-    position = np.full(len(ops), -1, np.int64)
-    position[at] = np.arange(at.size)
-    call = position[rows]
-    columns["bytes"] = np.where(call >= 0, np.append(ints(about, "bytes"), -1)[call], columns["bytes"])
-    previous = np.where(call >= 0, -1, previous)  # a transfer begins when the last rank comes, whatever ran before it
-    columns["crowded"] = crowded.astype(np.int64)
-    kind_code, kind_names = codes(ops, "kind")
-    copy_code, copy_names = codes(ops, "copy")
-    coded = (
-        (kind_code[rows].astype(np.int64), kind_names),
-        (copy_code[rows].astype(np.int64), copy_names),
-        (code[rows].astype(np.int64), names),
-        (group, group_names),
-        (previous, names),
-    )
-    number = label(*(each for each, _ in coded), *columns.values())
-    firsts = np.unique(number, return_index=True)[1] if number.size else np.empty(0, np.int64)
+    ops, about = trace.ops, calls(trace).table
+    of_call = np.full(len(ops), -1, np.int64)
+    of_call[ints(about, "op")] = np.arange(len(about))
+    call = of_call[rows]
+    is_call, called = call >= 0, about.take(call[call >= 0])
+    name, names = codes(ops, "name")
     texts = {
-        column: [texts[each] if each >= 0 else "" for each in code[firsts].tolist()]
-        for column, (code, texts) in zip(KIND_COLUMNS, coded, strict=False)
+        column: (code[rows].astype(np.int64), found)
+        for column, (code, found) in {
+            "kind": codes(ops, "kind"),
+            "copy": codes(ops, "copy"),
+            "name": (name, names),
+        }.items()
     }
-    return pd.DataFrame({**texts, **{name: values[firsts] for name, values in columns.items()}}), number
+    operation, operations = codes(called, "operation")
+    texts["name"][0][is_call] = operation + len(names)
+    texts["name"] = texts["name"][0], [*names, *operations]
+    group, groups = codes(called, "group_ranks")
+    texts["group"] = np.full(rows.size, -1, np.int64), groups
+    texts["group"][0][is_call] = group
+    # A transfer begins when the last rank comes, whatever ran before it.
+    texts["previous"] = np.where(is_call, -1, _previous(trace, rows, name)), names
+    numbers = {column: ints(ops, column)[rows] for column in _NUMBERS[:-1]}
+    numbers["bytes"][is_call] = ints(called, "bytes")
+    numbers["crowded"] = crowded.astype(np.int64)
+    number = label(*(texts[column][0] for column in KIND_COLUMNS[:5]), *numbers.values())
+    firsts = np.unique(number, return_index=True)[1] if number.size else np.empty(0, np.int64)
+    words = {
+        column: [found[each] if each >= 0 else "" for each in texts[column][0][firsts].tolist()]
+        for column in KIND_COLUMNS[:5]
+        for found in [texts[column][1]]
+    }
+    return pd.DataFrame({**words, **{column: values[firsts] for column, values in numbers.items()}}), number
 
 
 def _previous(trace: Trace, rows: Ints, code: Ints) -> Ints:

@@ -46,7 +46,15 @@ def program(seed: int, *, contends: bool = True) -> Program:
                 together: list[Action] = [launch, Record("e", 20), Wait("e", 7), *work]
             else:
                 at = starts[step]
-                together = [*work[:at], Record("f", 7), Wait("f", 20), launch, *work[at:], Record("e", 20), Wait("e", 7)]
+                together = [
+                    *work[:at],
+                    Record("f", 7),
+                    Wait("f", 20),
+                    launch,
+                    *work[at:],
+                    Record("e", 20),
+                    Wait("e", 7),
+                ]
             actions += [*together, Synchronize(None), Leave()]
         ranks.append((tuple(actions),))
     return Program(tuple(ranks), seed=seed)
@@ -98,7 +106,19 @@ def main() -> None:
                 _, result = answer(seed, form, Path(folder), contends=False)
             claimed += sum(one.a.is_slowed or one.b.is_slowed for one in result.contention)
         off.sort()
-        print(form, "known/unknown", known, "within 5:", sum(o <= 0.05 for o in off) / len(off), "median", off[len(off) // 2], "outside/inside", inside, "claimed", claimed)
+        print(
+            form,
+            "known/unknown",
+            known,
+            "within 5:",
+            sum(o <= 0.05 for o in off) / len(off),
+            "median",
+            off[len(off) // 2],
+            "outside/inside",
+            inside,
+            "claimed",
+            claimed,
+        )
 
 
 if __name__ == "__main__":

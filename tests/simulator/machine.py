@@ -2,8 +2,8 @@
 
 An op is released when its call has submitted it, its stream's op before it is done, and what its stream's waits are for
 is done; a few µs of dispatch later it starts, as soon as the GPU has room for a block of it, those released first
-first. A collective moves data once all ranks' calls of it have started, and ends on all of them at once. Where the ops on
-a GPU want more bandwidth than it has, each gets its share of it, and a collective goes on as its slowest rank does.
+first. A collective moves data once all ranks' calls of it have started, and ends on all of them at once. Where ops on a
+GPU want more bandwidth than it has, each gets its share of it, and a collective goes on as its slowest rank does.
 """
 
 from __future__ import annotations
@@ -379,8 +379,10 @@ class Machine:
             yield self.all_there[key]
             op.arrived = max(each.start for each in self.arrivals[key])
         idle = op.where in self.without.idle or ("stream-busy" in self.without.everywhere and op.side == "")
-        yield self.work(op, 0 if idle else action.ns) if isinstance(action, Launch) and action.bandwidth else (
-            0 if idle else action.ns
+        yield (
+            self.work(op, 0 if idle else action.ns)
+            if isinstance(action, Launch) and action.bandwidth
+            else (0 if idle else action.ns)
         )
         op.end = self.now
         self.resident[rank].remove(op)
@@ -394,7 +396,9 @@ class Machine:
         """Begin to work, or to move data where another rank has begun; the signal of its end."""
         key = op.action.collective or op.where if isinstance(op.action, Launch) else op.where
         if key not in self.works:
-            ops = self.arrivals[op.action.collective] if isinstance(op.action, Launch) and op.action.collective else [op]
+            ops = (
+                self.arrivals[op.action.collective] if isinstance(op.action, Launch) and op.action.collective else [op]
+            )
             self.works[key] = Work(list(ops), ns, self.now, Signal())
             self.plan(self.works[key])
         return self.works[key].done

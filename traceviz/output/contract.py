@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from analyzers.compare.gain import PairGain
     from analyzers.compare.noise import Change
     from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
+    from analyzers.contention.cost import Contention
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import RankOverlap, Side
@@ -49,6 +50,7 @@ def overlap(result: OverlapResult) -> Json:
         },
         "last_arrival": _last_arrival(result.last_arrival),
         "gain": _gain(result.gain),
+        "contention": _contention(result.cost),
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }
@@ -62,6 +64,19 @@ def _last_arrival(one: LastArrival | None) -> Json | None:
         **_fields(one, "rank", "device", "real_overlap_ns", "achievable_ns", "real_overlap_ratio"),
         "real_overlap_ratio_low": one.ratio_low,
         "real_overlap_ratio_high": one.ratio_high,
+    }
+
+
+def _contention(cost: Contention | None) -> Json | None:
+    """What overlap cost on the rank that decides; null where the sides never met."""
+    if cost is None:
+        return None
+    return {
+        **_fields(cost, "rank", "device"),
+        "a": vars(cost.a),
+        "b": vars(cost.b),
+        **_fields(cost, "real_overlap_ns", "net_overlap_ns", "low_ns", "high_ns"),
+        "of_ideal": cost.ideal,
     }
 
 
