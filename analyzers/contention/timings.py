@@ -61,29 +61,45 @@ def timings(trace: Trace, side: Mask, other: Mask) -> Timings:
     ----------
     side, other : masks over `trace.ops`; an op is of one of them at most.
     """
-    rows = np.flatnonzero(side)
-    start, end, wait = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    begin = np.minimum(start + wait, end)
     beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
-    usual = _usual(trace)
-    stream = ints(trace.ops, "stream")
-    for on_device in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values():
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    begin, stream = _begin(trace), ints(trace.ops, "stream")
+    for on_device in _on_devices(trace):
         mine, others = on_device[side[on_device]], on_device[other[on_device]]
-        if not mine.size:
-            continue
         beside[mine] = coverage(begin[mine], end[mine], union(start[others], end[others]))
         rest = on_device[~other[on_device]]
         for (one,), on_stream in rows_by_key(stream[mine]).items():
-            elsewhere = rest[stream[rest] != one]
-            ops = mine[on_stream]
+            elsewhere, ops = rest[stream[rest] != one], mine[on_stream]
             crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
-        order = on_device[np.argsort(start[on_device], kind="stable")]
-        idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
-        usual[order[1:][idle > IDLE_NS]] = False
-    taken = (end - begin)[rows]
+    return _of_ops(trace, np.flatnonzero(side), beside, crowded)
+
+
+def timings_of_streams(trace: Trace) -> Timings:
+    """All ops of a trace, beside those of other streams."""
+    beside = np.zeros(len(trace.ops), np.int64)
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    begin, lane = _begin(trace), label(*(ints(trace.ops, column) for column in ("context", "stream")))
+    for on_device in _on_devices(trace):
+        for (one,), on_stream in rows_by_key(lane[on_device]).items():
+            elsewhere, ops = on_device[lane[on_device] != one], on_device[on_stream]
+            beside[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
+    return _of_ops(trace, np.arange(len(trace.ops)), beside, np.zeros(len(trace.ops), np.int64))
+
+
+def _begin(trace: Trace) -> Ints:
+    """When each op begins to do something: a collective when its last rank is there."""
+    return np.minimum(ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns"))
+
+
+def _on_devices(trace: Trace) -> Iterable[Ints]:
+    return rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values()
+
+
+def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints) -> Timings:
+    taken = (ints(trace.ops, "end_ns") - _begin(trace))[rows]
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken)
     rank, device, collective = (ints(trace.ops, column)[rows] for column in ("rank", "device", "collective"))
-    return Timings(kinds, kind, rank, device, taken, beside[rows], collective, usual[rows])
+    return Timings(kinds, kind, rank, device, taken, beside[rows], collective, _usual(trace)[rows])
 
 
 def join(parts: Iterable[Timings]) -> Timings:
@@ -114,16 +130,21 @@ def over_all_ranks(found: Timings) -> Timings:
 
 
 def _usual(trace: Trace) -> Mask:
-    """Ops that no window cut, and not of the first step, where steps are marked: that one is a warm-up."""
-    whole = np.ones(len(trace.ops), dtype=bool)
+    """Ops that no window cut, that follow no long idle time and are not of the first step, which warms up."""
+    usual = np.ones(len(trace.ops), dtype=bool)
     if trace.whole is not None:
         for column in ("start_ns", "end_ns"):
-            whole &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
+            usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    for on_device in _on_devices(trace):
+        order = on_device[np.argsort(start[on_device], kind="stable")]
+        idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
+        usual[order[1:][idle > IDLE_NS]] = False
     steps = find_steps(trace)
     if len(steps.present) < 2:
-        return whole
+        return usual
     number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)]
-    return whole & (number != steps.present[0])
+    return usual & (number != steps.present[0])
 
 
 def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:

@@ -11,6 +11,8 @@ from operator import add
 from analyzers import info as looking
 from analyzers import streams as concurrency
 from analyzers.collectives.report import Collectives, collectives_of
+from analyzers.contention import neighbours as neighbouring
+from analyzers.contention.neighbours import StreamContention
 from analyzers.info import TraceInfo
 from analyzers.streams import RankStreams, StreamsResult
 from analyzers.syncs import report as order_report
@@ -33,6 +35,11 @@ def streams(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamsResult:
 
 def _streams(trace: Trace) -> tuple[RankStreams, ...]:
     return concurrency.streams(trace).ranks
+
+
+def stream_contention(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamContention:
+    """Which kernels lost most to other streams; see `analyzers.contention.neighbours`."""
+    return neighbouring.stream_contention([*run.ask(neighbouring.neighbours, narrowing).values()])
 
 
 def syncs(run: PartitionedRun, narrowing: Narrowing = ALL) -> OrderReport:

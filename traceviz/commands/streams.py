@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from traceviz.options import arguments as option
@@ -12,12 +14,16 @@ EPILOG = """\b
 Examples:
   traceviz streams report.nsys-rep
   traceviz streams rank0.json.gz rank1.json.gz --steps 1
+  traceviz streams rank*.json.gz --contention
   traceviz streams captures/ --ranks 0 --window 10ms:25ms --format json"""
 
 
 def streams(
     context: typer.Context,
     traces: option.Traces,
+    contention: Annotated[
+        bool, typer.Option("--contention", help="Which kernels run slower beside other streams, and beside which.")
+    ] = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
     window: option.Window = None,
@@ -41,4 +47,5 @@ def streams(
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.streams(run, options.narrowing)
-    emit(result, output, view.blocks, contract.streams)
+        costs = answers.stream_contention(run, options.narrowing) if contention else None
+    emit((result, costs), output, lambda both: view.blocks(*both), lambda both: contract.streams(*both))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from analyzers.compare.noise import Change
     from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
     from analyzers.contention.cost import Contention
+    from analyzers.contention.neighbours import StreamContention
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import RankOverlap, Side
@@ -181,7 +182,7 @@ def _records(table: pd.DataFrame, *without: str) -> list[Json]:
     return [dict(zip(names, row, strict=True)) for row in zip(*(table[name].tolist() for name in names), strict=True)]
 
 
-def streams(result: StreamsResult) -> Json:
+def streams(result: StreamsResult, costs: StreamContention | None = None) -> Json:
     """`traceviz.streams/1`: per rank and device, whole ns."""
     return {
         "schema": "traceviz.streams/1",
@@ -194,8 +195,16 @@ def streams(result: StreamsResult) -> Json:
             }
             for rank in result.ranks
         ],
+        "contention": _stream_contention(costs),
         "warnings": _warnings(result.warnings),
     }
+
+
+def _stream_contention(costs: StreamContention | None) -> Json | None:
+    """Kernels that ran slower beside other streams, and beside which; null unless that was asked for."""
+    if costs is None:
+        return None
+    return {"kernels": [vars(one) for one in costs.kernels], "pairs": [vars(one) for one in costs.pairs]}
 
 
 def _warnings(warnings: Sequence[TraceWarning]) -> list[Json]:

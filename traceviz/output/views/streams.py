@@ -4,23 +4,72 @@ from __future__ import annotations
 
 import numpy as np
 
+from analyzers.contention.neighbours import StreamContention
 from analyzers.streams import RankStreams, StreamsResult
-from traceviz.output.document import Block, Table
+from analyzers.trace.kernels import function as kernel
+from traceviz.output.document import Block, Paragraph, Table
 from traceviz.output.quantities import duration, percent, unshown
 from traceviz.output.views.overlap import warnings
 
 MOST_STREAMS = 24
 MOST_PAIRS = 12
+MOST_KERNELS = 12
 
 
-def blocks(result: StreamsResult) -> list[Block]:
-    """Per rank: time at each number of busy streams, then each stream, then the pairs that overlap."""
+def blocks(result: StreamsResult, costs: StreamContention | None = None) -> list[Block]:
+    """Per rank: time at each number of busy streams, each stream, the pairs that overlap; then what that cost."""
     shown: list[Block] = [_levels(result)]
     for rank in result.ranks:
         shown.append(_streams(rank))
         if np.triu(rank.overlap_ns, 1).any():
             shown.append(_pairs(rank))
+    if costs is not None:
+        shown += contention(costs)
     return shown + warnings(result.warnings)
+
+
+def contention(costs: StreamContention) -> list[Block]:
+    """The kernels that lose most beside other streams, and the pairs that hurt each other most."""
+    suffering = [one for one in costs.kernels if one.paid_ns is None or one.paid_ns > 0]
+    hurting = [one for one in costs.pairs if one.paid_ns > 0]
+    if not costs.kernels:
+        return [Paragraph("no kernel ran beside another stream's.", "Kernels beside other streams")]
+    headers = ("kernel", "ops", "beside others", "slower", "lost")
+    rows = [
+        (
+            kernel(one.name),
+            f"{one.ops:,}",
+            duration(one.beside_ns),
+            "never alone" if one.slowdown is None else f"{one.slowdown:.2f}x",
+            "–" if one.paid_ns is None else duration(one.paid_ns),
+        )
+        for one in suffering[:MOST_KERNELS]
+    ]
+    pairs = [
+        (kernel(one.name), kernel(one.beside), duration(one.beside_ns), f"{one.slowdown:.2f}x", duration(one.paid_ns))
+        for one in hurting[:MOST_KERNELS]
+    ]
+    shown: list[Block] = [
+        Table(
+            headers,
+            rows,
+            "Kernels that lose most beside other streams, of all ranks, against like ones alone",
+            frozenset(headers[1:]),
+            unshown(len(suffering) - MOST_KERNELS, "more kernels"),
+        )
+    ]
+    headers = ("kernel", "beside", "together", "slower", "lost")
+    if pairs:
+        shown.append(
+            Table(
+                headers,
+                pairs,
+                "And to which",
+                frozenset(headers[2:]),
+                unshown(len(hurting) - MOST_KERNELS, "more pairs"),
+            )
+        )
+    return shown
 
 
 def _levels(result: StreamsResult) -> Table:

@@ -1,0 +1,149 @@
+"""Which kernels suffer most from what runs beside them on other streams, and which pairs hurt each other most.
+
+Without sides: *beside* is what runs on any other stream of the device. What an op lost is shared over the kernels that
+ran beside it by how long each did: 300 µs lost beside 1 ms of X and 2 ms of Y are 100 µs by X and 200 µs by Y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import label, rows_by_key, runs
+from analyzers.arrays.types import Floats, Ints
+from analyzers.contention.alone import alone
+from analyzers.contention.timings import Timings, join, over_all_ranks, timings_of_streams
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The ops of a part of a run, and what ran beside each on other streams.
+
+    op : position in `timings`; name : of a kernel that ran beside it, a position in `names`; ns : for how long.
+    """
+
+    timings: Timings
+    names: tuple[str, ...]
+    op: Ints
+    name: Ints
+    ns: Ints
+
+
+@dataclass(frozen=True)
+class Suffering:
+    """A kernel beside other streams: how many of its ops, for how long, how much slower, and what it lost, ns.
+
+    slowdown, paid_ns : None where no like op ran alone.
+    """
+
+    name: str
+    ops: int
+    beside_ns: int
+    slowdown: float | None
+    paid_ns: int | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A kernel beside another: for how long, how much slower it was, and what it lost to that one, ns."""
+
+    name: str
+    beside: str
+    beside_ns: int
+    slowdown: float
+    paid_ns: int
+
+
+@dataclass(frozen=True)
+class StreamContention:
+    """What `streams --contention` found: kernels, and pairs of them, that lost most first."""
+
+    kernels: tuple[Suffering, ...]
+    pairs: tuple[Pair, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per kernel: name, ops, beside_ns, slowdown, paid_ns."""
+        return pd.DataFrame([vars(one) for one in self.kernels], columns=[*Suffering.__dataclass_fields__])
+
+    def pairs_frame(self) -> pd.DataFrame:
+        """One row per pair of kernels: name, beside, beside_ns, slowdown, paid_ns."""
+        return pd.DataFrame([vars(one) for one in self.pairs], columns=[*Pair.__dataclass_fields__])
+
+
+def neighbours(trace: Trace) -> Neighbours:
+    """What ran beside each op of a trace on other streams of its device."""
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    begin = np.minimum(start + ints(trace.ops, "wait_ns"), end)
+    code, names = codes(trace.ops, "name")
+    lane = label(*(ints(trace.ops, column) for column in ("context", "stream")))
+    found: list[tuple[Ints, Ints, Ints]] = []
+    for rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values():
+        by_lane = [rows[mine] for mine in rows_by_key(lane[rows]).values()]
+        for ops in by_lane:
+            found += [_beside(begin, start, end, ops, others, code) for others in by_lane if others is not ops]
+    nothing = (np.empty(0, np.int64),) * 3
+    op, name, ns = (np.concatenate(each) for each in zip(nothing, *found, strict=True))
+    return Neighbours(timings_of_streams(trace), tuple(names), op, name, ns)
+
+
+def _beside(begin: Ints, start: Ints, end: Ints, ops: Ints, others: Ints, code: Ints) -> tuple[Ints, Ints, Ints]:
+    """Each op of a stream with each of another one's names that ran beside it, and how long; ops of a stream queue."""
+    others = others[np.argsort(start[others], kind="stable")]
+    reached = np.maximum.accumulate(end[others])
+    first = np.searchsorted(reached, begin[ops], side="right")
+    count = np.maximum(np.searchsorted(start[others], end[ops], side="left") - first, 0)
+    other, at = runs(first, count)
+    op, other = ops[at], others[other]
+    ns = np.minimum(end[op], end[other]) - np.maximum(begin[op], start[other])
+    met = ns > 0
+    return op[met], code[other[met]].astype(np.int64), ns[met]
+
+
+def stream_contention(parts: Sequence[Neighbours]) -> StreamContention:
+    """Which kernels lost most to other streams, and to which kernels, over all parts of a run."""
+    own = over_all_ranks(join([part.timings for part in parts]))
+    known = alone(own)
+    paid = np.where(own.usual & (own.beside_ns > 0), own.taken_ns - known.taken_ns[own.kind], 0.0)
+    names = own.kinds["name"].to_numpy()[own.kind]
+    met = (own.beside_ns > 0) & own.usual
+    kernels = [_suffering(name, own, paid, rows) for name, rows in _by_text(names, np.flatnonzero(met))]
+    firsts = np.cumsum([0, *(part.timings.kind.size for part in parts)])
+    op = np.concatenate([first + part.op for first, part in zip(firsts, parts, strict=False)])
+    beside = np.concatenate([np.array([*part.names, ""], dtype=object)[part.name] for part in parts])
+    ns = np.concatenate([part.ns for part in parts])
+    total = np.zeros(own.kind.size, np.int64)
+    np.add.at(total, op, ns)
+    lost = paid[op] * ns / np.maximum(total[op], 1)
+    counts = met[op] & ~np.isnan(lost)
+    frame = pd.DataFrame({"name": names[op], "beside": beside, "ns": ns, "paid": lost})[counts]
+    sums = frame.groupby(["name", "beside"], sort=True)[["ns", "paid"]].sum().reset_index()
+    pairs = [
+        Pair(name, other, int(beside_ns), _slower(beside_ns, paid_ns), round(paid_ns))
+        for name, other, beside_ns, paid_ns in sums.itertuples(index=False)
+    ]
+    return StreamContention(
+        tuple(sorted(kernels, key=lambda one: (-(one.paid_ns or 0), -one.beside_ns, one.name))),
+        tuple(sorted(pairs, key=lambda one: (-one.paid_ns, one.name, one.beside))),
+    )
+
+
+def _suffering(name: str, own: Timings, paid: Floats, rows: Ints) -> Suffering:
+    known = rows[~np.isnan(paid[rows])]
+    beside_ns, lost = int(own.beside_ns[rows].sum()), float(paid[known].sum())
+    if not known.size:
+        return Suffering(name, rows.size, beside_ns, None, None)
+    return Suffering(name, rows.size, beside_ns, _slower(float(own.beside_ns[known].sum()), lost), round(lost))
+
+
+def _slower(beside_ns: float, paid: float) -> float:
+    return beside_ns / max(beside_ns - paid, beside_ns / 100)
+
+
+def _by_text(texts: np.ndarray, rows: Ints) -> list[tuple[str, Ints]]:
+    code, found = pd.factorize(texts[rows])
+    return [(str(found[number]), rows[mine]) for (number,), mine in rows_by_key(code.astype(np.int64)).items()]
