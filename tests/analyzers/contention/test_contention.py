@@ -1,0 +1,364 @@
+"""What overlap costs: like ops, their time alone, and what both sides paid."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import traceviz as tv
+from analyzers.arrays.types import Ints, Mask
+from analyzers.contention.alone import alone
+from analyzers.contention.cost import SideCost, contention, side_cost
+from analyzers.contention.neighbours import neighbours, stream_contention
+from analyzers.contention.timings import KIND_COLUMNS, Timings, join, over_all_ranks, timings
+from analyzers.select.select import select
+from analyzers.trace.columns import ints
+from analyzers.trace.narrow import clip
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
+
+PAIRS = Path(__file__).parents[2] / "data" / "contention"
+A, B = "kernel:alpha", "kernel:beta"
+
+
+def sides(trace: Trace) -> tuple[Timings, Timings]:
+    a, b = (select(trace, one).picked for one in (A, B))
+    return timings(trace, a, b), timings(trace, b, a)
+
+
+def cost(trace: Trace, side: int) -> SideCost:
+    mine = sides(trace)[side]
+    return side_cost(mine, alone(mine))
+
+
+def test_an_op_beside_the_other_side_is_measured_against_like_ones_alone() -> None:
+    """Three beta alone for 100, one beside alpha for all of its 160: it paid 60, at 160 / 100 of its time.
+
+    stream 7   |beta 0-100|beta 100-200|beta 200-300|      |beta 400-560|
+    stream 8                                        |alpha 390 ---- 570|
+    """
+    run = Builder()
+    rank = run.rank(0)
+    for start, end in ((0, 100), (100, 200), (200, 300), (400, 560)):
+        rank.kernel("beta", 7, start, end, grid=1, block=32)
+    rank.kernel("alpha", 8, 390, 570, grid=1, block=32)
+    found = cost(run.trace(), 1)
+    assert (found.paid_ns, found.like_kernels, found.beside_ns) == (60, 1, 160)
+    assert found.slowdown_beside == pytest.approx(1.6)
+    assert found.is_slowed
+    assert cost(run.trace(), 0).paid_ns is None, "alpha never ran alone"
+
+
+def test_partly_covered_ops_count_by_the_share_covered() -> None:
+    """Half of its pace beside alpha: covered for 40 of its 120 it did 20 there and 80 alone: 20 paid, 2x while beside.
+
+    stream 7   |beta 0-100|  |beta 200-300|  |beta 400 ------ 520|  |beta 600 ---------- 800|
+    stream 8                                         |alpha 480-540|   |alpha 590 -------- 810|
+    """
+    run = Builder()
+    rank = run.rank(0)
+    for start, end in ((0, 100), (200, 300), (400, 520), (600, 800)):
+        rank.kernel("beta", 7, start, end, grid=1, block=32)
+    rank.kernel("alpha", 8, 480, 540, grid=1, block=32)
+    rank.kernel("alpha", 8, 590, 810, grid=1, block=32)
+    found = cost(run.trace(), 1)
+    assert (found.paid_ns, found.beside_ns) == (20 + 100, 40 + 200)
+    assert found.slowdown_beside == pytest.approx(2.0)
+
+
+def test_nearly_alone_ops_are_corrected_for_what_they_met() -> None:
+    """Beside alpha an op takes 1,000 where 100 were covered (c = 10 %), 1,800 where all were.
+
+    1800 = w / (1 − α), 1000 = w / (1 − 0.1 α): α = (1.8 − 1) / (1.8 − 0.1) = 0.4706, w = 1000 (1 − 0.04706) = 952.9.
+    """
+    own = Timings(
+        kinds(1),
+        np.zeros(8, np.int64),
+        *(np.zeros(8, np.int64),) * 2,
+        *columns([1000] * 4 + [1800] * 4, [100] * 4 + [1800] * 4),
+    )
+    assert alone(own).taken_ns[0] == pytest.approx(952.94, abs=0.01)
+
+
+def kinds(count: int) -> pd.DataFrame:
+    return pd.DataFrame([{**dict.fromkeys(KIND_COLUMNS, ""), "grid": number} for number in range(count)])
+
+
+def columns(taken: list[int], beside: list[int]) -> tuple[Ints, Ints, Ints, Mask]:
+    return (
+        np.array(taken),
+        np.array(beside),
+        np.full(len(taken), -1, np.int64),
+        np.ones(len(taken), dtype=bool),
+    )
+
+
+def test_other_grids_sizes_and_predecessors_are_not_alike() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    for start, grid in ((0, 1), (200, 2), (400, 1)):
+        rank.kernel("beta", 7, start, start + 100, grid=grid, block=32)
+    rank.kernel("gamma", 7, 600, 610)
+    rank.kernel("beta", 7, 620, 700, grid=1, block=32)
+    rank.kernel("alpha", 8, 0, 1)
+    found = sides(run.trace())[1]
+    assert len(set(found.kind.tolist())) == 4, "grid 1 first, grid 2, grid 1 behind beta, grid 1 behind gamma"
+
+
+def test_ops_that_came_behind_others_stand_in_where_times_agree() -> None:
+    """The last beta has no like one behind gamma, but those behind beta all took 100."""
+    run = Builder()
+    rank = run.rank(0)
+    for start in (0, 100, 200, 300):
+        rank.kernel("beta", 7, start, start + 100, grid=1, block=32)
+    rank.kernel("gamma", 7, 400, 410)
+    rank.kernel("beta", 7, 420, 560, grid=1, block=32)
+    rank.kernel("alpha", 8, 415, 600)
+    assert cost(run.trace(), 1).paid_ns == 40
+
+
+def test_an_op_beside_other_work_of_its_own_side_is_like_none_alone() -> None:
+    """The second beta shares the GPU with a third on stream 9: what it lost is not alpha's."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("beta", 7, 0, 100, grid=1, block=32)
+    rank.kernel("beta", 7, 100, 300, grid=1, block=32)
+    rank.kernel("beta", 9, 100, 300, grid=1, block=32)
+    rank.kernel("alpha", 8, 100, 300)
+    assert cost(run.trace(), 1).paid_ns is None
+
+
+def test_a_collective_is_alone_only_where_all_its_ranks_are() -> None:
+    """Of two ranks' calls one ran beside the other side: both go on as the slower does."""
+    zeros = np.zeros(4, np.int64)
+    own = Timings(
+        kinds(1),
+        zeros,
+        np.array([0, 1, 0, 1]),
+        zeros,
+        np.array([100, 100, 150, 150]),
+        np.array([0, 0, 150, 0]),
+        np.array([0, 0, 1, 1]),
+        np.ones(4, dtype=bool),
+    )
+    assert over_all_ranks(own).beside_ns.tolist() == [0, 0, 150, 150]
+    assert alone(over_all_ranks(own)).taken_ns[0] == 100
+
+
+def test_first_steps_and_ops_behind_an_idle_time_are_no_measure() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 0", 0, 1_000)
+    rank.range("step 1", 1_000, 9_000_000)
+    rank.kernel("beta", 7, 10, 500, launch=(1, 2))  # the first step's
+    rank.kernel("beta", 7, 1_010, 1_110, launch=(1_001, 1_002))
+    rank.kernel("beta", 7, 5_000_000, 5_000_300, launch=(1_003, 1_004))  # 5 ms later
+    rank.kernel("alpha", 8, 5, 6, launch=(1, 2))
+    found = sides(run.trace())[1]
+    assert found.usual.tolist() == [False, True, False]
+
+
+def test_a_window_that_cuts_an_op_makes_it_no_measure() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("beta", 7, 0, 100)
+    rank.kernel("beta", 7, 100, 200)
+    rank.kernel("alpha", 8, 0, 10)
+    assert sides(clip(run.trace(), 0, 150))[1].usual.tolist() == [True, False]
+
+
+def oracle(trace: Trace, mine: str, other: str) -> tuple[float, int] | None:
+    """What a side paid and how long it was beside the other, op by op in plain Python; None where nothing tells."""
+    rows = [
+        (row.rank, row.name, row.stream, row.start_ns, row.end_ns)
+        for row in trace.ops.sort_values("start_ns", kind="stable").itertuples()
+    ]
+    last: dict[tuple[int, int], str] = {}
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for rank, name, stream, start, end in rows:
+        before = last.get((rank, stream), "")
+        last[rank, stream] = name
+        if name.startswith(mine):
+            covered = {
+                t
+                for r, n, _, s, e in rows
+                if r == rank and n.startswith(other)
+                for t in range(max(s, start), min(e, end))
+            }
+            groups.setdefault((name, before), []).append((end - start, len(covered)))
+    paid, known, met = 0.0, 0, 0
+    for ops in groups.values():
+        met += sum(x for _, x in ops)
+        near = [(d, x / d) for d, x in ops if x <= 0.1 * d]
+        beside = [(d, x / d) for d, x in ops if x >= 0.5 * d]
+        if not near:
+            continue
+        d, c = (statistics.median(column) for column in zip(*near, strict=True))
+        slower = 0.0
+        if beside:
+            d1, c1 = (statistics.median(column) for column in zip(*beside, strict=True))
+            slower = min(max((d1 / d - 1) / max(d1 / d * c1 - c, 0.4), 0.0), 0.95)
+        for taken, x in ops:
+            if x:
+                paid += taken - d * (1 - slower * c)
+                known += x
+    if not known or 2 * known < met:
+        return None
+    pace = known / max(known - paid, known / 100)
+    return paid + (met - known) * (1 - 1 / pace), met
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_timelines_cost_what_op_by_op_they_do(seed: int) -> None:
+    """Kinds that nobody else stands in for: each behind the same kind alone, or of names that come once."""
+    rng = random.Random(seed)
+    run = Builder()
+    for number in range(2):
+        rank = run.rank(number)
+        for stream, side in ((7, "beta"), (8, "alpha")):
+            at = rng.randint(0, 50)
+            name = f"{side}{rng.randint(0, 1)}"
+            for _ in range(rng.randint(3, 9)):
+                length = rng.randint(20, 60)
+                rank.kernel(name, stream, at, at + length, grid=1, block=32)
+                at += length + rng.choice((0, 5, 80))
+    trace = run.trace()
+    for mine, other in (("beta", "alpha"), ("alpha", "beta")):
+        a, b = (select(trace, f"kernel:~{one}").picked for one in (mine, other))
+        found, expected = timings(trace, a, b), oracle(trace, mine, other)
+        result = side_cost(found, alone(found))
+        broad = len(found.kinds) != found.kinds["name"].nunique()  # the first of a stream came behind nothing
+        if expected is None:
+            assert result.paid_ns is None or broad
+            continue
+        paid, met = expected
+        assert result.beside_ns == met
+        if not broad:
+            assert result.paid_ns == max(round(paid), 0)
+
+
+def test_net_overlap_is_real_overlap_less_what_both_sides_paid() -> None:
+    """Together for 160; beta paid 60 and alpha 40 of it: 60 are left, 3/8 of ideal."""
+    run = Builder()
+    rank = run.rank(0)
+    for start, end in ((0, 100), (100, 200), (400, 560)):
+        rank.kernel("beta", 7, start, end, grid=1, block=32)
+    for start, end in ((200, 320), (400, 560)):
+        rank.kernel("alpha", 8, start, end, grid=1, block=32)
+    result = tv.check_overlap(run.trace(), A, B)
+    (one,) = contention([sides(run.trace())], result.ranks)
+    assert (one.real_overlap_ns, one.a.paid_ns, one.b.paid_ns, one.net_overlap_ns) == (160, 40, 60, 60)
+    assert one.ideal == pytest.approx(60 / 160)
+    assert result.cost == one
+
+
+def test_parts_together_say_what_the_whole_says() -> None:
+    traces = [tv.load([PAIRS / f"contend_after.rank{rank}.json.gz"]) for rank in range(2)]
+    both = [sides_of(trace) for trace in traces]
+    joined = join([part[1] for part in both])
+    assert joined.kind.size == sum(part[1].kind.size for part in both)
+    names = [part[1].kinds["name"].iloc[part[1].kind].tolist() for part in both]
+    assert joined.kinds["name"].iloc[joined.kind].tolist() == [name for some in names for name in some]
+
+
+def sides_of(trace: Trace) -> tuple[Timings, Timings]:
+    a, b = (select(trace, one).picked for one in ("comm", "compute"))
+    return timings(trace, a, b), timings(trace, b, a)
+
+
+def captures(name: str) -> list[Path]:
+    return sorted(PAIRS.glob(f"{name}.rank*.json.gz"))
+
+
+def busy(name: str, side: str) -> float:
+    """Real busy time of a side, ns, mean of ranks, of all twenty steps but the first."""
+    result = tv.check_overlap(tv.load(captures(name)).only(steps=(1, 20)), min_overlap=0.0)
+    return float(np.mean([getattr(rank, side).real_busy_ns for rank in result.ranks]))
+
+
+def test_from_one_capture_the_compute_side_pays_what_the_pair_says() -> None:
+    """The bar: within 3 points of its whole time; `contend` of four H100s, by time with overlap over time without."""
+    result = tv.check_overlap(captures("contend_after"), min_overlap=0.0)
+    busy = sum(rank.b.busy_ns for rank in result.ranks)
+    paid = sum(one.b.paid_ns or 0 for one in result.contention)
+    before = tv.check_overlap(captures("contend_before"), min_overlap=0.0)
+    truth = busy / sum(rank.b.busy_ns for rank in before.ranks) - 1
+    assert abs(paid / (busy - paid) - truth) < 0.03
+    assert abs(paid / (busy - paid) - 0.188) < 0.03, "as measured over twenty steps"
+    assert result.cost is not None
+    assert result.cost.a.paid_ns is None, "the all-reduce never ran alone"
+
+
+def test_from_one_capture_of_h200s_the_range_holds_what_the_pair_says() -> None:
+    """Their clocks are lower where the capture has overlap, in matmuls alone, too: the median says too little."""
+    result = tv.check_overlap(captures("reduce_after"), min_overlap=0.0)
+    truth = busy("reduce_after", "b") / busy("reduce_before", "b") - 1
+    taken = sum(rank.b.busy_ns for rank in result.ranks)
+    low, high = (
+        sum(getattr(one.b, name) or 0 for one in result.contention) for name in ("paid_low_ns", "paid_high_ns")
+    )
+    assert low / (taken - low) <= truth <= high / (taken - high) + 0.01
+
+
+def step_ns(name: str) -> float:
+    """From GPU work to GPU work, over all steps but the first: by the first of the six memory-bound kernels."""
+    trace, spans = tv.load(captures(name)), []
+    for rank in trace.rank_ids:
+        vector = trace.ops["name"].astype(str).str.contains("vectorized").to_numpy()
+        starts = np.sort(ints(trace.ops, "start_ns")[vector & (ints(trace.ops, "rank") == rank)])[::6]
+        spans.append(np.diff(starts)[1:].mean())
+    return float(np.mean(spans))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("reduce_before", "reduce_after"),
+        ("reduce_before", "reduce_priority"),
+        ("reduce_before", "reduce_tiles"),
+        ("reduce_before", "reduce_place"),
+        ("gather_before", "gather_nccl"),
+    ],
+)
+def test_with_a_baseline_net_overlap_is_the_gain_of_a_step(before: str, after: str) -> None:
+    """The bar: within 10 % of the step gained under the same profiler."""
+    result = tv.check_overlap(captures(after), baseline=captures(before), min_overlap=0.0)
+    net = np.mean([one.net_overlap_ns for one in result.contention]) / 20
+    gain = step_ns(before) - step_ns(after)
+    assert net == pytest.approx(gain, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["reduce_before", "gather_before", "contend_before", "gather_copy"])
+def test_where_nothing_contends_none_is_claimed(name: str) -> None:
+    """One after the other, and an all-gather by copy engines, which leaves the SMs alone."""
+    result = tv.check_overlap(captures(name), min_overlap=0.0)
+    assert not any(one.a.is_slowed or one.b.is_slowed for one in result.contention)
+
+
+def test_kernels_that_suffer_and_from_whom() -> None:
+    """60 lost in all by beta: beside alpha for 120 and gamma for 40, that is 45 and 15.
+
+    stream 7   |beta 0-100|beta 100-200|      |beta 400 ------------ 560|
+    stream 8                                  |alpha 390 ---- 520|
+    stream 9                                                     |gamma 520-600|
+    """
+    run = Builder()
+    rank = run.rank(0)
+    for start, end in ((0, 100), (100, 200), (400, 560)):
+        rank.kernel("beta", 7, start, end, grid=1, block=32)
+    rank.kernel("alpha", 8, 390, 520)
+    rank.kernel("gamma", 9, 520, 600)
+    result = stream_contention([neighbours(run.trace())])
+    suffering = {one.name: one for one in result.kernels}
+    assert (suffering["beta"].paid_ns, suffering["beta"].beside_ns, suffering["beta"].ops) == (60, 160, 1)
+    assert suffering["alpha"].paid_ns is None
+    assert [(one.name, one.beside, one.beside_ns, one.paid_ns) for one in result.pairs] == [
+        ("beta", "alpha", 120, 45),
+        ("beta", "gamma", 40, 15),
+    ]
+    assert list(result.to_frame()) == ["name", "ops", "beside_ns", "slowdown", "paid_ns"]
