@@ -24,6 +24,8 @@ from analyzers.compare.steps import (
     pick,
     step_figures,
 )
+from analyzers.contention.growth import Growth, growth
+from analyzers.contention.timings import Timings, timings
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.graphs import only_rows
@@ -44,6 +46,7 @@ class _Measured:
     groups: StepGroups
     steps: StepFigures
     regions: RegionFigures
+    timings: tuple[Timings, Timings]
 
 
 def compare(
@@ -133,7 +136,9 @@ def _measure(
         if common.steps != (WHOLE_CAPTURE,):
             part = these_steps(part, common.steps)
         figures = step_figures(trace, grouped, a.picked, b.picked)
-        measured.append(_Measured(part, grouped, figures, region_figures(trace, grouped, twins)))
+        a, b, _ = without_shared(part, select(part, pair[0]), select(part, pair[1]))
+        of_sides = timings(part, a.picked, b.picked), timings(part, b.picked, a.picked)
+        measured.append(_Measured(part, grouped, figures, region_figures(trace, grouped, twins), of_sides))
     return measured
 
 
@@ -167,7 +172,13 @@ def _compared(
         lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))),
         regions=tuple(_regions(own, first, common)),
         gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.rank),
+        growth=(_growth(own, first, common, 0), _growth(own, first, common, 1)),
     )
+
+
+def _growth(own: _Measured, first: _Measured, common: Common, side: int) -> Growth:
+    shares = len(common.lanes) * len(common.steps)
+    return growth([first.timings[side]], [own.timings[side]], shares=shares)
 
 
 def _mean(one: _Measured, common: Common, figure: str) -> Ints:

@@ -13,6 +13,7 @@ from analyzers.common.wording import duration, percent
 from analyzers.compare.gain import Claim, PairGain
 from analyzers.compare.late_start import LateStart
 from analyzers.compare.noise import DIFFERS, LESS, MORE, Change, Spread
+from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
 from analyzers.verdict.result import OverlapResult
 
@@ -50,9 +51,10 @@ class ComparedRun:
 
     `figures` (`analyzers.compare.steps.FIGURES`) are per step, mean over the devices; `changes` hold them against the
     first run. `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first
-    run; `memory_peaks` are those of the compared steps, none where the profiler did not record memory. Without
-    `calls_recorded` nothing tells what blocked the host, and the sync cost of 0 means nothing. `late_start` is the
-    first step where a late profiler made it long: it is in no figure, unless there is no other step.
+    run, `growth` why A's and B's ops take longer or less than there; `memory_peaks` are those of the compared steps,
+    none where the profiler did not record memory. Without `calls_recorded` nothing tells what blocked the host, and the
+    sync cost of 0 means nothing. `late_start` is the first step where a late profiler made it long: it is in no figure,
+    unless there is no other step.
     """
 
     label: str
@@ -63,6 +65,7 @@ class ComparedRun:
     regions: tuple[Region, ...] = ()
     overlap: OverlapResult | None = None
     gain: PairGain | None = None
+    growth: tuple[Growth, Growth] | None = None
     memory_peaks: tuple[MemoryPeak, ...] = ()
     calls_recorded: bool = True
     late_start: LateStart | None = None

@@ -302,6 +302,7 @@ def _run(run: ComparedRun) -> Json:
         "memory_peaks": [vars(one) for one in run.memory_peaks],
         "ranks": [_lane(lane) for lane in run.lanes],
         "regions": [_region(one) for one in run.regions],
+        "growth": dict(zip("ab", map(vars, run.growth), strict=True)) if run.growth else None,
         "gain": _pair_gain(run.gain),
     }
 

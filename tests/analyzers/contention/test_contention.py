@@ -14,6 +14,7 @@ import traceviz as tv
 from analyzers.arrays.types import Ints, Mask
 from analyzers.contention.alone import alone
 from analyzers.contention.cost import SideCost, contention, side_cost
+from analyzers.contention.growth import growth
 from analyzers.contention.neighbours import neighbours, stream_contention
 from analyzers.contention.timings import KIND_COLUMNS, Timings, join, over_all_ranks, timings
 from analyzers.select.select import select
@@ -362,3 +363,42 @@ def test_kernels_that_suffer_and_from_whom() -> None:
         ("beta", "gamma", 40, 15),
     ]
     assert list(result.to_frame()) == ["name", "ops", "beside_ns", "slowdown", "paid_ns"]
+
+
+def test_growth_is_contention_clocks_and_other_work() -> None:
+    """Three of 100 before; one of 120 alone, two of 150 beside and one other of 50 after: 60 + 60 + 50."""
+    none, zeros = np.full(4, -1, np.int64), np.zeros(4, np.int64)
+    before = Timings(
+        kinds(1), zeros[:3], zeros[:3], zeros[:3], np.full(3, 100), zeros[:3], none[:3], np.ones(3, dtype=bool)
+    )
+    after = Timings(
+        kinds(2),
+        np.array([0, 0, 0, 1]),
+        zeros,
+        zeros,
+        np.array([120, 150, 150, 50]),
+        np.array([0, 150, 150, 0]),
+        none,
+        np.ones(4, dtype=bool),
+    )
+    found = growth([before], [after], shares=1)
+    assert vars(found) == {
+        "growth_ns": 170, "contention_ns": 60, "clocks_ns": 60, "work_ns": 50, "unknown_ns": 0,
+    }  # fmt: skip
+
+
+def test_growth_of_a_pair_sums_to_what_the_ops_take_longer() -> None:
+    """Against the ops' own times, added up in plain Python, a rank and step."""
+    runs = [tv.load(captures(name)) for name in ("reduce_before", "reduce_after")]
+    result = tv.compare(runs)
+    growths = result.runs[1].growth
+    assert growths is not None
+    for side, found in zip(("comm", "compute"), growths, strict=True):
+        taken = []
+        for trace in runs:
+            ops = trace.only(steps=(min(result.steps), max(result.steps) + 1)).ops
+            is_comm = ops["name"].astype(str).str.contains("nccl")
+            mine = ops[(ops["kind"] == "kernel") & (is_comm if side == "comm" else ~is_comm)]
+            taken.append(int((mine["end_ns"] - mine["start_ns"] - mine["wait_ns"]).sum()))
+        assert found.growth_ns == pytest.approx((taken[1] - taken[0]) / (2 * len(result.steps)), abs=2)
+        assert found.contention_ns > 0.6 * found.growth_ns

@@ -8,6 +8,7 @@ from analyzers.compare.gain import Claim, PairGain
 from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
+from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, listing, percent, size, unshown
@@ -16,6 +17,7 @@ from traceviz.output.views.overlap import warnings
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
 MOST_RANKS = 32
 MOST_REGIONS = 12
+LEAST_TOLD = 0.02  # of a side's growth
 NOTE = (
     "Medians per step, mean over the ranks' devices, and (change against {first}). = is the same in every step, "
     "~ lies within noise, ? differs on too few steps."
@@ -42,6 +44,7 @@ def blocks(result: Comparison) -> list[Block]:
     shown += [_verdict(result, run) for run in result.runs[1:]]
     shown.append(_figures(result))
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
+    shown += [_growth(result.runs[0], run, run.growth) for run in result.runs[1:] if run.growth]
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
     return [*shown, *differing, _lanes(result), *warnings(result.warnings)]
 
@@ -190,6 +193,26 @@ def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     if gain.overlap_ns and gain.lost_ns > 0:
         text += f"; together they lose {duration(gain.lost_ns)}, while {duration(gain.overlap_ns)} overlap"
     return Paragraph(f"{text}.", f"Gain of {run.label}")
+
+
+def _growth(first: ComparedRun, run: ComparedRun, growth: tuple[Growth, Growth]) -> Paragraph:
+    """Why each side's ops take longer, or less, than in the first run."""
+    sides = []
+    for name, one in zip("AB", growth, strict=True):
+        parts = (
+            (one.contention_ns, "contention"),
+            (one.clocks_ns, "clocks (like ops alone)"),
+            (one.work_ns, "other work"),
+            (one.unknown_ns, "not known (never alone)"),
+        )
+        told = ", ".join(f"{_more(ns)} {what}" for ns, what in parts if abs(ns) >= LEAST_TOLD * abs(one.growth_ns))
+        sides.append(f"{name} {_more(one.growth_ns)} ({told})" if told else f"{name} as long")
+    text = f"ops by ops, a rank and step, against {first.label}: {'; '.join(sides)}"
+    return Paragraph(f"{text}.", f"Why A and B take longer or less in {run.label}")
+
+
+def _more(ns: int) -> str:
+    return ("+" if ns > 0 else "") + duration(ns)
 
 
 def _times(ratio: float | None) -> str:
