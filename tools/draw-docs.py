@@ -41,6 +41,9 @@ def main() -> None:
     before, after, a, b = RUNS
     traces = [load([f"tests/data/torch/{capture}.rank0.json.gz"]) for capture in (before, after)]
     write("before-and-after", compared(compare(traces, a, b, labels=(before, after)), traces))
+    names = ("reduce_before", "reduce_after")
+    traces = [load([f"tests/data/contention/{name}.rank0.json.gz"]) for name in names]
+    write("contention", compared(compare(traces, labels=names), traces))
 
 
 def write(name: str, drawn: Picture) -> None:

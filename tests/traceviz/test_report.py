@@ -254,3 +254,26 @@ def test_a_part_taken_in_python_names_no_command_that_would_show_something_else(
     assert json.loads((tmp_path / "results.json").read_text())["command"] == ""
     assert "traceviz report" not in (tmp_path / "summary.md").read_text()
     assert "<h2>Command</h2>" not in (tmp_path / "report.html").read_text()
+
+
+def test_the_page_draws_what_overlap_cost() -> None:
+    """Of a possible 75 ms some 17 were paid back by the compute side; what the other paid is not known."""
+    report = make(load(["tests/data/contention/reduce_after.rank*.json.gz"]), "comm", "compute")
+    page = html(report)
+    assert page.count('class="cost-row"') == 2
+    assert "what A paid is not known" in page
+    widths = [float(each) for each in re.findall(r'class="cost (?:net|paid-[ab])" style="width:([0-9.]+)%"', page)]
+    one = report.overlap.contention[1]
+    assert widths[-2:] == pytest.approx(
+        [
+            100 * (one.real_overlap_ns - (one.b.paid_ns or 0)) / one.real_overlap_ns,
+            100 * (one.b.paid_ns or 0) / one.real_overlap_ns,
+        ],
+        abs=0.01,
+    )
+
+
+def test_where_nothing_was_paid_there_is_no_such_panel() -> None:
+    assert 'class="cost-row"' not in html(
+        make(load(["tests/data/contention/gather_copy.rank*.json.gz"]), "comm", "compute")
+    )

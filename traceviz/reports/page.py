@@ -7,6 +7,7 @@ from html import escape
 
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, plain
 from traceviz.output.views import collectives, info, overlap, streams, syncs
+from traceviz.reports.cost import panel
 from traceviz.reports.report import Report
 from traceviz.reports.summary import capture
 from traceviz.timelines.page import document, timeline
@@ -18,7 +19,7 @@ def html(report: Report) -> str:
     ordering = syncs.blocks(report.order)
     already_shown: set[str] = set()
     sections: list[tuple[str, str, str]] = [
-        ("verdict", "Verdict", rendered(_without_repeats([verdict, *figures], already_shown))),
+        ("verdict", "Verdict", rendered(_without_repeats([verdict, *figures], already_shown)) + panel(report.overlap)),
         ("timeline-section", "Timeline", timeline(report.picture)),
         (
             "collectives",

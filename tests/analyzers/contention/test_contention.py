@@ -390,7 +390,7 @@ def test_growth_is_contention_clocks_and_other_work() -> None:
 def test_growth_of_a_pair_sums_to_what_the_ops_take_longer() -> None:
     """Against the ops' own times, added up in plain Python, a rank and step."""
     runs = [tv.load(captures(name)) for name in ("reduce_before", "reduce_after")]
-    result = tv.compare(runs)
+    result = tv.compare(*runs)
     growths = result.runs[1].growth
     assert growths is not None
     for side, found in zip(("comm", "compute"), growths, strict=True):
