@@ -114,7 +114,7 @@ def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
 def _cost(result: OverlapResult, cost: Contention) -> Paragraph:
     """What overlap cost on the rank that decides, in a line."""
     sides = ((result.a, result.b, cost.a), (result.b, result.a, cost.b))
-    text = "; ".join(_slowdown(*side) for side in sides)
+    text = "; ".join(_slowdown(*side, has_baseline=result.gain is not None) for side in sides)
     real, net = duration(cost.real_overlap_ns), cost.net_overlap_ns
     if net is not None:
         text += f"; net {duration(max(net, 0))} of {real}, {percent(max(cost.ideal or 0.0, 0.0))} of ideal"
@@ -124,10 +124,12 @@ def _cost(result: OverlapResult, cost: Contention) -> Paragraph:
     return Paragraph(f"{text} ({named}).", "Overlap costs")
 
 
-def _slowdown(side: str, other: str, cost: SideCost) -> str:
+def _slowdown(side: str, other: str, cost: SideCost, *, has_baseline: bool) -> str:
     if cost.slowdown_beside is None:
-        known = f"only {cost.like_kernels} of its ops have" if cost.like_kernels else "none of its ops has"
-        return f"'{side}' not known from this capture ({known} a like one that ran alone: give --baseline)"
+        known = f"only {cost.like_kernels} of its ops have a" if cost.like_kernels else "its ops have no"
+        if has_baseline:
+            return f"'{side}' not known ({known} like one that ran alone in either run)"
+        return f"'{side}' not known from this capture ({known} like one that ran alone: give --baseline)"
     kernels = f"{cost.like_kernels:,} like {'op' if cost.like_kernels == 1 else 'ops'}"
     if not cost.is_slowed:
         return f"'{side}' no slower beside '{other}' ({kernels})"
