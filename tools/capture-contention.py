@@ -1,6 +1,6 @@
 """Capture an all-reduce and an all-gather beside matmuls, with what people try against contention.
 
-    torchrun --nproc-per-node 2 capture.py FOLDER
+    torchrun --nproc-per-node 2 tools/capture-contention.py FOLDER
 
 Prints the time of a step without a profiler, ms.
 """
