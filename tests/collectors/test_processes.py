@@ -91,6 +91,7 @@ def test_a_command_that_ends_well_may_leave_a_daemon() -> None:
     os.kill(int(daemon), signal.SIGKILL)
 
 
+@pytest.mark.nightly
 def test_one_that_ignores_being_asked_is_killed_after_the_grace() -> None:
     mark = f"deaf-{os.getpid()}"
     script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"

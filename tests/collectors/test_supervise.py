@@ -118,7 +118,7 @@ def test_what_comes_while_nsys_writes_is_told_nobody_and_its_exit_code_stays(tmp
 
 
 @pytest.mark.parametrize("session", ["apart", "together"])
-@pytest.mark.parametrize("last", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("last", [pytest.param(signal.SIGHUP, marks=pytest.mark.nightly), signal.SIGTERM])
 def test_every_signal_reaches_the_program_and_not_nsys(tmp_path: Path, session: str, last: int) -> None:
     under = Supervised(tmp_path, *RUNS, session=session)
     under.go.touch()

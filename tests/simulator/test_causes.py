@@ -38,7 +38,7 @@ def hold(tally: Tally, fmt: str) -> None:
 
 @pytest.mark.parametrize("fmt", ["nsys", "kineto"])
 def test_a_named_cause_held_the_op_and_its_promise_is_kept(fmt: str, tmp_path: Path) -> None:
-    hold(tally_of(range(40), fmt, tmp_path), fmt)
+    hold(tally_of(range(24), fmt, tmp_path), fmt)
 
 
 @pytest.mark.nightly

@@ -57,13 +57,14 @@ def two_instances() -> Trace:
 def race() -> Trace:
     """One rank: the main stream 7 gets "produce", 10 to 60 µs; then the side stream 9 gets "consume", at 30, unasked.
 
-    A second "consume", 130 to 150, waits for the second "produce", 110 to 125, as it should. Both in ranges.
+    An event is recorded in between, and nobody waits for it. A second "consume", 130 to 150, waits for the second "produce", 110 to 125, as it should. Both in ranges.
     """
     run = Builder()
     rank = run.rank(0)
     rank.range("step", 0, 10 * US)
     rank.range("make", 1 * US, 4 * US)
     rank.kernel("produce", 7, 10 * US, 60 * US, launch=(2 * US, 3 * US))
+    rank.record(7, 4 * US)
     rank.range("use", 5 * US, 9 * US)
     rank.kernel("consume", 9, 30 * US, 70 * US, launch=(6 * US, 7 * US))
     rank.range("make", 100 * US, 103 * US)

@@ -85,7 +85,14 @@ def test_columns_stay_on_the_disk_until_they_are_used(tmp_path: Path) -> None:
     assert not starts.flags.writeable
 
 
-@pytest.mark.parametrize("command", ["check-overlap", "collectives", "syncs", "streams", "info"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check-overlap",
+        "syncs",
+        *[pytest.param(one, marks=pytest.mark.nightly) for one in ("collectives", "streams", "info")],
+    ],
+)
 def test_answers_do_not_depend_on_the_cache(command: str, folder: Path) -> None:
     for paths in (["torch/ddp.rank0.json.gz", "torch/ddp.rank1.json.gz"], ["nsys/dpmp_hidden_sync.2gpu.sqlite"]):
         arguments = [command, *(str(DATA / path) for path in paths)]

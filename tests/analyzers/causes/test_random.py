@@ -83,16 +83,19 @@ def test_shares_sum_to_missed_and_are_those_of_alone_time(program: list[Action])
                 assert (one.ns - 1) * whole < (most[one.cause] + 2) * rank.missed_ns
 
 
+@pytest.mark.nightly
 @given(programs, st.integers(-(2**40), 2**60))
 def test_moving_all_times_changes_no_cause(program: list[Action], shift: int) -> None:
     assert shares(execute(program, shift=shift)[0]) == shares(execute(program)[0])
 
 
+@pytest.mark.nightly
 @given(programs)
 def test_the_names_of_streams_change_no_cause(program: list[Action]) -> None:
     assert shares(execute(program, rename=1)[0]) == shares(execute(program)[0])
 
 
+@pytest.mark.nightly
 @given(programs, st.randoms(use_true_random=False))
 def test_the_order_of_rows_changes_no_cause(program: list[Action], random: Random) -> None:
     trace = execute(program)[0]

@@ -124,7 +124,7 @@ def slow_turns(what: list[str]) -> list[int]:
     return [-1] * len(what)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(20, 60))])
 def test_places_are_those_of_the_slow_calculation(seed: int) -> None:
     dice = random.Random(seed)
     turn = [f"{dice.choice('ab')}{dice.choice([7, 9])}" for _ in range(dice.randint(1, 4))]

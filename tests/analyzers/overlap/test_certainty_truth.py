@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,6 +96,7 @@ def test_the_true_ratio_lies_within_the_bounds_whoever_truly_came_last(world: Wo
     assert_within(found, truth)
 
 
+@pytest.mark.nightly
 @given(worlds())
 def test_so_it_does_where_only_some_ranks_are_looked_at(world: World) -> None:
     try:
@@ -104,6 +106,7 @@ def test_so_it_does_where_only_some_ranks_are_looked_at(world: World) -> None:
     assert_within(*(check_overlap(trace, explain=False) for trace in seen))
 
 
+@pytest.mark.nightly
 @given(worlds(), st.sampled_from(BOTH_WAIT))
 def test_so_it_does_where_both_sides_wait(world: World, pair: tuple[str, str]) -> None:
     assert_within(*(check_overlap(trace, *pair, explain=False) for trace in (world.captured, world.truth)))

@@ -344,7 +344,7 @@ def as_trace(program: list[list[tuple[str, int, int]]]) -> tuple[Builder, list[i
     return run, ops
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", [*range(40), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(40, 300))])
 def test_what_is_left_out_is_what_the_slow_calculation_says(seed: int) -> None:
     program = random_program(random.Random(seed))
     run, ops = as_trace(program)

@@ -35,7 +35,14 @@ def for_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captures, "WORTH_HANDING_BACK", 0)
 
 
-@pytest.mark.parametrize("command", ["check-overlap", "collectives", "syncs", "streams", "info"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "check-overlap",
+        "syncs",
+        *[pytest.param(one, marks=pytest.mark.nightly) for one in ("collectives", "streams", "info")],
+    ],
+)
 @pytest.mark.parametrize(("paths", "cache"), [(RANKS, ["--no-cache"]), (NSYS, [])], ids=["torch", "nsys-cached"])
 def test_answers_do_not_depend_on_workers(command: str, paths: list[str], cache: list[str]) -> None:
     alone = run_text(command, *paths, "--workers", "1", "--no-cache")
@@ -201,7 +208,9 @@ def sleepy(one: Input, reading: Reading, scratch: Path, progress: Progress) -> N
 
 
 @pytest.mark.parametrize("more", [[], ["--memory", "8GB"]], ids=["whole", "by parts"])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)], ids=lambda one: one.name
+)
 def test_an_interrupted_command_leaves_no_process(how: signal.Signals, more: list[str], tmp_path: Path) -> None:
     words = ["info", *RANKS, "--workers", "2", "--no-cache", *more]
     command = subprocess.Popen(
