@@ -15,13 +15,14 @@ from hypothesis import Phase, settings
 # Hypothesis' own profile for it: a change is not held up by what was found by chance, and what failed fails again.
 SAME = bool(os.environ.get("CI"))
 settings.register_profile("usual", deadline=None, max_examples=60, derandomize=SAME)
+settings.register_profile("gate", deadline=None, max_examples=35, derandomize=SAME)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.register_profile("brief", deadline=None, max_examples=15, derandomize=SAME)
 # Many short runs, each the same: only whether a test fails is of interest, not by how little.
 settings.register_profile(
     "mutation", deadline=None, max_examples=15, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
 )
-settings.load_profile("usual")
+settings.load_profile("gate")
 
 # A shell has what it runs in the background ignore SIGINT, and so would all that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -105,6 +105,7 @@ def test_one_that_ignores_being_asked_is_killed_after_the_grace() -> None:
     assert running(mark) == []
 
 
+@pytest.mark.nightly
 def test_nsys_ends_last_and_writes_what_there_is(tmp_path: Path) -> None:
     """Told by its file: here a shell of that name, whose program is deaf."""
     shutil.copyfile("/bin/sh", tmp_path / "nsys")

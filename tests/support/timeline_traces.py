@@ -57,7 +57,8 @@ def two_instances() -> Trace:
 def race() -> Trace:
     """One rank: the main stream 7 gets "produce", 10 to 60 µs; then the side stream 9 gets "consume", at 30, unasked.
 
-    An event is recorded in between, and nobody waits for it. A second "consume", 130 to 150, waits for the second "produce", 110 to 125, as it should. Both in ranges.
+    An event is recorded in between, and nobody waits for it. A second "consume", 130 to 150, waits for the second
+    "produce", 110 to 125, as it should. Both in ranges.
     """
     run = Builder()
     rank = run.rank(0)
