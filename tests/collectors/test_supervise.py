@@ -97,7 +97,7 @@ class Supervised:
         return output.splitlines()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGTERM])
 def test_what_comes_as_nsys_starts_ends_the_program_once_it_runs(tmp_path: Path, number: int) -> None:
     under = Supervised(tmp_path, "sleep", "60")
     under.until("starting")

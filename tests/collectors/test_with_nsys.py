@@ -80,7 +80,7 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGTERM])
 def test_interrupted_the_report_is_kept_and_nothing_runs_on(
     folder: Path, nsys: Nsys, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -33,7 +33,9 @@ def judged(recorded: Run, matches: Matches) -> tuple[float, int]:
     return right_pairs(truth, found, matches.collectives["sure"].to_numpy(bool)[found])
 
 
-@pytest.mark.parametrize("keyed", ["sequence", "group", "communicator", ""])
+@pytest.mark.parametrize(
+    "keyed", ["sequence", "", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("group", "communicator"))]
+)
 @pytest.mark.parametrize(
     ("calls", "loss"),
     [(MIXED, Loss(8, 8, 0.05)), ((Call(),), Loss(20, 20, 0.1)), (PARALLEL, Loss(6, 6, 0.03))],

@@ -242,6 +242,7 @@ def in_session(session: int) -> list[str]:
     return found
 
 
+@pytest.mark.nightly
 def test_loky_is_loaded_only_where_workers_are_used() -> None:
     script = "import sys; from traceviz.cli import app; app(standalone_mode=False); print('loky' in sys.modules)"
     for count, used in (("1", "False"), ("2", "True")):
