@@ -131,8 +131,9 @@ def side_cost(own: Timings, known: Alone) -> SideCost:
         return SideCost(None, None, None, kernels, None, None, None, beside_ns)
     paid = float(own.taken_ns[like].sum() - alone_ns[like].sum())
     error = np.nan_to_num(known.error_ns) * np.bincount(own.kind[like], minlength=len(own.kinds))
-    unsure = SURE * float(np.sqrt((error**2).sum())) + CLOCKS * float(alone_ns[like].sum())
-    at_most = max(unsure, float((alone_ns - known.least_ns[own.kind])[like].sum()))
+    clocks = CLOCKS * float(alone_ns[like].sum())
+    unsure = SURE * float(np.sqrt((error**2).sum())) + clocks
+    at_most = max(unsure, float((alone_ns - known.least_ns[own.kind])[like].sum()) + clocks)
     middle, low, high = (_slowdown(like_ns, paid + by) for by in (0.0, -unsure, at_most))
     rest_ns = beside_ns - like_ns  # of kinds that never ran alone: at the same rate
     all_paid = [paid + by + rest_ns * (1 - 1 / s) for by, s in ((0.0, middle), (-unsure, low), (at_most, high))]

@@ -303,7 +303,7 @@ def test_from_one_capture_of_h200s_the_range_holds_what_the_pair_says() -> None:
     low, high = (
         sum(getattr(one.b, name) or 0 for one in result.contention) for name in ("paid_low_ns", "paid_high_ns")
     )
-    assert low / (taken - low) <= truth <= high / (taken - high) + 0.01
+    assert low / (taken - low) <= truth <= high / (taken - high)
 
 
 def step_ns(name: str) -> float:
