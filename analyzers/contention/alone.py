@@ -20,6 +20,8 @@ ALONE = 0.1  # share of its time up to which an op counts as alone
 BESIDE = 0.5  # and from which on as beside the other side
 AGREE = 0.05  # kinds told apart by what came before them stand for each other where their times are so near
 FEW = 4  # ops from which on their spread is known
+UNDERCUT = 100  # one op in so many may be faster than what counts as the fastest
+CLOCKS_AT_MOST = 0.1  # of an op's time alone: so much lower clocks may have made it longer
 SPREAD = 0.05  # of one op's time, where no kind has enough of them
 _MEDIAN = 1.2533  # standard error of a median, in those of a mean
 _DEVIATION = 1.4826  # standard deviation, in median absolute deviations
@@ -29,8 +31,8 @@ _DEVIATION = 1.4826  # standard deviation, in median absolute deviations
 class Alone:
     """Per kind its time alone, ns; NaN where no like op ran alone.
 
-    taken_ns : the median; error_ns : its standard error. least_ns : of the fastest of them: heat and power lower clocks
-    of what runs alone, too, where in between more ran beside each other, so that the median may be too long.
+    taken_ns : the median; error_ns : its standard error. least_ns : of the fastest of them, within a tenth: heat and
+    power lower clocks of what runs alone, too, where in between more ran beside each other, and the median is too long.
     """
 
     taken_ns: Floats
@@ -89,19 +91,31 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     spread = np.where(well_known, spread, np.fmax(usual, np.nan_to_num(spread)))
     error = _MEDIAN * spread * d_alone / np.sqrt(np.maximum(count, 1))
     pace = 1 - slower * np.nan_to_num(c_alone)
-    least = np.full(kinds, np.inf)
-    np.minimum.at(least, kind[is_alone], taken[is_alone])
-    return Alone(d_alone * pace, error, np.where(count > 0, least, np.nan) * pace)
+    least = np.fmax(_fast(taken, kind, kinds, is_alone), (1 - CLOCKS_AT_MOST) * d_alone)
+    return Alone(d_alone * pace, error, least * pace)
 
 
 def _median(values: Floats, kind: Ints, kinds: int, rows: Mask) -> tuple[Floats, Ints]:
     """Median of each kind's values among some rows (NaN of none), and how many there are."""
-    at = np.flatnonzero(rows)
-    count = np.bincount(kind[at], minlength=kinds)
-    order = at[np.lexsort((values[at], kind[at]))]
-    first = np.cumsum(count) - count
+    ordered, first, count = _by_kind(values, kind, kinds, rows)
     found = np.full(kinds, np.nan)
     has = count > 0
     low, high = first[has] + (count[has] - 1) // 2, first[has] + count[has] // 2
-    found[has] = (values[order[low]] + values[order[high]]) / 2
+    found[has] = (ordered[low] + ordered[high]) / 2
     return found, count
+
+
+def _fast(values: Floats, kind: Ints, kinds: int, rows: Mask) -> Floats:
+    """Of each kind's values among some rows one that is hardly undercut (by one in a hundred); NaN of none."""
+    ordered, first, count = _by_kind(values, kind, kinds, rows)
+    found = np.full(kinds, np.nan)
+    has = count > 0
+    found[has] = ordered[first[has] + (count[has] - 1) // UNDERCUT]
+    return found
+
+
+def _by_kind(values: Floats, kind: Ints, kinds: int, rows: Mask) -> tuple[Floats, Ints, Ints]:
+    """Some rows' values, ascending within each kind, and where each kind's begin, and how many they are."""
+    at = np.flatnonzero(rows)
+    count = np.bincount(kind[at], minlength=kinds)
+    return values[at[np.lexsort((values[at], kind[at]))]], np.cumsum(count) - count, count
