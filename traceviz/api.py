@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from analyzers.collectives.report import Collectives
     from analyzers.common.progress import Progress
     from analyzers.compare.results import Comparison
+    from analyzers.contention.neighbours import StreamContention
     from analyzers.info import TraceInfo
     from analyzers.readers.reading import Reading
     from analyzers.streams import StreamsResult
@@ -232,6 +233,25 @@ def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
 
     with progress() as on_progress, _opened(trace, reading, on_progress) as run:
         return answers.streams(run)
+
+
+def contention(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamContention:
+    """Which kernels run longer beside other streams than like ones alone, and beside which.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
+
+    Returns
+    -------
+    StreamContention : `.to_frame()` has a row per kernel (name, ops, beside_ns, slowdown, paid_ns), `.pairs_frame()`
+        one per pair of kernels (name, beside, beside_ns, slowdown, paid_ns); those that lost most first.
+    """
+    from analyzers.scale import answers
+
+    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
+        return answers.stream_contention(run)
 
 
 def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:

@@ -2,6 +2,7 @@
 
 from analyzers.collectives.report import Collectives as Collectives
 from analyzers.compare.results import Comparison as Comparison
+from analyzers.contention.neighbours import StreamContention as StreamContention
 from analyzers.info import TraceInfo as TraceInfo
 from analyzers.streams import StreamsResult as StreamsResult
 from analyzers.syncs.report import OrderReport as OrderReport

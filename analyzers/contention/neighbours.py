@@ -14,9 +14,12 @@ import pandas as pd
 
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration
 from analyzers.contention.alone import alone
 from analyzers.contention.timings import Timings, join, over_all_ranks, timings_of_streams
 from analyzers.trace.columns import codes, ints
+from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
 
@@ -66,9 +69,30 @@ class StreamContention:
     kernels: tuple[Suffering, ...]
     pairs: tuple[Pair, ...]
 
+    def _repr_html_(self) -> str:
+        headers = ("kernel", "ops", "beside others", "slower", "lost")
+        rows = [
+            (
+                function(one.name),
+                one.ops,
+                duration(one.beside_ns),
+                "never alone" if one.slowdown is None else f"{one.slowdown:.2f}x",
+                "–" if one.paid_ns is None else duration(one.paid_ns),
+            )
+            for one in self.kernels
+        ]
+        return card(
+            "contention", "Kernels beside other streams, against like ones alone.", headers, rows, texts=("kernel",)
+        )
+
+    def __repr__(self) -> str:
+        lost = sum(max(one.paid_ns or 0, 0) for one in self.kernels)
+        return f"<{len(self.kernels)} kernels ran beside other streams, and lost {duration(lost)}>"
+
     def to_frame(self) -> pd.DataFrame:
         """One row per kernel: name, ops, beside_ns, slowdown, paid_ns."""
-        return pd.DataFrame([vars(one) for one in self.kernels], columns=[*Suffering.__dataclass_fields__])
+        frame = pd.DataFrame([vars(one) for one in self.kernels], columns=[*Suffering.__dataclass_fields__])
+        return frame.astype({"paid_ns": "Int64"})  # none where no like op ran alone
 
     def pairs_frame(self) -> pd.DataFrame:
         """One row per pair of kernels: name, beside, beside_ns, slowdown, paid_ns."""

@@ -402,3 +402,11 @@ def test_growth_of_a_pair_sums_to_what_the_ops_take_longer() -> None:
             taken.append(int((mine["end_ns"] - mine["start_ns"] - mine["wait_ns"]).sum()))
         assert found.growth_ns == pytest.approx((taken[1] - taken[0]) / (2 * len(result.steps)), abs=2)
         assert found.contention_ns > 0.6 * found.growth_ns
+
+
+def test_the_same_from_python_by_parts_too() -> None:
+    whole = tv.contention(captures("gather_nccl"))
+    assert whole.kernels[0].name.startswith("nvjet")
+    assert tv.contention(captures("gather_nccl"), memory="8GB", cache=False) == whole
+    assert repr(whole).startswith("<4 kernels ran beside other streams, and lost ")
+    assert "never alone" in whole._repr_html_()
