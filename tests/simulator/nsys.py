@@ -6,6 +6,7 @@ import functools
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.simulator.machine import Call, EventRecord, Op, Run
 from tests.simulator.program import Launch
@@ -35,15 +36,17 @@ SYNC_TYPES = {"cudaEventSynchronize": 1, "cudaStreamSynchronize": 3, "cudaDevice
 
 @functools.cache
 def _empty() -> bytes:
-    with closing(sqlite3.connect(":memory:")) as database:
-        with closing(sqlite3.connect(f"file:{TEMPLATE}?immutable=1", uri=True)) as real:
-            real.backup(database)
-        for table in EMPTIED:
-            database.execute(f"DELETE FROM {table}")
-        database.execute("DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
-        database.commit()
-        database.execute("VACUUM")
-        return database.serialize()
+    """An export without rows that a run makes, as a file's bytes."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "empty.sqlite")
+        path.write_bytes(TEMPLATE.read_bytes())
+        with closing(sqlite3.connect(path)) as database:
+            for table in EMPTIED:
+                database.execute(f"DELETE FROM {table}")
+            database.execute("DELETE FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
+            database.commit()
+            database.execute("VACUUM")
+        return path.read_bytes()
 
 
 def process(rank: int) -> int:
@@ -174,9 +177,10 @@ class _Export:
 
 def write(run: Run, path: Path, clocks: Clocks | None = None) -> list[Path]:
     """Write one report over all ranks; their hosts share a clock."""
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.deserialize(_empty())
+    path.write_bytes(_empty())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA synchronous = OFF")  # a file of a test
+        database.execute("PRAGMA journal_mode = OFF")
         _Export(database, run, clocks or Clocks()).write()
         database.commit()
-        path.write_bytes(database.serialize())
     return [path]
