@@ -130,6 +130,8 @@ def side_cost(own: Timings, known: Alone) -> SideCost:
     if not like_ns or like_ns < MOSTLY * beside_ns:
         return SideCost(None, None, None, kernels, None, None, None, beside_ns)
     paid = float(own.taken_ns[like].sum() - alone_ns[like].sum())
+    if paid >= like_ns:  # more than the other side can have cost: these were not alike
+        return SideCost(None, None, None, 0, None, None, None, beside_ns)
     error = np.nan_to_num(known.error_ns) * np.bincount(own.kind[like], minlength=len(own.kinds))
     clocks = CLOCKS * float(alone_ns[like].sum())
     unsure = SURE * float(np.sqrt((error**2).sum())) + clocks

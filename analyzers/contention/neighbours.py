@@ -12,13 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import label, rows_by_key, runs
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
 from analyzers.contention.alone import alone
-from analyzers.contention.timings import Timings, join, over_all_ranks, timings_of_streams
-from analyzers.trace.columns import codes, ints
+from analyzers.contention.timings import (
+    Timings,
+    join,
+    on_devices,
+    over_all_ranks,
+    timings_of_streams,
+    transfer_begin,
+)
+from analyzers.trace.columns import codes, ints, lanes
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -102,11 +109,10 @@ class StreamContention:
 def neighbours(trace: Trace) -> Neighbours:
     """What ran beside each op of a trace on other streams of its device."""
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    begin = np.minimum(start + ints(trace.ops, "wait_ns"), end)
+    begin, lane = transfer_begin(trace), lanes(trace.ops)
     code, names = codes(trace.ops, "name")
-    lane = label(*(ints(trace.ops, column) for column in ("context", "stream")))
     found: list[tuple[Ints, Ints, Ints]] = []
-    for rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values():
+    for rows in on_devices(trace):
         by_lane = [rows[mine] for mine in rows_by_key(lane[rows]).values()]
         for ops in by_lane:
             found += [_beside(begin, start, end, ops, others, code) for others in by_lane if others is not ops]

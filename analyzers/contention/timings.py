@@ -19,11 +19,13 @@ from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, lanes
+from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
+WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
 _NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "crowded")
 KIND_COLUMNS = ("kind", "copy", "name", "group", "previous", *_NUMBERS)
@@ -36,7 +38,8 @@ class Timings:
     kinds : one row per kind of like ops: `KIND_COLUMNS`. kind : which of them each op is.
     rank, device : of each op; taken_ns : how long it ran, waits taken out; beside_ns : as long of that
     something of the other side was resident; collective : its number in the run, -1 where it is none.
-    usual : False in a first step, behind a long idle time and where a window cuts an op: such are like no others.
+    usual : False in a first step, behind a long idle time, where a window cuts an op, and where it is not known which
+        part of it only waited for a late rank: such are like no others.
     """
 
     kinds: pd.DataFrame
@@ -63,13 +66,13 @@ def timings(trace: Trace, side: Mask, other: Mask) -> Timings:
     """
     beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    begin, stream = _begin(trace), ints(trace.ops, "stream")
-    for on_device in _on_devices(trace):
+    begin, lane = transfer_begin(trace), lanes(trace.ops)
+    for on_device in on_devices(trace):
         mine, others = on_device[side[on_device]], on_device[other[on_device]]
         beside[mine] = coverage(begin[mine], end[mine], union(start[others], end[others]))
         rest = on_device[~other[on_device]]
-        for (one,), on_stream in rows_by_key(stream[mine]).items():
-            elsewhere, ops = rest[stream[rest] != one], mine[on_stream]
+        for (one,), on_lane in rows_by_key(lane[mine]).items():
+            elsewhere, ops = rest[lane[rest] != one], mine[on_lane]
             crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
     return _of_ops(trace, np.flatnonzero(side), beside, crowded)
 
@@ -78,25 +81,26 @@ def timings_of_streams(trace: Trace) -> Timings:
     """All ops of a trace, beside those of other streams."""
     beside = np.zeros(len(trace.ops), np.int64)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    begin, lane = _begin(trace), label(*(ints(trace.ops, column) for column in ("context", "stream")))
-    for on_device in _on_devices(trace):
-        for (one,), on_stream in rows_by_key(lane[on_device]).items():
-            elsewhere, ops = on_device[lane[on_device] != one], on_device[on_stream]
+    begin, lane = transfer_begin(trace), lanes(trace.ops)
+    for on_device in on_devices(trace):
+        for (one,), on_lane in rows_by_key(lane[on_device]).items():
+            elsewhere, ops = on_device[lane[on_device] != one], on_device[on_lane]
             beside[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
     return _of_ops(trace, np.arange(len(trace.ops)), beside, np.zeros(len(trace.ops), np.int64))
 
 
-def _begin(trace: Trace) -> Ints:
+def transfer_begin(trace: Trace) -> Ints:
     """When each op begins to do something: a collective when its last rank is there."""
     return np.minimum(ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns"))
 
 
-def _on_devices(trace: Trace) -> Iterable[Ints]:
+def on_devices(trace: Trace) -> Iterable[Ints]:
+    """Rows of the ops of each rank's device."""
     return rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values()
 
 
 def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints) -> Timings:
-    taken = (ints(trace.ops, "end_ns") - _begin(trace))[rows]
+    taken = (ints(trace.ops, "end_ns") - transfer_begin(trace))[rows]
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken)
     rank, device, collective = (ints(trace.ops, column)[rows] for column in ("rank", "device", "collective"))
     return Timings(kinds, kind, rank, device, taken, beside[rows], collective, _usual(trace)[rows])
@@ -130,13 +134,14 @@ def over_all_ranks(found: Timings) -> Timings:
 
 
 def _usual(trace: Trace) -> Mask:
-    """Ops that no window cut, that follow no long idle time and are not of the first step, which warms up."""
-    usual = np.ones(len(trace.ops), dtype=bool)
+    """Ops of known waits that no window cut, that follow no long idle time, and not of the first step, a warm-up."""
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    least, most = (ints(trace.ops, column) for column in WAIT_RANGE)
+    usual = (ints(trace.ops, "wait_seen") > 0) & (most - least <= WAIT_KNOWN * (end - start))
     if trace.whole is not None:
         for column in ("start_ns", "end_ns"):
             usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    for on_device in _on_devices(trace):
+    for on_device in on_devices(trace):
         order = on_device[np.argsort(start[on_device], kind="stable")]
         idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
         usual[order[1:][idle > IDLE_NS]] = False
@@ -186,9 +191,9 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
 
 def _previous(trace: Trace, rows: Ints, code: Ints) -> Ints:
     """The name of the op before each on its stream, as a code; -1 before the first."""
-    keys = [ints(trace.ops, column) for column in ("process", "device", "context", "stream")]
-    order = np.lexsort((ints(trace.ops, "start_ns"), *keys[::-1]))
+    lane = lanes(trace.ops)
+    order = np.lexsort((ints(trace.ops, "start_ns"), lane))
     found = np.full(len(trace.ops), -1, np.int64)
-    same = np.logical_and.reduce([key[order][1:] == key[order][:-1] for key in keys])
+    same = lane[order][1:] == lane[order][:-1]
     found[order[1:][same]] = code[order[:-1][same]]
     return found[rows]

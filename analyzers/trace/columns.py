@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.arrays.groups import label
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import TABLES
@@ -70,6 +71,11 @@ def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
 def ints(frame: pd.DataFrame, column: str) -> Ints:
     """One integer column as an int64 array."""
     return frame[column].to_numpy(np.int64)
+
+
+def lanes(ops: pd.DataFrame) -> Ints:
+    """The lane of each op, as a number: a stream's number occurs in other contexts and processes, too."""
+    return label(*(ints(ops, column) for column in ("process", "device", "context", "stream")))
 
 
 def codes(frame: pd.DataFrame, column: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:

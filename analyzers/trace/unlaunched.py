@@ -22,11 +22,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Mask
 from analyzers.common.wording import duration, ranks_in_words
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, lanes
 from analyzers.trace.tables import Process, Trace
 
 LAUNCHED_BEFORE = "all its ops were launched before the capture began"
@@ -51,7 +51,7 @@ def _launched_before(trace: Trace) -> Mask:
     before: Mask = ~launched & (number > 0) & (number < first_call[process])
     if not before.any():
         return before
-    stream = label(*(ints(ops, column) for column in ("process", "device", "context", "stream")))
+    stream = lanes(ops)
     first_start = np.full(int(stream.max(initial=-1)) + 1, _LIMITS.max)
     np.minimum.at(first_start, stream[launched], start[launched])
     return before & (start <= first_start[stream])

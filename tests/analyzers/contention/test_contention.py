@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -171,6 +172,42 @@ def test_a_window_that_cuts_an_op_makes_it_no_measure() -> None:
     rank.kernel("beta", 7, 100, 200)
     rank.kernel("alpha", 8, 0, 10)
     assert sides(clip(run.trace(), 0, 150))[1].usual.tolist() == [True, False]
+
+
+def test_streams_of_one_number_in_two_contexts_are_two() -> None:
+    """Each of two contexts has a stream 7: a beta beside one of the other context's is no measure."""
+    run = Builder()
+    one = run.rank(0)
+    two = replace(one, context=one.context + 1)
+    one.kernel("beta", 7, 0, 100, grid=1, block=32)
+    one.kernel("beta", 7, 100, 200, grid=1, block=32)
+    two.kernel("beta", 7, 0, 100, grid=1, block=32)
+    one.kernel("alpha", 8, 150, 200)
+    found = sides(run.trace())[1]
+    crowded = found.kinds["crowded"].to_numpy()[found.kind]
+    assert crowded.tolist() == [1, 0, 1]
+
+
+def test_ops_that_lost_more_than_they_met_were_not_alike() -> None:
+    """Covered for 10 of its 300, where others take 100: not alpha made it 200 longer."""
+    run = Builder()
+    rank = run.rank(0)
+    for start, end in ((0, 100), (100, 200), (200, 500)):
+        rank.kernel("beta", 7, start, end, grid=1, block=32)
+    rank.kernel("alpha", 8, 490, 510)
+    found = cost(run.trace(), 1)
+    assert (found.paid_ns, found.slowdown_beside, found.like_kernels, found.beside_ns) == (None, None, 0, 10)
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_one_rank_of_several_claims_nothing_of_its_collectives(rank: int) -> None:
+    """What of them was waiting for the absent ranks is not known, so neither is what they took."""
+    result = tv.check_overlap([PAIRS / f"contend_before.rank{rank}.json.gz"], min_overlap=0.0)
+    after = tv.check_overlap(
+        [PAIRS / f"contend_after.rank{rank}.json.gz"], baseline=captures("contend_before"), min_overlap=0.0
+    )
+    assert all(one.a.paid_ns is None for one in (*result.contention, *after.contention))
+    assert all(one.b.paid_ns for one in after.contention)
 
 
 def oracle(trace: Trace, mine: str, other: str) -> tuple[float, int] | None:

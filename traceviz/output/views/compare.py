@@ -203,7 +203,7 @@ def _growth(first: ComparedRun, run: ComparedRun, growth: tuple[Growth, Growth])
             (one.contention_ns, "contention"),
             (one.clocks_ns, "clocks (like ops alone)"),
             (one.work_ns, "other work"),
-            (one.unknown_ns, "not known (never alone)"),
+            (one.unknown_ns, "not known (never alone, or waits unknown)"),
         )
         told = ", ".join(f"{_more(ns)} {what}" for ns, what in parts if abs(ns) >= LEAST_TOLD * abs(one.growth_ns))
         sides.append(f"{name} {_more(one.growth_ns)} ({told})" if told else f"{name} as long")
