@@ -20,6 +20,7 @@ from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import calls
 from analyzers.trace.columns import codes, ints, lanes
+from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
@@ -27,7 +28,7 @@ from analyzers.trace.tables import Trace
 CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
 WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
-_NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "crowded")
+_NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "sizes", "crowded")
 KIND_COLUMNS = ("kind", "copy", "name", "group", "previous", *_NUMBERS)
 
 
@@ -107,9 +108,12 @@ def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints) -> Timings:
 
 
 def join(parts: Iterable[Timings]) -> Timings:
-    """All of several parts, their kinds numbered together."""
+    """All of several parts, their kinds numbered together; sizes that some captures don't say tell no kinds apart."""
     parts = list(parts)
     kinds = pd.concat([part.kinds for part in parts], ignore_index=True)
+    like = [column for column in KIND_COLUMNS if column not in ("previous", "sizes")]
+    said = kinds.groupby(like, sort=False, dropna=False)["sizes"].transform("min") >= 0
+    kinds["sizes"] = kinds["sizes"].where(said, -1)
     number = label(kinds.groupby(list(KIND_COLUMNS), sort=False, dropna=False).ngroup())
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
     columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
@@ -176,8 +180,9 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
     texts["group"][0][is_call] = group
     # A transfer begins when the last rank comes, whatever ran before it.
     texts["previous"] = np.where(is_call, -1, _previous(trace, rows, name)), names
-    numbers = {column: ints(ops, column)[rows] for column in _NUMBERS[:-1]}
+    numbers = {column: ints(ops, column)[rows] for column in _NUMBERS[:-2]}
     numbers["bytes"][is_call] = ints(called, "bytes")
+    numbers["sizes"] = np.where(is_call, -1, _sizes(trace)[rows])
     numbers["crowded"] = crowded.astype(np.int64)
     number = label(*(texts[column][0] for column in KIND_COLUMNS[:5]), *numbers.values())
     firsts = np.unique(number, return_index=True)[1] if number.size else np.empty(0, np.int64)
@@ -187,6 +192,13 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
         for found in [texts[column][1]]
     }
     return pd.DataFrame({**words, **{column: values[firsts] for column, values in numbers.items()}}), number
+
+
+def _sizes(trace: Trace) -> Ints:
+    """Sizes of the inputs of the operator that launched each op, as a number; -1 where they are not known."""
+    of_range = ints(trace.ranges, "sizes")
+    operator, _ = launched_in(trace, of_range >= 0)
+    return np.append(of_range, -1)[operator]
 
 
 def _previous(trace: Trace, rows: Ints, code: Ints) -> Ints:

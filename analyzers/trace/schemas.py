@@ -69,6 +69,7 @@ RANGES: Schema = {
     "end_ns": ("int64", 0),
     "id": ("int64", -1),  # Kineto's External id
     "sequence": ("int64", -1),  # autograd's sequence number
+    "sizes": ("int64", -1),  # of an operator's inputs, as a number of `analyzers.trace.sizes`
     "forward_thread": ("int64", -1),  # thread of the forward op a backward op is linked to
 }
 SYNCS: Schema = {

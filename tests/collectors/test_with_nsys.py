@@ -73,6 +73,7 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup's child would ignore it
     )
     assert process.stdout is not None
     while "ready" not in process.stdout.readline():

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.sizes import MOST, sizes_number
 
 # Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
 GROUPS = {
@@ -37,14 +38,15 @@ GROUPS = {
     "cuda_sync": "sync",
     "cpu_instant_event": "memory",
 }
-# Integer fields of each group: attributes of Args; grid and block are numbers of blocks and threads.
+# Integer fields of each group: attributes of Args; grid and block are numbers of blocks and threads, sizes one of
+# `analyzers.trace.sizes`.
 FIELDS: dict[str, tuple[str, ...]] = {
     "op": (
         *("device", "context", "stream", "correlation", "bytes", "registers", "shared", "graph", "grid", "block"),
         *("context_in", "device_in", "device_from", "device_to"),
     ),
     "api": ("correlation",),
-    "range": ("external", "sequence", "forward"),
+    "range": ("external", "sequence", "forward", "sizes"),
     "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
     "span": (),
     "memory": ("device_type", "memory_device", "allocated", "reserved"),
@@ -68,6 +70,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     external_old: Any = msgspec.field(name="external id", default=-1)
     sequence: Any = msgspec.field(name="Sequence number", default=-1)
     forward: Any = msgspec.field(name="Fwd thread id", default=-1)
+    sizes: Any = msgspec.field(name="Input Dims", default=None)
+    sizes_old: Any = msgspec.field(name="Input dims", default=None)  # until torch 1.13
     device: Any = -1
     context: Any = -1
     context_in: Any = msgspec.field(name="inContext", default=-1)  # of a copy between GPUs, in place of `context`,
@@ -351,7 +355,24 @@ def _product(numbers: Any) -> int:
     return prod(sizes) if min(sizes) >= 0 else -1
 
 
+def flat_sizes(args: Args) -> list[int]:
+    """Sizes of an operator's inputs, one after the other, the first `MOST`; none where one is no number."""
+    left: list[Any] = [args.sizes if args.sizes is not None else args.sizes_old]
+    found: list[int] = []
+    while left and len(found) < MOST:
+        value = left.pop()
+        if isinstance(value, list):
+            left += reversed(value)
+        elif (size := whole(value)) >= 0:
+            found.append(size)
+        else:
+            return []
+    return found
+
+
 def _getter(name: str) -> Callable[[Args], Any]:
+    if name == "sizes":
+        return lambda args: sizes_number(flat_sizes(args))
     if name in ("grid", "block"):
         return lambda args: _product(getattr(args, name))
     if name == "external":

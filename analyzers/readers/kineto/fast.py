@@ -35,11 +35,13 @@ from analyzers.readers.kineto.events import (
     count_events,
     decode,
     digits,
+    flat_sizes,
     in_reach,
     interleave,
     is_kept,
     whole,
 )
+from analyzers.trace.sizes import MOST, sizes_numbers
 
 _MEMORY = b"".join((b'"', MEMORY_CHANGED[1].encode(), b'"'))
 _BLANK = b" \t\r\n"
@@ -233,11 +235,18 @@ _ZERO = ord("0")
 _TAG = 10**12  # the i-th run of a shape is parsed as the number _TAG + i
 _RUN = re.compile(rb"[0-9]+")
 _TIME = re.compile(rb"([0-9]+)(?:\.([0-9]+))?")
-_SIZES, _AXES = ("grid", "block"), 3
+_EXTENTS, _AXES = ("grid", "block"), 3
+_SIZES = "sizes"
 _TIMES = ("ts", "ts decimals", "dur", "dur decimals")
-_NUMBERS = tuple(dict.fromkeys(name for names in FIELDS.values() for name in names if name not in _SIZES))
+_NUMBERS = tuple(dict.fromkeys(name for names in FIELDS.values() for name in names if name not in (*_EXTENTS, _SIZES)))
 _TELLS = "tells of communication"  # not a run: 1 where it does
-_COLUMNS = (*_TIMES, *_NUMBERS, *(f"{name}{axis}" for name in _SIZES for axis in range(_AXES)), _TELLS)
+_COLUMNS = (
+    *_TIMES,
+    *_NUMBERS,
+    *(f"{name}{axis}" for name in _EXTENTS for axis in range(_AXES)),
+    *(f"{_SIZES}{at}" for at in range(MOST)),
+    _TELLS,
+)
 _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
 
@@ -321,13 +330,14 @@ def plan(example: bytes) -> Plan:
     args = event.args
     for name in _NUMBERS:
         found[name] = _run(args.external_old if name == "external" and args.external == -1 else getattr(args, name))
-    for name in _SIZES:
+    for name in _EXTENTS:
         sizes = getattr(args, name)
         if isinstance(sizes, list) and len(sizes) > _AXES:
             return nothing
         runs = [_run(size) for size in sizes] if isinstance(sizes, list) else []
         if all(run >= 0 for run in runs):
             found |= {f"{name}{axis}": run for axis, run in enumerate(runs)}
+    found |= {f"{_SIZES}{at}": _run(size) for at, size in enumerate(flat_sizes(args))}
     found[_TELLS] = int(args.is_communication)
     return list(found.values())
 
@@ -365,14 +375,27 @@ class Reader:
         return np.maximum(value, 0) * 1000 + np.maximum(decimals, 0) * 10 ** (3 - length)
 
     def numbers(self, name: str, texts: Ints) -> Ints:
-        """A field of `args`, -1 where it is missing; grid and block as a product."""
-        if name not in _SIZES:
+        """A field of `args`, -1 where it is missing; grid and block as a product, sizes as one number."""
+        if name == _SIZES:
+            return self._sizes(texts)
+        if name not in _EXTENTS:
             return self._values(name, texts, MOST_DIGITS)[0]
         product, _ = self._values(f"{name}0", texts, 9)
         for axis in range(1, _AXES):
             size, length = self._values(f"{name}{axis}", texts, 9)
             product = np.where(length > 0, product * size, product)
         return product
+
+    def _sizes(self, texts: Ints) -> Ints:
+        found = np.full(texts.size, -1, np.int64)
+        has = np.flatnonzero(self._plans[:, _COLUMN_INDEX[f"{_SIZES}0"]][self._code[texts]] != _NONE)
+        values, count = [], np.zeros(has.size, np.int64)
+        for at in range(MOST if has.size else 0):
+            value, length = self._values(f"{_SIZES}{at}", texts[has], MOST_DIGITS)
+            values.append(value)
+            count += length > 0
+        found[has] = sizes_numbers(values, count)
+        return found
 
     def _values(self, column: str, texts: Ints, most: int) -> tuple[Ints, Ints]:
         """Value (-1: none) and number of digits (0: none)."""

@@ -127,6 +127,7 @@ def ranges(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.Da
             "end_ns": rows.start - zero + rows.duration,
             "id": rows.fields["external"],
             "sequence": rows.fields["sequence"],
+            "sizes": rows.fields["sizes"],
             "forward_thread": forward_threads(thread, rows.fields["sequence"], rows.fields["forward"]),
         },
     )

@@ -14,6 +14,7 @@ from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.schemas import SYNC_KINDS
+from analyzers.trace.sizes import MOST, sizes_number
 
 NVTX = "NVTX_EVENTS"
 SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -46,28 +47,24 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFr
     )
     owner = raw.pop("thread")
     rows = raw.pop("row")
-    name = _range_names(file, names, raw.pop("text"), rows)
+    name, sizes = _range_texts(file, names, raw.pop("text"), rows)
     domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
     ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
-    return table("ranges", ranges).assign(**{ROW: rows})
+    return table("ranges", {**ranges, "sizes": sizes}).assign(**{ROW: rows})
 
 
-def _range_names(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> Any:
-    registered = names.categorical(numbers, range_name)
-    if not file.has(NVTX, "text"):
-        return registered
-    where, texts = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
-    if where.size == 0:
-        return registered
-    position = np.minimum(np.searchsorted(where, rows), where.size - 1)
-    literal = where[position] == rows
-    literals = [range_name(text) for text in texts.categories]
-    categories = list(dict.fromkeys([*registered.categories, *literals]))
-    code = {text: index for index, text in enumerate(categories)}
-    of_registered = np.array([code[text] for text in registered.categories] or [0], np.int32)
-    of_text = np.array([code[text] for text in literals], np.int32)
-    code = np.where(literal, of_text[texts.codes[position]], of_registered[registered.codes])
-    return labelled(code, categories).remove_unused_categories()
+def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tuple[Any, Ints]:
+    """Each range's name, and the number of the sizes in its text."""
+    registered = names.categorical(numbers)
+    code, texts = registered.codes, list(registered.categories)
+    if file.has(NVTX, "text"):
+        where, literals = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
+        if where.size:
+            position = np.minimum(np.searchsorted(where, rows), where.size - 1)
+            code = np.where(where[position] == rows, literals.codes[position] + len(texts), code)
+            texts += list(literals.categories)
+    of_text = np.array([range_sizes(text) for text in texts] or [-1], np.int64)
+    return merged(code, [range_name(text) for text in texts]).remove_unused_categories(), of_text[code]
 
 
 def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
@@ -84,10 +81,7 @@ def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
     owner, owners = pd.factorize(process)
     number, numbers = pd.factorize(domain)
     texts = [known.get((key, one), "") for key in owners.tolist() for one in numbers.tolist()]
-    categories = list(dict.fromkeys(["", *texts]))
-    code_of = {text: code for code, text in enumerate(categories)}
-    merged = np.array([code_of[text] for text in texts] or [0], np.int32)
-    return labelled(merged[owner * len(numbers) + number], categories)
+    return merged(owner * len(numbers) + number, texts)
 
 
 def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
@@ -179,6 +173,7 @@ def close_ranges(ranges: pd.DataFrame, last_ns: int) -> tuple[pd.DataFrame, int]
 _SUFFIX = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
 # What torch.autograd.profiler.emit_nvtx adds to an operator's name: it differs from call to call.
 _OF_ONE_CALL = re.compile(r", (seq|op_id) = -?\d+(, (seq|op_id|sizes|input_op_ids) = .*)?$", re.DOTALL)
+_SIZES = re.compile(r", sizes = (\[[][0-9, ]*\])")
 
 
 def call_name(name: str) -> str:
@@ -199,9 +194,27 @@ def range_name(text: str) -> str:
     return _OF_ONE_CALL.sub("", text)
 
 
+def range_sizes(text: str) -> int:
+    """The number of the sizes that `emit_nvtx(record_shapes=True)` wrote into a range's text; -1 where it wrote none.
+
+    >>> range_sizes("aten::mm, op_id = 7, sizes = [[8, 16], [16, 4]]") == sizes_number([8, 16, 16, 4])
+    True
+    """
+    found = _OF_ONE_CALL.search(text)
+    sizes = _SIZES.search(found[0]) if found else None
+    return sizes_number([int(size) for size in re.findall("[0-9]+", sizes[1])[:MOST]]) if sizes else -1
+
+
 def labelled(codes: Any, texts: Sequence[str]) -> Any:
     """A categorical of codes into texts."""
     return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(list(texts)))
+
+
+def merged(codes: Any, texts: Sequence[str]) -> Any:
+    """A categorical of codes into texts of which some may be alike."""
+    categories = list(dict.fromkeys(texts))
+    code_of = {text: code for code, text in enumerate(categories)}
+    return labelled(np.array([code_of[text] for text in texts], np.int32)[codes], categories)
 
 
 def kernel_name(name: str) -> str:
@@ -236,7 +249,4 @@ class Names:
         codes, distinct = pd.factorize(numbers)
         known = more or {}
         texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
-        categories = list(dict.fromkeys(texts))
-        code_of = {text: code for code, text in enumerate(categories)}
-        merged = np.array([code_of[text] for text in texts], np.int32)
-        return labelled(merged[codes], categories)
+        return merged(codes, texts)

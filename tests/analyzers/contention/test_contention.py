@@ -88,7 +88,7 @@ def test_nearly_alone_ops_are_corrected_for_what_they_met() -> None:
 
 
 def kinds(count: int) -> pd.DataFrame:
-    return pd.DataFrame([{**dict.fromkeys(KIND_COLUMNS, ""), "grid": number} for number in range(count)])
+    return pd.DataFrame([{**dict.fromkeys(KIND_COLUMNS, ""), "grid": number, "sizes": -1} for number in range(count)])
 
 
 def columns(taken: list[int], beside: list[int]) -> tuple[Ints, Ints, Ints, Mask]:
@@ -110,6 +110,22 @@ def test_other_grids_sizes_and_predecessors_are_not_alike() -> None:
     rank.kernel("alpha", 8, 0, 1)
     found = sides(run.trace())[1]
     assert len(set(found.kind.tolist())) == 4, "grid 1 first, grid 2, grid 1 behind beta, grid 1 behind gamma"
+
+
+def test_other_sizes_of_inputs_are_not_alike_where_they_are_known() -> None:
+    """Matrix products of one kernel and grid, one with sums four times as long; a run without sizes knows neither."""
+    run = Builder()
+    rank = run.rank(0)
+    for start, sizes in ((0, 64), (1_000, 256), (2_000, 64)):
+        rank.range("aten::mm", start, start + 10, kind="op", sizes=sizes)
+        rank.kernel("beta", 7, start + 20, start + 100, launch=(start + 1, start + 2))
+    rank.kernel("alpha", 8, 0, 1, launch=(0, 1))
+    with_sizes = sides(run.trace())[1]
+    assert with_sizes.kinds["sizes"].to_numpy()[with_sizes.kind].tolist() == [64, 256, 64]
+    run.rows["ranges"] = [{**row, "sizes": -1} for row in run.rows["ranges"]]
+    without = sides(run.trace())[1]
+    assert join([with_sizes]).kinds["sizes"].nunique() == 2
+    assert join([with_sizes, without]).kinds["sizes"].unique().tolist() == [-1]
 
 
 def test_ops_that_came_behind_others_stand_in_where_times_agree() -> None:

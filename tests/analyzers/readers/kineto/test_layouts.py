@@ -174,7 +174,12 @@ KEYS = (
     "Sequence number",
     "Collective name",
 )
-ARGS = st.dictionaries(st.one_of(st.sampled_from(KEYS), TEXT), VALUES, max_size=4)
+DIMS = st.recursive(st.integers(-1, 2**62), lambda inner: st.lists(inner, max_size=5), max_leaves=20)
+ARGS = st.builds(
+    lambda args, dims: args | dims,
+    st.dictionaries(st.one_of(st.sampled_from(KEYS), TEXT), VALUES, max_size=4),
+    st.dictionaries(st.sampled_from(["Input Dims", "Input dims"]), st.one_of(DIMS, VALUES), max_size=2),
+)
 TIMES = st.builds(lambda whole, part: f"@{whole}.{part:03}@", st.integers(10**15, 10**15 + 10**9), st.integers(0, 999))
 DURATIONS = st.builds(lambda whole, part: f"@{whole}.{part:03}@", st.integers(0, 10**6), st.integers(0, 999))
 EVENTS = st.fixed_dictionaries(

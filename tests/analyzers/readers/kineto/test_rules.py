@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
 
 Event = dict[str, Any]
+CAPTURES = Path(__file__).parents[3] / "data" / "contention"
 
 
 def event(
@@ -160,6 +163,26 @@ def test_forward_thread_is_a_thread_of_the_table(folder: Path) -> None:
 def test_forward_thread_is_unknown_where_two_may_be_meant(folder: Path) -> None:
     trace = load(folder, linked("f", 100, 3, 0), linked("f", 200, 3, 0), linked("b", 500, 3, 1))
     assert trace.ranges["forward_thread"].tolist() == [-1, -1, -1]
+
+
+def test_operators_have_like_sizes_where_their_inputs_do(folder: Path) -> None:
+    dims = [[[64, 32], [32, 8]], [[64, 32], [8, 32]], [[64, 32], [32, 8], []], [[], []], None, "[64]", [[1.5]], [[-1]]]
+    events = [event("cpu_op", "mm", at, **({"Input Dims": each} if each else {})) for at, each in enumerate(dims)]
+    old = event("Operator", "mm", 9, **{"Input dims": dims[0]})
+    first, other, *rest = load(folder, *events, old).ranges["sizes"].tolist()
+    assert first >= 0
+    assert other >= 0
+    assert other != first
+    assert rest == [first, -1, -1, -1, -1, -1, first]
+
+
+def test_sizes_of_a_real_capture_tell_its_inputs_apart() -> None:
+    """By the texts of the file: as many numbers as texts, one each."""
+    path = CAPTURES / "contend_before.rank0.json.gz"
+    texts = set(re.findall(r'"Input Dims": (\[.*?\]), "', gzip.decompress(path.read_bytes()).decode()))
+    flat = {tuple(re.findall("[0-9]+", text)) for text in texts} - {()}
+    sizes = read(path).ranges["sizes"]
+    assert sizes[sizes >= 0].nunique() == len(flat) > 1
 
 
 COMMUNICATION = {"Collective name": "allreduce", "In msg nelems": 4, "Group size": 2, "dtype": "Float"}

@@ -11,6 +11,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.nsys.read import read_sqlite
+from analyzers.trace.sizes import sizes_number
 from analyzers.trace.tables import Trace
 from tests.support.nsys_exports import edited
 
@@ -132,3 +133,4 @@ def test_calls_of_one_operator_under_emit_nvtx_are_one_range(tmp_path: Path) -> 
     ranges = read(tmp_path, each_its_own).ranges
     assert len(ranges) > 3
     assert set(ranges["name"]) == {"aten::mm"}
+    assert ranges["sizes"].unique().tolist() == [sizes_number([2, 2])]
