@@ -34,6 +34,7 @@ def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """No test may find, or leave, anything in the cache of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRACEVIZ_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("COLUMNS", raising=False)  # which processes of `pytest -n` are given
         yield
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.common.wording import duration, percent
 from analyzers.contention.alone import Alone, alone
 from analyzers.contention.timings import Timings, join, over_all_ranks
 from analyzers.overlap.measure import RankOverlap
@@ -145,3 +146,37 @@ def side_cost(own: Timings, known: Alone) -> SideCost:
 
 def _slowdown(beside_ns: int, paid: float) -> float:
     return beside_ns / max(beside_ns - paid, beside_ns / 100)
+
+
+def in_words(cost: Contention, a: str, b: str, *, has_baseline: bool) -> str:
+    """What overlap cost, without a full stop.
+
+    Parameters
+    ----------
+    a, b : what the sides are called.
+    has_baseline : whether a run without overlap was looked at, too.
+    """
+    known, alone_in = ("", " in either run") if has_baseline else (" from this capture", ": give --baseline")
+    if cost.a.slowdown_beside is None and cost.b.slowdown_beside is None:
+        return f"not known{known} (too few ops of either side have a like one that ran alone{alone_in})"
+    text = "; ".join(_side_in_words(*side, known, alone_in) for side in ((a, b, cost.a), (b, a, cost.b)))
+    real = duration(cost.real_overlap_ns)
+    if cost.net_overlap_ns is not None:
+        text += (
+            f"; net {duration(max(cost.net_overlap_ns, 0))} of {real}, {percent(max(cost.ideal or 0.0, 0.0))} of ideal"
+        )
+    elif cost.a.is_slowed or cost.b.is_slowed:
+        text += f"; net at most {duration(max(cost.high_ns, 0))} of {real}"
+    return text
+
+
+def _side_in_words(side: str, other: str, cost: SideCost, known: str, alone_in: str) -> str:
+    if cost.slowdown_beside is None:
+        some = f"only {cost.like_kernels} of its ops have a" if cost.like_kernels else "its ops have no"
+        return f"'{side}' not known{known} ({some} like one that ran alone{alone_in})"
+    ops = f"{cost.like_kernels:,} like {'op' if cost.like_kernels == 1 else 'ops'}"
+    measured = f"{cost.low:.2f} to {cost.high:.2f}x; {ops}"
+    if not cost.is_slowed:
+        return f"no slowdown of '{side}' shown beside '{other}' ({measured})"
+    paid = duration(cost.paid_ns or 0)
+    return f"'{side}' {cost.slowdown_beside:.2f}x slower while beside '{other}' ({measured}), {paid} paid"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration, percent
-from analyzers.contention.cost import Contention
+from analyzers.contention.cost import Contention, SideCost, in_words
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.alignment import Clocks
@@ -125,6 +125,30 @@ class OverlapResult:
         deciding = [one for one in self.contention if (one.rank, one.device) == self.job.deciding]
         return next(iter([*deciding, *self.contention]), None)
 
+    def costs(self) -> pd.DataFrame:
+        """What overlap cost, one row per (rank, device) and side that met the other, as in `SideCost`, ns and ratios.
+
+        Columns: side, slowdown_beside, low, high, like_kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns; missing
+        where no like op ran alone.
+        """
+        columns = [one.name for one in fields(SideCost)]
+        return pd.DataFrame(
+            [
+                (one.rank, one.device, side, *(getattr(cost, column) for column in columns))
+                for one in self.contention
+                for side, cost in ((self.a, one.a), (self.b, one.b))
+            ],
+            columns=["rank", "device", "side", *columns],
+        ).set_index(["rank", "device"])
+
+    @property
+    def cost_sentence(self) -> str:
+        """What overlap cost on the rank that decides, in a sentence; empty where the sides never met."""
+        if self.cost is None or not self.cost.real_overlap_ns:
+            return ""
+        named = self.device_labels.name(self.cost.rank, self.cost.device)
+        return f"{in_words(self.cost, self.a, self.b, has_baseline=self.gain is not None)} ({named})."
+
     @property
     def device_labels(self) -> DeviceLabels:
         """What the devices of the ranks are called."""
@@ -180,7 +204,10 @@ class OverlapResult:
         ]
         text = f"A = {self.a}, B = {self.b}. {self.sentence}"
         mood = MOODS[self.verdict]
-        return card(self.verdict, text, headers, rows, mood=mood, texts=("mostly by",), warnings=self.warnings)
+        notes = [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
+        return card(
+            self.verdict, text, headers, rows, mood=mood, texts=("mostly by",), notes=notes, warnings=self.warnings
+        )
 
     def __repr__(self) -> str:
         ratio = self.job.real_overlap_ratio

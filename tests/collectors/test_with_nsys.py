@@ -66,14 +66,13 @@ def started(folder: Path, script: str) -> subprocess.Popen[str]:
     (folder / "sleepy.py").write_text(script)
     words = ["collect", "nsys", *TRACE, "-o", "out", "--", sys.executable, str(folder / "sleepy.py")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "traceviz", *words],
+        ["env", "--default-signal=HUP", sys.executable, "-m", "traceviz", *words],  # what runs under nohup ignores it
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup's child would ignore it
     )
     assert process.stdout is not None
     while "ready" not in process.stdout.readline():

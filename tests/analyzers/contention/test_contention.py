@@ -14,7 +14,7 @@ import pytest
 import traceviz as tv
 from analyzers.arrays.types import Ints, Mask
 from analyzers.contention.alone import alone
-from analyzers.contention.cost import SideCost, contention, side_cost
+from analyzers.contention.cost import Contention, SideCost, contention, in_words, side_cost
 from analyzers.contention.growth import growth
 from analyzers.contention.neighbours import neighbours, stream_contention
 from analyzers.contention.timings import KIND_COLUMNS, Timings, join, over_all_ranks, timings
@@ -309,6 +309,35 @@ def test_net_overlap_is_real_overlap_less_what_both_sides_paid() -> None:
     assert (one.real_overlap_ns, one.a.paid_ns, one.b.paid_ns, one.net_overlap_ns) == (160, 40, 60, 60)
     assert one.ideal == pytest.approx(60 / 160)
     assert result.cost == one
+
+
+def words_of(a: SideCost, b: SideCost, *, has_baseline: bool = False) -> str:
+    known = a.paid_ns is not None and b.paid_ns is not None
+    return in_words(Contention(0, 0, a, b, 400, 300 if known else None, None, 390), "x", "y", has_baseline=has_baseline)
+
+
+def test_what_overlap_cost_in_words() -> None:
+    """A slowdown is claimed where it is sure, a range is told in any case, and unknown sides say what would help."""
+    unknown = SideCost(None, None, None, 0, None, None, None, 400)
+    slower, perhaps = SideCost(1.3, 1.2, 1.4, 7, 90, 60, 120, 400), SideCost(1.0, 0.9, 2.5, 1, 10, 0, 250, 400)
+    lone = "not known from this capture (too few ops of either side have a like one that ran alone: give --baseline)"
+    assert words_of(unknown, unknown) == lone
+    assert words_of(unknown, unknown, has_baseline=True).startswith("not known (too few ops of either side have")
+    assert words_of(slower, perhaps) == (
+        "'x' 1.30x slower while beside 'y' (1.20 to 1.40x; 7 like ops), 90 ns paid; "
+        "no slowdown of 'y' shown beside 'x' (0.90 to 2.50x; 1 like op); net 300 ns of 400 ns, 75.0% of ideal"
+    )
+    assert words_of(slower, unknown).endswith("; net at most 390 ns of 400 ns")
+    assert "net" not in words_of(perhaps, unknown)
+
+
+def test_costs_as_a_frame() -> None:
+    result = tv.check_overlap(captures("contend_after"), min_overlap=0.0)
+    frame = result.costs()
+    assert frame["side"].tolist() == ["comm", "compute"] * 4
+    assert frame.loc[(0, 0), "paid_ns"].isna().tolist() == [True, False]
+    assert frame["beside_ns"].sum() == sum(side.beside_ns for one in result.contention for side in (one.a, one.b))
+    assert "Mind: overlap costs: &#x27;comm&#x27; not known" in result._repr_html_()
 
 
 def test_parts_together_say_what_the_whole_says() -> None:

@@ -46,8 +46,8 @@ def error(*paths: str | Path) -> TracevizError:
         ("a.json", b"\xef\xbb\xbf \n{}", "kineto"),
         ("a.json", b'[{"ph": "X"}]', "kineto"),
         ("a.json", b"[", "kineto"),
-        ("a.json.gz", gzip.compress(KINETO), "kineto"),
-        ("misnamed.txt", gzip.compress(KINETO), "kineto"),
+        ("a.json.gz", gzip.compress(KINETO, mtime=0), "kineto"),
+        ("misnamed.txt", gzip.compress(KINETO, mtime=0), "kineto"),
         ("a.sqlite", SQLITE, "nsys-sqlite"),
         ("misnamed.json", SQLITE, "nsys-sqlite"),
         ("a.nsys-rep", b"anything", "nsys-report"),
@@ -118,7 +118,7 @@ def test_a_file_that_may_not_be_read_is_an_error_not_a_stack_trace(
 
 def test_a_glob_and_a_folder_are_sorted_and_each_file_is_read_once(tmp_path: Path) -> None:
     for name in ("b.json", "a.json", "c.json.gz"):
-        write(tmp_path / name, gzip.compress(KINETO) if name.endswith("gz") else KINETO)
+        write(tmp_path / name, gzip.compress(KINETO, mtime=0) if name.endswith("gz") else KINETO)
     assert found(tmp_path / "*.json") == ["a.json", "b.json"]
     assert found(tmp_path) == ["a.json", "b.json", "c.json.gz"]
     (tmp_path / "link.json").symlink_to(tmp_path / "a.json")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TraceWarning
-from analyzers.contention.cost import Contention, SideCost
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.trace.overhead import DISTORTED
@@ -34,8 +33,8 @@ def blocks(result: OverlapResult) -> list[Block]:
         shown.append(_ranks(result))
     if result.last_arrival is not None:
         shown.append(_last_arrival(result, result.last_arrival))
-    if result.cost is not None and result.cost.real_overlap_ns:
-        shown.append(_cost(result, result.cost))
+    if result.cost_sentence:
+        shown.append(Paragraph(result.cost_sentence, "Overlap costs"))
     if result.gain is not None:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
@@ -109,34 +108,6 @@ def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
         f"{duration(one.achievable_ns)}, {percent(one.real_overlap_ratio)}{within}."
     )
     return Paragraph(text, "By last arrival")
-
-
-def _cost(result: OverlapResult, cost: Contention) -> Paragraph:
-    """What overlap cost on the rank that decides, in a line."""
-    sides = ((result.a, result.b, cost.a), (result.b, result.a, cost.b))
-    text = "; ".join(_slowdown(*side, has_baseline=result.gain is not None) for side in sides)
-    real, net = duration(cost.real_overlap_ns), cost.net_overlap_ns
-    if net is not None:
-        text += f"; net {duration(max(net, 0))} of {real}, {percent(max(cost.ideal or 0.0, 0.0))} of ideal"
-    elif cost.a.is_slowed or cost.b.is_slowed:
-        text += f"; net at most {duration(max(cost.high_ns, 0))} of {real}"
-    named = result.device_labels.name(cost.rank, cost.device)
-    return Paragraph(f"{text} ({named}).", "Overlap costs")
-
-
-def _slowdown(side: str, other: str, cost: SideCost, *, has_baseline: bool) -> str:
-    if cost.slowdown_beside is None:
-        known = f"only {cost.like_kernels} of its ops have a" if cost.like_kernels else "its ops have no"
-        if has_baseline:
-            return f"'{side}' not known ({known} like one that ran alone in either run)"
-        return f"'{side}' not known from this capture ({known} like one that ran alone: give --baseline)"
-    kernels = f"{cost.like_kernels:,} like {'op' if cost.like_kernels == 1 else 'ops'}"
-    if not cost.is_slowed:
-        return f"'{side}' no slower beside '{other}' ({kernels})"
-    return (
-        f"'{side}' {cost.slowdown_beside:.2f}x slower while beside '{other}' ({cost.low:.2f} to {cost.high:.2f}x; "
-        f"{kernels}), {duration(cost.paid_ns or 0)} paid"
-    )
 
 
 def _gain(gain: Gain) -> Paragraph:
