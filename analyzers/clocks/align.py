@@ -17,6 +17,7 @@ from analyzers.arrays.types import Floats, Ints
 from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
@@ -205,7 +206,7 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
         text = (
             f"Only {widest.collectives} matched collectives align {labels.name(widest.rank, widest.device)}'s clock; "
             f"they{' and calls of its host' if 'host' in clocks.method else ''} bound its offset to a span of "
-            f"{_width(widest) / 1000:.1f} µs."
+            f"{duration(_width(widest))}."
         )
         warnings.append(TraceWarning("few-collectives", text))
     for numbers in clocks.contradictions[:3]:
