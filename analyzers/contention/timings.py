@@ -29,6 +29,7 @@ CROWDED = 0.1  # of an op beside other work of neither or its own side: only suc
 WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
 _NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "sizes", "crowded")
+_LIMITS = np.iinfo(np.int64)
 KIND_COLUMNS = ("kind", "copy", "name", "group", "previous", *_NUMBERS)
 
 
@@ -149,11 +150,18 @@ def _usual(trace: Trace) -> Mask:
         order = on_device[np.argsort(start[on_device], kind="stable")]
         idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
         usual[order[1:][idle > IDLE_NS]] = False
-    steps = find_steps(trace)
-    if len(steps.present) < 2:
-        return usual
-    number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)]
-    return usual & (number != steps.present[0])
+    return usual & ~_in_first_steps(trace)
+
+
+def _in_first_steps(trace: Trace) -> Mask:
+    """Ops of the first of several steps of their process."""
+    steps, count = find_steps(trace), len(trace.processes)
+    owner = ints(trace.ranges, "process")[steps.rows]
+    first, last = np.full(count, _LIMITS.max), np.full(count, _LIMITS.min)
+    np.minimum.at(first, owner, steps.numbers)
+    np.maximum.at(last, owner, steps.numbers)
+    number, process = np.append(steps.numbers, -1)[step_of_ops(trace, steps)], ints(trace.ops, "process")
+    return (number == first[process]) & (last > first)[process]
 
 
 def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
