@@ -22,6 +22,7 @@ from analyzers.compare.steps import (
     StepGroups,
     group_steps,
     pick,
+    slowest,
     step_figures,
 )
 from analyzers.contention.growth import Growth, growth
@@ -152,18 +153,18 @@ def _compared(
     run: ComparedRun, own: _Measured, first: _Measured, common: Common, overlaps: tuple[OverlapResult, OverlapResult]
 ) -> ComparedRun:
     """A run with its figures; the first has no changes."""
-    own_mean, first_mean = ({name: _mean(one, common, name) for name in FIGURES} for one in (own, first))
+    own_steps, first_steps = ({name: _per_step(one, common, name) for name in FIGURES} for one in (own, first))
     run = replace(
         run,
         overlap=overlaps[0],
-        figures={name: spread(values) for name, values in own_mean.items()},
+        figures={name: spread(values) for name, values in own_steps.items()},
         calls_recorded=bool(len(own.part.api)),
         memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
     )
     if own is first:
         return replace(run, lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))))
     changes = {
-        name: change(first_mean[name], own_mean[name], tests=1 if name == "step_ns" else len(FIGURES))
+        name: change(first_steps[name], own_steps[name], tests=1 if name == "step_ns" else len(FIGURES))
         for name in FIGURES
     }
     return replace(
@@ -181,10 +182,9 @@ def _growth(own: _Measured, first: _Measured, common: Common, side: int) -> Grow
     return growth([first.timings[side]], [own.timings[side]], shares=shares)
 
 
-def _mean(one: _Measured, common: Common, figure: str) -> Ints:
-    """A figure per step, mean over the devices: they are never summed."""
+def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
     values = one.steps.at(common.lanes, common.steps, figure)
-    return np.rint(values.mean(axis=0)).astype(np.int64)
+    return slowest(values) if figure == "step_ns" else np.rint(values.mean(axis=0)).astype(np.int64)
 
 
 def _lane(own: _Measured, first: _Measured, common: Common, i: int) -> LaneFigures:

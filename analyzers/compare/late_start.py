@@ -23,7 +23,7 @@ from analyzers.arrays.intervals import measure_before, overlap_by_group, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import duration
 from analyzers.compare.noise import Spread, spread
-from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, step_times
+from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -104,9 +104,9 @@ def _longest_for(trace: Trace, wanted: Ints) -> int:
 
 
 def typical_step(trace: Trace) -> Spread | None:
-    """Step time, mean over the devices, on the steps that all have, but for a late start; None where there are none."""
+    """Step time on the steps that all devices have, but for a late start; None where there are none."""
     groups = group_steps(trace)
     times = step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")).reshape(groups.there.shape)
     late = late_start(trace, groups)
     counted = groups.there.all(axis=0) & ~np.isin(groups.numbers, (WHOLE_CAPTURE, *([late.step] if late else [])))
-    return spread(np.rint(times[:, counted].mean(axis=0)).astype(np.int64)) if counted.any() else None
+    return spread(slowest(times[:, counted])) if counted.any() else None

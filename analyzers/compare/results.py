@@ -49,9 +49,9 @@ class Region:
 class ComparedRun:
     """One run of a comparison.
 
-    `figures` (`analyzers.compare.steps.FIGURES`) are per step, mean over the devices; `changes` hold them against the
-    first run. `overlap` is what `check_overlap` says of the compared part, `gain` what the pair gained over the first
-    run, `growth` why A's and B's ops take longer or less than there; `memory_peaks` are those of the compared steps,
+    `figures` (`analyzers.compare.steps.FIGURES`) are per step: step time on its slowest device, others a mean over the
+    devices; `changes` hold them against the first run. `overlap` is what `check_overlap` says of the compared part,
+    `gain` what the pair gained over the first run, `growth` why A's and B's ops take longer or less than there; `memory_peaks` are those of the compared steps,
     none where the profiler did not record memory. Without `calls_recorded` nothing tells what blocked the host, and the
     sync cost of 0 means nothing. `late_start` is the first step where a late profiler made it long: it is in no figure,
     unless there is no other step.
@@ -162,7 +162,7 @@ class Comparison:
     def changes_frame(self) -> pd.DataFrame:
         """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
 
-        Rank and device are −1 for the mean over the devices. Columns as in `Change`, with `delta_ns`.
+        Rank and device are −1 for all devices together. Columns as in `Change`, with `delta_ns`.
         """
         rows = []
         for run in self.runs[1:]:

@@ -166,6 +166,11 @@ def step_times(groups: StepGroups, starts: Ints, ends: Ints) -> Ints:
     return times
 
 
+def slowest(times: Ints) -> Ints:
+    """Time of each step on its slowest device, of devices × steps: the others only run ahead until they wait for it."""
+    return times.max(axis=0)
+
+
 def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     """GPU idle time that host sync points cost, by the step in which the host was blocked."""
     whole = trace.whole or trace

@@ -159,6 +159,13 @@ def test_only_steps_and_ranks_that_all_have_are_compared() -> None:
     ]
 
 
+def test_a_step_takes_as_long_as_on_its_slowest_rank() -> None:
+    """Rank 0 ends a step every 1,000 ns, rank 1, which falls behind, every 1,100: so does the job."""
+    behind = steps_of(dict.fromkeys(range(4), 100), {0: 100, 1: 200, 2: 300, 3: 400})
+    step = compare([behind, behind]).runs[0].figures["step_ns"]
+    assert (step.median_ns, step.p90_ns) == (1_100, 1_100)
+
+
 def test_more_steps_tell_a_change_from_noise() -> None:
     before = steps_of({k: 100 + k % 3 for k in range(20)})
     after = steps_of({k: 120 + k % 4 for k in range(20)})

@@ -19,8 +19,8 @@ MOST_RANKS = 32
 MOST_REGIONS = 12
 LEAST_TOLD = 0.02  # of a side's growth
 NOTE = (
-    "Medians per step, mean over the ranks' devices, and (change against {first}). = is the same in every step, "
-    "~ lies within noise, ? differs on too few steps."
+    "Medians per step: step time on its slowest rank, others a mean over the ranks' devices; and (change against "
+    "{first}). = is the same in every step, ~ lies within noise, ? differs on too few steps."
 )
 
 
