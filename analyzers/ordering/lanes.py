@@ -236,7 +236,7 @@ def _pairs(first: Ints, second: Ints) -> list[tuple[int, ...]]:
 
 def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> dict[str, Ints]:
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    head, end = _graph_heads(trace, start, end)
+    head, start, end = _graph_heads(trace, lane, start, end)
     ops = np.arange(start.size) if head is None else np.flatnonzero(head == np.arange(start.size))
     lane_of, start_of = lane[ops], start[ops]
     if np.all(start_of[1:] >= start_of[:-1]):
@@ -275,19 +275,38 @@ def _first_calls(trace: Trace) -> dict[int, int]:
     return {process: int(start[rows].min()) for (process,), rows in rows_by_key(ints(trace.api, "process")).items()}
 
 
-def _graph_heads(trace: Trace, start: Ints, end: Ints) -> tuple[Ints | None, Ints]:
-    """For each op the first op of its graph launch (None where there are none), and ends that make launches whole."""
+def _graph_heads(trace: Trace, lane: Ints, start: Ints, end: Ints) -> tuple[Ints | None, Ints, Ints]:
+    """For each op the first op of its graph launch (None where there are none), and times that make launches whole.
+
+    That is the first on the stream that the graph was launched on: streams inside it run nothing else, and no call
+    names them.
+    """
     graph, launch = ints(trace.ops, "graph"), ints(trace.ops, "launch")
     inside = np.flatnonzero((graph >= 0) & (launch >= 0))
     if inside.size == 0:
-        return None, end
-    head, end = np.arange(start.size), end.copy()
-    order = inside[np.lexsort((start[inside], launch[inside]))]
+        return None, start, end
+    of_graphs = np.ones(int(lane.max()) + 1, dtype=bool)
+    of_graphs[np.delete(lane, inside)] = False
+    own_stream = of_graphs[lane[inside]] & ~_named(trace, inside)
+    head, start, end = np.arange(start.size), start.copy(), end.copy()
+    order = inside[np.lexsort((start[inside], own_stream, launch[inside]))]
     new = run_heads(launch[order])
-    heads = order[new]
+    heads, firsts = order[new], np.flatnonzero(new)
     head[order] = heads[np.cumsum(new) - 1]
-    end[heads] = np.maximum.reduceat(end[order], np.flatnonzero(new))
-    return head, end
+    start[heads] = np.minimum.reduceat(start[order], firsts)
+    end[heads] = np.maximum.reduceat(end[order], firsts)
+    return head, start, end
+
+
+def _named(trace: Trace, ops: Ints) -> Mask:
+    """Whether a record, a wait or a synchronization names the stream of an op."""
+    named: set[tuple[int, ...]] = set()
+    for frame in (trace.syncs, trace.records):
+        named |= set(_pairs(ints(frame, "process"), ints(frame, "stream")))
+    found = np.zeros(ops.size, dtype=bool)
+    for key, rows in rows_by_key(*(ints(trace.ops, column)[ops] for column in ("process", "stream"))).items():
+        found[rows] = key in named
+    return found
 
 
 def _communication(trace: Trace, lane: Ints, count: int) -> Mask:

@@ -38,7 +38,7 @@ OPS: Schema = {
     "block": ("int32", -1),  # threads in a block
     "registers": ("int32", -1),  # per thread
     "shared_bytes": ("int64", -1),  # per block, static + dynamic
-    "graph": ("int64", -1),  # id of the CUDA graph it ran in
+    "graph": ("int64", -1),  # id of the CUDA graph it ran in, 0 where that has no number
     # What its collective says of it, `wait_ns` too: filled in by `analyzers.clocks.align` once all captures are there.
     "collective": ("int64", -1),  # number in `Trace.matches`
     "collective_calls": ("int64", 0),  # how many calls of that one the run has

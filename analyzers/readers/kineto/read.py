@@ -124,7 +124,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
     syncs = tables.syncs(rows["sync"], heads.all, gpu_process["sync"], zero)
     api = tables.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
     ranges = tables.ranges(rows["range"], heads.all, tables.process_of_heads(rows["range"], heads.all, pids), zero)
-    ops = tables.grids_in_blocks(ops, api)
+    ops = tables.in_graphs(tables.grids_in_blocks(ops, api), api)
     trace = Trace(
         captures=(),
         processes=(),

@@ -39,6 +39,7 @@ ITEMS_LAUNCH = "hipExtModuleLaunchKernel"  # its grid counts work-items
 _SUFFIX = re.compile(r"_(v\d{4,}|ptsz|ptds)$")
 _COPY = re.compile(r"([HDAP])to([HDAP])\b(?:.*\((.+?) -> (.+?)\))?")
 _ROCM_COPY = re.compile(r"(Host|Device)To(Host|Device)")
+_GRAPH_LAUNCH = re.compile(r"^(cuda|cu|hip)GraphLaunch")
 _RECORD = re.compile(r"^(cuda|cu|hip)EventRecord")
 
 
@@ -257,6 +258,23 @@ def grids_in_blocks(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     blocks = grid.copy()
     blocks[rows] = -(-grid[rows] // block[rows])
     return ops.assign(grid=blocks)
+
+
+def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+    """Ops with `graph` 0 where a CUDA graph's launch launched them and the trace does not number it.
+
+    torch 2.11 says of a node nothing but the correlation id that all nodes of one launch share.
+    """
+    code, names = codes(api, "name")
+    launches_graph = np.array([_GRAPH_LAUNCH.match(name) is not None for name in names] + [False], dtype=bool)
+    launch, graph = ints(ops, "launch"), ints(ops, "graph")
+    unnumbered = np.flatnonzero((launch >= 0) & (graph < 0))
+    unnumbered = unnumbered[launches_graph[code[launch[unnumbered]]]]
+    if not unnumbered.size:
+        return ops
+    graph = graph.copy()
+    graph[unnumbered] = 0
+    return ops.assign(graph=graph)
 
 
 # Link Kineto's events: ops to the calls that launched them, and everything to its process.

@@ -258,3 +258,20 @@ def test_a_trace_without_work_has_the_lanes_of_its_callers() -> None:
     assert names_of(lanes, np.arange(lanes.size)) == ["unseen by t5", "t5"]
     assert (lanes.first.tolist(), lanes.op.size, lanes.unit_of_op.size) == ([0, 0, 0], 0, 0)
     assert lanes_of(run.trace()).size == 0
+
+
+def test_a_graph_is_of_the_stream_that_it_was_launched_on_though_another_branch_begins_first() -> None:
+    run, rank = one_rank()
+    rank.kernel("before", 7, 1, 5)
+    nodes = [(20, 10, 90), (7, 12, 30), (8, 110, 120), (20, 105, 150)]  # two launches; of the second's a wait names 8
+    for at in (0, 50):
+        rank.call("cudaGraphLaunch", at, at + 1)
+    for number, (stream, start, end) in enumerate(nodes):
+        run.rows["ops"][rank.op("k", stream, start, end, graph=3)]["launch"] = number // 2
+    rank.wait_stream(8, 7, 40)
+    lanes = lanes_of(run.trace())
+    units = [
+        (lanes.stream[lane], *times)
+        for lane, *times in zip(lanes.lane_of_unit(), lanes.start_ns, lanes.end_ns, strict=True)
+    ]
+    assert units == [(7, 1, 5), (7, 10, 90), (8, 105, 150)]
