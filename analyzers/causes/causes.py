@@ -2,9 +2,9 @@
 
 At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing: what releases
 it last, its launch or the work it was queued behind, on its stream or through events. Work of neither side binds only
-from where it begins; before, what binds that work does (`queues`). A launch binds until it returns (or the op starts):
-its thread is blocked or busy. Once released the op finds the GPU full, or is on its way: dispatch takes some
-microseconds, which belong to what released it.
+from where it begins; before, what binds that work does (`queues`), which within a CUDA graph may be unseen. A launch
+binds until it returns (or the op starts): its thread is blocked or busy. Once released the op finds the GPU full, or is
+on its way: dispatch takes some microseconds, which belong to what released it.
 
     0 ───────── 20 ──────────── 50 ────────── 60 ────────── 64      a gap of 64 µs; the op starts at its end
        launch      other side's     work of       on its way
@@ -37,7 +37,7 @@ from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
-PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, NO_ROOM, FREE = range(7)
+PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, BEHIND_UNSEEN, NO_ROOM, FREE = range(8)
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
 LAUNCH_QUEUE = 1_000  # so many launches ahead on one stream and the next call may wait for a place; CUDA holds 1,024
 FULL_QUEUE_NS = 20_000  # a shorter launch call did not wait for one
@@ -214,18 +214,19 @@ class Explainer:
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
         held_until = np.clip(releases.held_until_ns, gaps.start_ns, bound)
         held = gaps.alone(gaps.start_ns, held_until)
-        is_late = releases.late >= 0
+        is_late, is_unseen = releases.late >= 0, releases.unseen >= 0
         blocked = self._blocked(gaps, np.flatnonzero(is_late), releases.late, held_until)
         free = self.free(gaps, bound, device_ops)
         ns = [
             gaps.peer_ns,
             blocked,
             np.where(is_late, held - blocked, 0),
-            np.where(is_late, 0, held),
+            np.where(is_late | is_unseen, 0, held),
+            np.where(is_unseen, held, 0),
             gaps.alone(held_until, bound),
             gaps.alone(free.low_ns, free.high_ns, free.row),
         ]
-        before = (PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER)
+        before = (PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_UNSEEN, BEHIND_NEITHER)
         state = np.append(np.repeat(before, gaps.size), self._states_of_free(gaps, releases, bound, free))
         gap = np.append(np.tile(all_gaps, len(before)), free.row)
         return Parts(gap, state, np.concatenate(ns), releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
@@ -256,7 +257,7 @@ class Explainer:
         few |= {"start_ns": np.append(low, starts[near]), "end_ns": np.append(low, ends[near])}
         pieces = self._room(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, rows.size))
         # What a node inside a graph waits for within it is not in the capture: nothing says that it was room.
-        return replace(pieces, full=pieces.full & ~self.queues.in_graph[op])
+        return replace(pieces, full=pieces.full & ~self.queues.nodes.hidden[op])
 
     def started_beside(self, op: int, low: int, high: int) -> Ints:
         """Ops of an op's device that start after `low` and before `high`."""
@@ -293,7 +294,7 @@ class Explainer:
         last_work = releases.released_ns[1:].max(axis=0)
         released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
         released_by_holder = (releases.held_until_ns >= last_work)[gap]
-        no_room = (free.full | (no_longer_than_dispatch & ~at_release)) & ~self.queues.in_graph[gaps.op[gap]]
+        no_room = (free.full | (no_longer_than_dispatch & ~at_release)) & ~self.queues.nodes.hidden[gaps.op[gap]]
         return np.select(
             [no_room, ~on_its_way, released_by_launch, released_by_holder],
             [NO_ROOM, FREE, NOT_LAUNCHED, BEHIND_OTHER],

@@ -285,9 +285,12 @@ class EvidenceWriter:
         if one.releases.released_ns[:, gap].max() == NEVER:
             return f"the capture does not show what launched {self.op_name(op)} or what it waited for"
         bound = int(np.clip(one.releases.released_ns[:, gap].max(), one.gaps.start_ns[gap], end))
-        if self.explainer.queues.in_graph[op]:
+        unseen = int(one.releases.unseen[gap])
+        if unseen >= 0 or self.explainer.queues.nodes.hidden[op]:
+            node = self.op_name(unseen if unseen >= 0 else op)
+            queued = f", which {self._who(one, gap)} was queued behind," if unseen not in (-1, op) else ""
             return (
-                f"{self.op_name(op)} runs inside a CUDA graph, launched as a whole: the capture shows the order of its "
+                f"{node}{queued} runs inside a CUDA graph, launched as a whole: the capture shows the order of its "
                 "nodes on one stream, not which node waits for which across streams"
             )
         if end - bound <= DISPATCH_NS:

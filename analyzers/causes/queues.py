@@ -4,9 +4,10 @@ What released it last *binds*, from the beginning of its wait on: an op that is 
 later still, waits for that work, and a faster host would gain nothing. Of the work an op is queued behind, directly or
 through other ops, what ended last counts. Work of neither side may stand between: a copy on the waiting op's stream
 that waits for the other side itself. Until such work begins, the op waits for what binds that work; what this chain
-begins with is either an op of the other side, the *holder*, or the launch of an op of the chain, which came *late*.
+begins with is an op of the other side, the *holder*, the launch of an op of the chain, which came *late*, or a node of
+a CUDA graph of which the capture does not show what it waited for, an *unseen* one (`nodes`).
 
-Nodes of a CUDA graph are launched as the first of them starts; of their order a capture shows their streams alone.
+Nodes of a graph are launched as the first of them starts, and what waits for a graph waits for the last of them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from functools import cached_property
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.nodes import find_nodes
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 NEVER = np.iinfo(np.int64).min
-LAUNCH, STREAM, EVENT = range(3)  # what an op waits for
+LAUNCH, STREAM, EVENT, NODE = range(4)  # what an op waits for: NODE, maybe, for one of its graph on another stream
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class LaunchBounds:
     last : the work that ended last of all it was queued behind, row in `Trace.ops`, -1 where there is none.
     holder : the other side's op that the chain of what bound begins with, -1 where it begins with something else.
     late : the op whose launch the chain begins with, -1 where it begins with something else.
-    held_until_ns : when the holder ended, or the late op was launched, ns.
+    unseen : the node of a graph that the chain begins with, -1 where it begins with something else.
+    held_until_ns : when the holder ended, the late op was launched, or the unseen one started, ns.
     same_stream : whether holder and op share a stream.
     """
 
@@ -42,6 +45,7 @@ class LaunchBounds:
     last: Ints
     holder: Ints
     late: Ints
+    unseen: Ints
     held_until_ns: Ints
     same_stream: Mask
 
@@ -56,11 +60,12 @@ class PredecessorIndex:
     def __init__(self, trace: Trace, ordering: Ordering, sides: tuple[Mask, Mask], launched_ns: Ints) -> None:
         self.ordering, self.sides = ordering, sides
         found = ordering.released_by(np.arange(len(trace.ops)))
-        lanes = ordering.lanes
-        self.previous, self.waited = found.previous, found.waited
-        self.end_ns = lanes.end_ns[lanes.unit_of_op] if len(trace.ops) else launched_ns
-        self.launched_ns = launched_ns
-        self.in_graph = self._inside_graphs(trace)
+        self.nodes = find_nodes(trace, ordering.lanes)
+        self.start_ns, self.end_ns = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+        behind_node = self.nodes.behind >= 0
+        self.previous = np.where(behind_node, self.nodes.behind, self._last(found.previous))
+        self.waited = np.where(behind_node, -1, self._last(found.waited))
+        self.launched_ns = np.minimum(launched_ns, take_or(ordering.lanes.start_ns, ordering.lanes.unit_of_op))
         self._origins: dict[int, Ints] = {}
 
     def releases(self, ops: Ints, side: Ints) -> LaunchBounds:
@@ -74,14 +79,16 @@ class PredecessorIndex:
                 last[rows] = self.later(self.previous[ops[rows]], self.waited[ops[rows]], 1 - one_side)
                 origin[rows] = take_or(self._origin(1 - one_side), last[rows])
                 is_holder[rows] = take_or(self.sides[1 - one_side], origin[rows], False)
-        by_launch = self._by_launch(released)
-        origin = np.where(by_launch, ops, origin)
-        is_holder &= ~by_launch
-        is_late = by_launch.copy()
-        is_late[~by_launch] = take_or(self._bound_by_launch, np.where(is_holder, -1, origin)[~by_launch], False)
-        holder, late = np.where(is_holder, origin, -1), np.where(is_late, origin, -1)
+        by_itself = self._bound_by_launch[ops] | self.nodes.unseen[ops]
+        origin = np.where(by_itself, ops, origin)
+        is_holder &= ~by_itself
+        is_unseen = ~is_holder & take_or(self.nodes.unseen, origin, False)
+        is_late = ~is_holder & take_or(self._bound_by_launch, origin, False)
+        holder, late, unseen = (np.where(each, origin, -1) for each in (is_holder, is_late, is_unseen))
         held_until = np.where(is_holder, self.ended(holder), take_or(self.launched_ns, late, NEVER))
-        return LaunchBounds(released, last, holder, late, held_until, self._lane(holder) == self._lane(ops))
+        held_until = np.where(is_unseen, take_or(self.start_ns, unseen, NEVER), held_until)
+        same_stream = self._lane(holder) == self._lane(ops)
+        return LaunchBounds(released, last, holder, late, unseen, held_until, same_stream)
 
     def released_ns(self, ops: Ints) -> Ints:
         """When ops were released, ns: a row for LAUNCH, STREAM and EVENT."""
@@ -90,6 +97,29 @@ class PredecessorIndex:
     def ended(self, ops: Ints) -> Ints:
         """When ops were done, ns, `NEVER` for -1."""
         return take_or(self.end_ns, ops, NEVER)
+
+    def before(self, op: int) -> list[tuple[int, Ints]]:
+        """All that an op waited for as far as the capture shows it: STREAM or EVENT, and the ops behind which.
+
+        That is all nodes of a graph that it follows. A node may have waited for what ended beside it, too.
+        """
+        found = []
+        for which, behind in ((STREAM, int(self.previous[op])), (EVENT, int(self.waited[op]))):
+            unit = int(self.ordering.lanes.unit_of_op[behind])
+            inside = behind < 0 or unit == self.ordering.lanes.unit_of_op[op]
+            nodes = self.nodes.members(unit) if not inside else np.empty(0, np.int64)
+            found.append((which, nodes if nodes.size else np.array([behind], np.int64)))
+        if self.nodes.hidden[op]:
+            found.append((NODE, self.nodes.beside[[op]]))
+        return [(which, behind[behind >= 0]) for which, behind in found]
+
+    def may_have_waited_until(self, op: int) -> int:
+        """Until when a node may have waited for others of its graph, of which the capture does not tell; or NEVER."""
+        return int(self.ended(self.nodes.beside[[op]])[0]) if self.nodes.hidden[op] else int(NEVER)
+
+    def _last(self, ops: Ints) -> Ints:
+        """Of graph launches, of which these are nodes, the node that ended last; other ops as they are."""
+        return take_or(self.nodes.last, take_or(self.ordering.lanes.unit_of_op, ops))
 
     def later(self, previous: Ints, waited: Ints, other: int) -> Ints:
         """Which of two ops ended last; of two that ended together the other side's, else `previous`."""
@@ -101,18 +131,17 @@ class PredecessorIndex:
     def _lane(self, ops: Ints) -> Ints:
         return np.where(ops >= 0, self.ordering.lane_and_position(np.maximum(ops, 0))[0], -1)
 
-    def _by_launch(self, released: Ints) -> Mask:
-        return (released[LAUNCH] > NEVER) & (released[LAUNCH] >= released[1:].max(axis=0))
-
     @cached_property
     def _bound_by_launch(self) -> Mask:
-        return self._by_launch(self.released_ns(np.arange(self.end_ns.size)))
+        released = self.released_ns(np.arange(self.end_ns.size))
+        by_launch = (released[LAUNCH] > NEVER) & (released[LAUNCH] >= released[1:].max(axis=0))
+        return by_launch & ~self.nodes.unseen
 
     def _origin(self, other: int) -> Ints:
         """For every op what its chain begins with: the first op of that side, bound by launch, or behind nothing."""
         if other not in self._origins:
             step = self.later(self.previous, self.waited, other)
-            stops = self.sides[other] | self._bound_by_launch | (step < 0)
+            stops = self.sides[other] | self._bound_by_launch | self.nodes.unseen | (step < 0)
             step = np.where(stops, np.arange(step.size), step)
             for _ in range(step.size.bit_length()):  # each round doubles how far every op sees
                 further = step[step]
@@ -121,24 +150,3 @@ class PredecessorIndex:
                 step = further
             self._origins[other] = step
         return self._origins[other]
-
-    def _inside_graphs(self, trace: Trace) -> Mask:
-        """Find nodes of CUDA graphs behind the first of their launch; order and launch them as far as they show it."""
-        lanes, rows = self.ordering.lanes, np.arange(len(trace.ops))
-        graph = ints(trace.ops, "graph") >= 0
-        if not graph.any():
-            return graph
-        inside = graph & (lanes.op[lanes.unit_of_op] != rows)
-        unit_start = lanes.start_ns[lanes.unit_of_op]
-        self.launched_ns = np.where(graph, np.minimum(self.launched_ns, unit_start), self.launched_ns)
-        self.end_ns = np.where(graph, ints(trace.ops, "end_ns"), self.end_ns)
-        nodes = np.flatnonzero(graph)
-        stream, start = ints(trace.ops, "stream")[nodes], ints(trace.ops, "start_ns")[nodes]
-        order = np.lexsort((start, stream, lanes.unit_of_op[nodes]))
-        nodes, stream = nodes[order], stream[order]
-        unit = lanes.unit_of_op[nodes]
-        follows = np.zeros(nodes.size, dtype=bool)
-        follows[1:] = (unit[1:] == unit[:-1]) & (stream[1:] == stream[:-1])
-        self.previous = self.previous.copy()
-        self.previous[nodes[follows]] = nodes[:-1][follows[1:]]
-        return inside

@@ -36,7 +36,7 @@ from analyzers.causes.causes import (
     Explained,
     Explainer,
 )
-from analyzers.causes.queues import EVENT, LAUNCH, NEVER, STREAM
+from analyzers.causes.queues import EVENT, LAUNCH, NEVER, NODE, STREAM
 from analyzers.trace.columns import ints
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
@@ -67,8 +67,8 @@ def gain_without(explainer: Explainer, one: Explained, gap: int, removed: int) -
     if len(replay.ops) > MOST_OPS:
         return None
     gain = replay.gain()
-    unrecorded_ns = explainer.ordering.may_have_waited_until(replay.op)
-    return None if unrecorded_ns > replay.high - gain.sooner_ns else gain
+    unrecorded_ns = [each.may_have_waited_until(replay.op) for each in (explainer.ordering, explainer.queues)]
+    return None if max(unrecorded_ns) > replay.high - gain.sooner_ns else gain
 
 
 class _Replay:
@@ -79,7 +79,7 @@ class _Replay:
         self.op, self.low, self.high = (int(each[gap]) for each in (one.gaps.op, one.gaps.start_ns, one.gaps.end_ns))
         self.other = (explainer.b, explainer.a)[int(one.gaps.side[gap])]
         self.late = int(one.releases.late[gap]) if one.releases.late[gap] >= 0 else self.op
-        between = list(self._between(int(one.releases.last[gap])))
+        self.between = between = list(self._between(int(one.releases.last[gap])))
         self.idle = frozenset(between if removed == BEHIND_NEITHER else [])
         self.dropped = (-1, -1)  # who no longer waits, and for what
         if removed == BEHIND_OTHER:
@@ -109,8 +109,7 @@ class _Replay:
         # Of an op that found no room, the way to the GPU took longer than what came first took to fill it.
         first_ns = int(length[0]) if full_ns and not pieces.full[0] else 0
         arrives = min(release + (max(first_ns + 1, LEAST_DISPATCH_NS) if full_ns else way_ns), self.high)
-        pieces = self.explainer.room_for(self.op, arrives, self.high, moved=self.moved)
-        room_ns = int(pieces.low_ns[~pieces.full].min(initial=self.high))
+        room_ns = self._room(self.op, arrives, self.high)
         start = room_ns + (way_ns - first_ns if room_ns > arrives else 0)
         return self._gain(start, released, full=room_ns - arrives > DISPATCH_NS, unknown=way_ns > DISPATCH_NS)
 
@@ -120,7 +119,7 @@ class _Replay:
             return Gain(sooner_ns, "gpu-full")
         binding = released.index(max(released))
         if released[binding] <= self.low:
-            return Gain(sooner_ns, "unknown" if unknown or self.queues.in_graph[self.op] else "")
+            return Gain(sooner_ns, "unknown" if unknown or self.queues.nodes.hidden[self.op] else "")
         if binding == LAUNCH:
             return Gain(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
         behind = int((self.queues.previous if binding == STREAM else self.queues.waited)[self.op])
@@ -158,9 +157,9 @@ class _Replay:
             if op < 0 or op in found or (start[op] <= self.low and op != self.op):
                 continue
             found.add(op)
-            for which, behind in ((STREAM, self.queues.previous), (EVENT, self.queues.waited)):
+            for which, behind in self.queues.before(op):
                 if (op, which) != self.dropped:
-                    ops.append(int(behind[op]))
+                    ops += behind.tolist()
         return sorted(found, key=lambda op: (int(began[op]), int(start[op])))
 
     def _replay(self) -> list[int]:
@@ -194,16 +193,26 @@ class _Replay:
     def _replay_op(self, op: int) -> list[int]:
         queues, ops = self.queues, self.explainer.trace.ops
         released = [self._launch(op)]
-        for which, behind in ((STREAM, int(queues.previous[op])), (EVENT, int(queues.waited[op]))):
-            waits = behind >= 0 and (op, which) != self.dropped
-            released.append(self._end(behind) if waits else NEVER)
-        start, end, wait = (int(ints(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
         bound = max(self._released(op))
+        for which, behind in queues.before(op):
+            if which == NODE and op == self.op:  # whether it waited for that nobody knows: `gain_without` looks at it
+                continue
+            waits = behind.size and (op, which) != self.dropped
+            released.append(max(map(self._end, behind.tolist())) if waits else NEVER)
+            bound = max(bound, int(queues.ended(behind).max(initial=NEVER)))
+        start, end, wait = (int(ints(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
         release = max(released) if max(released) > NEVER else self.low
         begins = min(release + start - bound, start) if bound > NEVER else start
+        if begins < start and op in self.between and op not in self.idle:
+            begins = self._room(op, begins, start)
         arrived = max(begins, start + wait) if wait else begins  # no sooner than the last rank
         self.moved[op] = begins, arrived + (0 if op in self.idle else end - start - wait)
         return released
+
+    def _room(self, op: int, low: int, high: int) -> int:
+        """When the GPU has room for an op that would start sooner than it did."""
+        pieces = self.explainer.room_for(op, low, high, moved=self.moved)
+        return int(pieces.low_ns[~pieces.full].min(initial=high))
 
     def _launch(self, op: int) -> int:
         launched = int(self.queues.launched_ns[op])

@@ -377,4 +377,62 @@ def test_inside_a_graph_traced_by_node_streams_are_told_and_nothing_is_launched_
         "alpha runs inside a CUDA graph, launched as a whole: the capture shows the order of its nodes on one stream, "
         "not which node waits for which across streams"
     )
+    # Without beta on its stream it may have waited for the node beside it, which ended at 70.
     assert (found["same-stream"].sooner_ns, found["same-stream"].next_cause) == (42 * US, "unknown")
+
+
+def graph_on(nodes: list[tuple[str, int, int, int]], launch: tuple[int, int]) -> tuple[Builder, Rank]:
+    """One launch of a graph: (name, stream, start, end) of its nodes, µs."""
+    run, rank = one_rank()
+    for name, stream, start, end in nodes:
+        rank.kernel(name, stream, start * US, end * US, launch=launch, call="cudaGraphLaunch", graph=5)
+    for row in run.rows["ops"]:
+        row["launch"] = run.rows["ops"][0]["launch"]
+    return run, rank
+
+
+def test_what_follows_a_graph_waits_for_the_last_of_its_nodes() -> None:
+    nodes = [("gamma", 7, 10, 20), ("beta", 7, 21, 60), ("gamma", 20, 21, 90)]
+    run, rank = graph_on(nodes, (0, 5 * US))
+    rank.kernel("alpha", 7, 92 * US, 99 * US, launch=(6 * US, 9 * US))
+    # Gamma of the other branch ended last and began with beta: work of neither side all the time that beta runs.
+    assert causes(run.trace()) == {"stream-busy": 39 * US}
+    run, rank = graph_on([("gamma", 7, 10, 20), ("gamma", 7, 21, 60), ("beta", 20, 21, 90)], (0, 5 * US))
+    rank.kernel("alpha", 7, 92 * US, 99 * US, launch=(6 * US, 9 * US))
+    assert causes(run.trace()) == {"same-stream": 69 * US}
+    assert missed(run.trace())["same-stream"].sooner_ns == 71 * US  # all of the gap: alpha was launched before it
+
+
+def test_behind_a_node_that_waited_for_what_nobody_knows() -> None:
+    """Alpha follows a graph whose last node begins 20 µs after the one before it on its stream."""
+    nodes = [("gamma", 7, 10, 30), ("beta", 20, 12, 50), ("gamma", 7, 50, 80)]
+    run, rank = graph_on(nodes, (0, 5 * US))
+    rank.kernel("beta", 9, 50 * US, 80 * US, launch=(5 * US, 6 * US))
+    rank.kernel("alpha", 7, 82 * US, 99 * US, launch=(6 * US, 9 * US))
+    trace = run.trace()
+    # Beta's node may have held the last node, from 12 to 50, or something else; from 50 on that node is in the way.
+    assert causes(trace) == {"unknown": 38 * US, "stream-busy": 30 * US}
+    assert missed(trace)["unknown"].evidence == (
+        "gamma, which 'kernel:alpha' (alpha, stream 7) was queued behind, runs inside a CUDA graph, launched as a "
+        "whole: the capture shows the order of its nodes on one stream, not which node waits for which across streams"
+    )
+
+
+def test_no_promise_where_another_branch_may_have_held_a_node() -> None:
+    """Without beta on its stream alpha may start at 10, or at 55: as gamma's edge has it."""
+    nodes = [("beta", 7, 10, 60), ("gamma", 20, 10, 55), ("alpha", 7, 61, 90)]
+    run, _ = graph_on(nodes, (0, 5 * US))
+    (one,) = missed(run.trace()).values()
+    assert (one.cause, one.sooner_ns, one.next_cause) == ("same-stream", None, None)
+
+
+def test_a_graph_of_one_stream_has_no_hidden_order_and_may_find_the_gpu_full() -> None:
+    nodes = [("gamma", 7, 10, 20), ("alpha", 7, 71, 90)]
+    run, rank = graph_on(nodes, (0, 5 * US))
+    h200(run)
+    for row in run.rows["ops"]:
+        row |= {"grid": 1, "block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel(
+        "beta", 9, 10 * US, 70 * US, launch=(5 * US, 6 * US), grid=13200, block=1024, registers=32, shared_bytes=0
+    )
+    assert causes(run.trace()) == {"stream-busy": 10 * US, "gpu-full": 50 * US}
