@@ -29,6 +29,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.occupancy import Columns, Limits, Pieces, limits_of, occupancy_columns, room
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
+from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
@@ -39,8 +40,11 @@ from analyzers.trace.tables import Trace
 # What an op waits for in a part of its gap.
 PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, BEHIND_UNSEEN, NO_ROOM, FREE = range(8)
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
-LAUNCH_QUEUE = 1_000  # so many launches ahead on one stream and the next call may wait for a place; CUDA holds 1,024
-FULL_QUEUE_NS = 20_000  # a shorter launch call did not wait for one
+# Launches of kernels, copies or graphs that a stream holds of which none has begun: 1,021 on an H100, of each stream,
+# whatever is recorded or waited for in between. The next call waits for a place, until the first of them begins.
+LAUNCH_QUEUE = 1_021
+NEARLY_FULL = 0.99  # clocks may put a few of them before or behind the call
+FULL_QUEUE_NS = 8_000  # a shorter launch call did not wait for a place
 
 
 @dataclass(frozen=True)
@@ -196,9 +200,23 @@ class Explainer:
         for (one_lane,), rows in rows_by_key(lane).items():
             starts = lanes.start_ns[lanes.first[one_lane] : lanes.first[one_lane + 1]]
             begun[rows] = np.searchsorted(starts, began[slow[rows]], side="right")
-        calls = np.unique(ints(ops, "launch")[slow[position - begun >= LAUNCH_QUEUE]])
+        calls = np.unique(ints(ops, "launch")[slow[position - begun >= NEARLY_FULL * LAUNCH_QUEUE]])
         by_thread = rows_by_key(ints(self.trace.api, "process")[calls], ints(self.trace.api, "thread")[calls])
         return {key: calls[rows] for key, rows in by_thread.items()}
+
+    def leaves_place(self, ops: Ints) -> Ints:
+        """For each op the one that has to begin before the stream has a place for its launch, -1 for none."""
+        lanes = self.ordering.lanes
+        lane, position = self.ordering.lane_and_position(ops)
+        return take_or(lanes.op, lanes.unit(lane, position - LAUNCH_QUEUE))
+
+    def awaiting_place(self, op: int, low: int, high: int) -> Ints:
+        """Ops that an op's thread launched between two instants, behind so many that the calls may wait for a place."""
+        process, thread = self._launcher(op)
+        began = self.launches[1]
+        launched = (began > low) & (began < high) & (self.launches[0] == thread) & (ints(self.trace.ops, "launch") >= 0)
+        rows = np.flatnonzero(launched & (ints(self.trace.ops, "process") == process))
+        return rows[take_or(ints(self.trace.ops, "start_ns"), self.leaves_place(rows), NEVER) > low]
 
     def one_queue(self, process: int) -> bool:
         """Whether a process has a single hardware queue for all of its streams."""

@@ -10,6 +10,8 @@ release to its start. What a cause's removal means there:
 - host-sync: calls of the thread that blocked return at once; its own work takes as long as it did.
 - late-launch: the thread's own work takes no time; its blocking calls return when the GPU lets them.
 
+A launch waits for a place in its stream's queue, which leaves once an op launched long before begins (`LAUNCH_QUEUE`).
+
 Only what happened from the gap's beginning on can be removed, and room is looked for over all the time gained:
 
     0 ──── 20 ────────── 60 ──── 70        the gap; its thread was busy to 20, blocked to 60, busy to the launch at 70
@@ -86,12 +88,17 @@ class _Replay:
             waiting, holder = [self.op, *between][-1], int(one.releases.holder[gap])
             self.dropped = waiting, STREAM if self.queues.previous[waiting] == holder else EVENT
         self.launched = int(self.queues.launched_ns[self.late])
-        self.calls = explainer.blocking_of(self.late, self.low, self.launched) if removed == NOT_LAUNCHED else []
-        self.ops = self._before([self.op, *(call.op for call in self.calls)])
+        calls = explainer.blocking_of(self.late, self.low, self.launched) if removed == NOT_LAUNCHED else []
+        self.calls = [call for call in calls if not call.full_queue]
+        ops = [self.op, *(call.op for call in self.calls)]
+        if removed in (HOST_BLOCKED, NOT_LAUNCHED):
+            ops += explainer.awaiting_place(self.late, self.low, self.launched).tolist()
+        self.ops = self._before(ops)
         self.moved: dict[int, tuple[int, int]] = {}  # start and end of ops replayed so far
         for op in self.idle:
             self.moved[op] = (self.low, self.low)
         self.now = self.low  # how far the thread has come whose own work takes no time
+        self.held_ns = 0  # for how long the thread that no call blocks has waited for a place in a launch queue
         self.queue_was_full = False
 
     def gain(self) -> Gain:
@@ -182,8 +189,7 @@ class _Replay:
 
         Where that is not known, the call returns no sooner than it did.
         """
-        if call.full_queue or call.unknown:
-            self.queue_was_full |= call.full_queue and call.end_ns > self.now
+        if call.unknown:
             self.now = max(self.now, call.end_ns)
             return
         ended, ends = (int(self.queues.end_ns[call.op]), self._end(call.op)) if call.op >= 0 else (NEVER, NEVER)
@@ -221,6 +227,13 @@ class _Replay:
         if not self.explainer.same_thread(op, self.late):
             return launched
         until = min(launched, self.launched)
+        place = int(self.explainer.leaves_place(np.array([op]))[0])
+        free = NEVER if place < 0 else self.moved.get(place, (int(self.queues.start_ns[place]),))[0]
         if self.removed == HOST_BLOCKED:
-            return launched - self.explainer.blocked_ns(self.late, self.low, until)
-        return self.now + launched - until
+            comes = launched - self.explainer.blocked_ns(self.late, self.low, until) + self.held_ns
+            self.held_ns += max(free - comes, 0)
+        else:
+            comes = self.now + launched - until
+            self.now = max(self.now, free)
+        self.queue_was_full |= free > comes
+        return min(max(comes, free), launched)

@@ -436,3 +436,21 @@ def test_a_graph_of_one_stream_has_no_hidden_order_and_may_find_the_gpu_full() -
         "beta", 9, 10 * US, 70 * US, launch=(5 * US, 6 * US), grid=13200, block=1024, registers=32, shared_bytes=0
     )
     assert causes(run.trace()) == {"stream-busy": 10 * US, "gpu-full": 50 * US}
+
+
+def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a queue of three: the call at 20 waits until the second beta begins at 40, alpha is launched behind it."""
+    monkeypatch.setattr("analyzers.causes.causes.LAUNCH_QUEUE", 3)
+    run, rank = one_rank()
+    for k, call in enumerate([(0, 5), (5, 10), (10, 15), (15, 20), (20, 43)]):
+        rank.kernel("beta", 7, (8 + 32 * k) * US, (40 + 32 * k) * US, launch=(call[0] * US, call[1] * US))
+    rank.kernel("alpha", 8, 50 * US, 300 * US, launch=(43 * US, 48 * US))
+    (one,) = missed(run.trace()).values()
+    assert one.cause == "late-launch"
+    assert "; 23.00 µs of it its launch queue was full, so a faster host would gain nothing there" in one.evidence
+    # A host that needs no time waits for the place until 40; alpha is 2 µs on its way.
+    assert one.sooner_ns == 8 * US
+    assert "then late-launch (a full launch queue) binds" in one.next_behind
+    monkeypatch.setattr("analyzers.causes.causes.LAUNCH_QUEUE", 4)
+    (one,) = missed(run.trace()).values()
+    assert "queue" not in one.evidence and one.sooner_ns == 40 * US
