@@ -1,4 +1,4 @@
-"""`python -m tests.simulator [PROGRAMS] [--first SEED] [--wrong N]`: how often causes, races and verdicts are right."""
+"""`python -m tests.simulator [SEEDS] [--kind KIND] [--wrong N]`: how often causes, races and verdicts are right."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ parser.add_argument("--first", type=int, default=0, help="seed of the first prog
 parser.add_argument("--formats", nargs="*", default=FORMATS)
 parser.add_argument("--wrong", type=int, default=0, help="show so many of what was wrong, per format")
 parser.add_argument("--verdicts", action="store_true", help="verdicts on all ranks alone")
+parser.add_argument("--kind", default="", choices=["plain", "graphs", "queue"], help="of such programs alone")
 given = parser.parse_args()
 seeds = range(given.first, given.first + given.programs)
 with tempfile.TemporaryDirectory() as folder:
-    found = {} if given.verdicts else tallies(seeds, Path(folder), tuple(given.formats))
+    found = {} if given.verdicts else tallies(seeds, Path(folder), tuple(given.formats), given.kind)
     if found:
         print(HEADER)
         print("|" + "---|" * (HEADER.count("|") - 1))
@@ -27,8 +28,9 @@ with tempfile.TemporaryDirectory() as folder:
     for tally in found.values():
         for line in tally.wrong[: given.wrong]:
             print(line)
-    print("\n| format | verdicts right | withheld | wrong |\n|---|---|---|---|")
-    for fmt in given.formats:
+    if not given.kind:
+        print("\n| format | verdicts right | withheld | wrong |\n|---|---|---|---|")
+    for fmt in [] if given.kind else given.formats:
         counted = verdicts(seeds, fmt, Path(folder))
         shares = (f"{counted[kind] / max(1, counted.total()):.1%}" for kind in ("right", "withheld", "wrong"))
         print(f"| {fmt} | {' | '.join(shares)} of {counted.total()} |")

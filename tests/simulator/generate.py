@@ -15,8 +15,10 @@ from tests.simulator.program import (
     Busy,
     Copy,
     Enter,
+    Graph,
     Launch,
     Leave,
+    Node,
     Post,
     Program,
     Record,
@@ -26,6 +28,7 @@ from tests.simulator.program import (
 )
 
 MAIN, SIDE, THIRD = 7, 13, 17
+INNER = 101  # the first of the streams inside graphs
 Clock = dict[int, int]  # stream -> how many of its ops are ordered before
 
 
@@ -66,8 +69,8 @@ class Author:
         self.do(Take(f"flag {self.flags}"))
         self.host[thread] = merged(self.host.get(thread, {}), known)
 
-    def launch(self, op: Launch | Copy) -> None:
-        """Launch an op behind all that its data need."""
+    def launch(self, op: Launch | Graph | Copy) -> None:
+        """Launch an op or a graph behind all that its data need."""
         clock = self.seen.setdefault(op.stream, {})
         clock |= merged(clock, self.host.get(self.at, {}))
         needed = [self.writer[name] for name in (*op.reads, *op.writes) if name in self.writer]
@@ -306,18 +309,168 @@ def prefetch(author: Author, rng: random.Random, step: int) -> None:
         author.synchronize(THIRD)
 
 
+def graph_of_both(author: Author, rng: random.Random, step: int) -> None:
+    """One graph holds both sides on branches that split at its beginning or behind its first node, and meet again."""
+    plan = random.Random(rng.random())
+    stream = plan.choice([MAIN, MAIN, SIDE])
+    nodes: list[Node] = []
+
+    def add(side: str, where: int, reads: tuple[str, ...], write: str, *after: int, collective: str = "") -> int:
+        held = 512 if collective else size(plan)
+        op = Launch(side, where, ns(plan, 8_000, 90_000), held, collective, reads, (write,))
+        nodes.append(Node(op, after))
+        return len(nodes) - 1
+
+    reduces = plan.random() < 0.5
+    root = add("", stream, ("in",), "root") if plan.random() < 0.6 else -1
+    started = () if root < 0 else (root,)
+    a: list[int] = []
+    b: list[int] = []
+    for k in range(plan.randint(3, 7)):
+        if plan.random() < 0.5:
+            more = () if a else started
+            if b and plan.random() < 0.3:  # this needs what the other branch made
+                more = (*more, b[-1])
+            key = f"all-reduce {step} {k}" if reduces else ""
+            a.append(add("a", INNER, ("in",), f"a{k}", *more, collective=key))
+        else:
+            more = (a[-1],) if a and plan.random() < 0.2 else ()
+            b.append(add("b", stream, ("in",), f"b{k}", *more))
+        if plan.random() < 0.2:
+            third = [each for each, node in enumerate(nodes) if node.op.stream == INNER + 2]
+            add("", INNER + 2, ("in",), f"c{k}", *(() if third else started))
+    if not any(node.op.stream == stream for node in nodes):
+        add("b", stream, ("in",), "b")
+    last = {node.op.stream: each for each, node in enumerate(nodes) if node.op.stream != stream}
+    if plan.random() < 0.7:
+        add("", stream, ("in",), "joined", *last.values())
+    if stream != MAIN:
+        author.wait_stream(stream, MAIN)
+    author.launch(Launch(plan.choice(["", "b"]), MAIN, ns(plan, 4_000, 40_000), size(plan), writes=("in",)))
+    author.busy(500, plan.choice([3_000, 60_000]))
+    author.launch(Graph(stream, 3, tuple(nodes)))
+    author.busy(500, plan.choice([3_000, 60_000]))
+    made = tuple(name for node in nodes for name in node.op.writes)
+    author.launch(Launch(plan.choice("ab"), MAIN, ns(plan, 8_000, 60_000), size(plan), reads=made, writes=("out",)))
+    if plan.random() < 0.3:
+        author.item(MAIN, ("out",), pageable=plan.random() < 0.5)
+
+
+def graph_beside(author: Author, rng: random.Random, step: int) -> None:
+    """One side is a graph, of one branch or two, and the other is launched beside it kernel by kernel or as a graph."""
+    plan = random.Random(rng.random())
+
+    def chain(side: str, stream: int, own: int, number: int) -> Graph:
+        nodes: list[Node] = []
+        for k in range(plan.randint(1, 5)):
+            where = own if nodes and plan.random() < 0.25 else stream
+            op = Launch(side, where, ns(plan, 8_000, 60_000), size(plan), reads=("in",), writes=(f"{side}{number}{k}",))
+            branches = where == own and not any(node.op.stream == own for node in nodes) and plan.random() < 0.5
+            nodes.append(Node(op, (len(nodes) - 1,) if branches else ()))
+        return Graph(stream, number, tuple(nodes))
+
+    fork_first, as_graphs, item = plan.random() < 0.6, plan.random() < 0.4, plan.random() < 0.4
+    graphs: list[Launch | Graph] = [chain("b", MAIN, INNER, 5)]
+    others: list[Launch | Graph] = [
+        Launch("a", SIDE, ns(plan, 8_000, 90_000), size(plan), reads=("in",), writes=(f"a{k}",))
+        for k in range(plan.randint(1, 3))
+    ]
+    if as_graphs:
+        others = [chain("a", SIDE, INNER + 4, 7)]
+    author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
+    if fork_first:
+        author.wait_stream(SIDE, MAIN)
+    first, second = (graphs, others) if plan.random() < 0.5 else (others, graphs)
+    for op in first:
+        author.launch(op)
+        author.busy(500, 8_000)
+    if item:
+        author.item(first[-1].stream, first[-1].writes[-1:], pageable=plan.random() < 0.5)
+    author.busy(500, plan.choice([5_000, 60_000]))
+    if not fork_first:
+        author.wait_stream(SIDE, MAIN)
+    for op in second:
+        author.launch(op)
+        author.busy(500, 8_000)
+    author.wait_stream(MAIN, SIDE)
+    made = tuple(name for op in (*graphs, *others) for name in op.writes)
+    author.launch(Launch("", MAIN, 6_000, 64, reads=made, writes=("out",)))
+
+
+def graph_replay(author: Author, rng: random.Random, step: int) -> None:
+    """A step is a graph replayed several times, with kernels of the other side before, between and behind."""
+    plan = random.Random(rng.random())
+    nodes = tuple(
+        Node(Launch("b", MAIN, ns(plan, 6_000, 40_000), size(plan), reads=(f"h{k}",), writes=(f"h{k + 1}",)))
+        for k in range(plan.randint(2, 5))
+    )
+    stream = plan.choice([MAIN, SIDE, SIDE])
+    for k in range(plan.randint(2, 3)):
+        author.launch(Graph(MAIN, 9, nodes))
+        author.busy(500, plan.choice([3_000, 30_000]))
+        if stream != MAIN and plan.random() < 0.5:
+            author.wait_stream(SIDE, MAIN)
+        transfer = ns(plan, 15_000, 90_000)
+        what = f"h{len(nodes)}"
+        author.launch(Launch("a", stream, transfer, 512, f"all-reduce {step} {k}", (what,), (f"r{k}",), 9_000))
+        author.busy(500, plan.choice([3_000, 30_000]))
+    if plan.random() < 0.5:
+        author.item(MAIN, (f"h{len(nodes)}",), pageable=plan.random() < 0.5)
+    author.wait_stream(MAIN, SIDE)
+    author.launch(Launch("", MAIN, 6_000, 64, reads=("r0", "r1"), writes=("h0",)))
+
+
+def run_ahead(author: Author, rng: random.Random, step: int) -> None:
+    """More kernels of one side than a queue holds are launched before the other side is, on a stream of its own."""
+    plan = random.Random(rng.random())
+    first, item, fetched = plan.choice("ab"), plan.random() < 0.3, plan.randint(0, 9)
+    other = {"a": "b", "b": "a"}[first]
+    author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
+    author.wait_stream(SIDE, MAIN)
+    many, length = plan.randint(6, 14), ns(plan, 8_000, 60_000)
+    for k in range(many):
+        author.launch(Launch(first, MAIN, length, size(plan), reads=("in",), writes=(f"x{k}",)))
+        author.busy(500, 4_000)
+        if item and k == min(fetched, many - 1):
+            author.item(MAIN, (f"x{k}",), pageable=plan.random() < 0.5)
+    for k in range(plan.randint(1, 4)):
+        author.launch(Launch(other, SIDE, ns(plan, 8_000, 90_000), size(plan), reads=("in",), writes=(f"y{k}",)))
+        author.busy(500, 4_000)
+    author.wait_stream(MAIN, SIDE)
+    author.launch(Launch("", MAIN, 6_000, 64, reads=("x0", "y0"), writes=("out",)))
+
+
 SHAPES: tuple[Shape, ...] = (side_stream, async_collective, chunks, backward, one_stream, prefetch)
+GRAPHS: tuple[Shape, ...] = (graph_of_both, graph_beside, graph_replay)
+SHARE = 1 / 6  # of programs that launch graphs, and of those whose launch queue fills
+
+
+def short_queue(program: Program, draw: random.Random) -> Program:
+    """The program with a host that runs ahead, and a launch queue that soon has no place left."""
+    ranks = tuple(
+        tuple(tuple(Busy(a.ns // 8) if isinstance(a, Busy) else a for a in thread) for thread in rank)
+        for rank in program.ranks
+    )
+    return replace(program, ranks=ranks, queue=draw.randint(2, 5))
 
 
 def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: bool = False) -> Program:
     """Draw a program: one shape, the same plan in each step; ranks differ in how long their hosts take.
 
+    Where no shape is given, a share of programs launches graphs, and another has a launch queue that fills.
+
     A wait that some step needs is made in all of them, as a loop's code makes it. With `cold`, the first step leaves
     out those that its data do not need: `if step: stream.wait_stream(...)`.
     """
-    draw = random.Random(f"program {seed}")
+    draw, other = random.Random(f"program {seed}"), random.Random(f"graphs and queues {seed}")
+    graphs, fills = (other.random() < SHARE and shape is None for _ in range(2))
+    if graphs:
+        shape = other.choice(GRAPHS)
+    elif fills and other.random() < 0.5:
+        shape = run_ahead
     shape = shape or SHAPES[seed % len(SHAPES)]
     plan, early, steps, marked = draw.random(), draw.random() < 0.4, draw.randint(2, 4), draw.random() < 0.5
+    steps += 2 * fills
     late = draw.choice([0, 0, 200_000]) if ranks > 1 else 0
     written = []
     made: set[tuple[int, int]] = set()
@@ -338,7 +491,16 @@ def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: boo
         author.synchronize(None)
         made |= author.made
         written.append(tuple(tuple(thread) for thread in author.threads))
-    return Program(tuple(written[-ranks:]), seed=seed)
+    program = Program(tuple(written[-ranks:]), seed=seed)
+    return short_queue(program, other) if fills else program
+
+
+def kind(program: Program) -> str:
+    """What is special about a program: "queue", "graphs" or "plain"."""
+    actions = (action for rank in program.ranks for thread in rank for action in thread)
+    if program.queue < Program.queue:
+        return "queue"
+    return "graphs" if any(isinstance(action, Graph) for action in actions) else "plain"
 
 
 def races(program: Program, rank: int = 0) -> list[tuple[str, int, int]]:
@@ -371,7 +533,7 @@ def races(program: Program, rank: int = 0) -> list[tuple[str, int, int]]:
                     every = [known[key] for key in known if isinstance(key, int) and action.what in (None, key)]
                     for clock in [known[action.what]] if isinstance(action.what, str) else every:
                         known[mine] = merged(known.get(mine, {}), clock)
-                elif isinstance(action, Launch | Copy):
+                elif isinstance(action, Launch | Graph | Copy):
                     clock = merged(known.get(action.stream, {}), known.get(mine, {}))
                     number = clock[action.stream] = clock.get(action.stream, 0) + 1
                     known[action.stream] = clock
@@ -414,8 +576,9 @@ def made_elsewhere(program: Program, rank: int, thread: int, position: int) -> b
     def key(at: int) -> tuple[object, ...]:
         wait = actions[at]
         assert isinstance(wait, Wait)
-        behind = next((one for one in actions[at:] if isinstance(one, Launch | Copy)), None)
-        what = (behind.stream, behind.ns, getattr(behind, "side", "copy")) if behind else None
+        behind = next((one for one in actions[at:] if isinstance(one, Launch | Graph | Copy)), None)
+        ops = [node.op for node in behind.nodes] if isinstance(behind, Graph) else [behind] if behind else []
+        what = tuple((op.stream, op.ns, getattr(op, "side", "copy")) for op in ops)
         return wait.stream, recorded[wait.event], what
 
     waits = [at for at, one in enumerate(actions) if isinstance(one, Wait) and at != position]

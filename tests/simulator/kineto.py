@@ -76,7 +76,8 @@ class _Trace:
                 "registers per thread": 16,
                 "shared memory": 0,
             }
-            if op.action.collective and not op.action.name and op.call.number in self.seen:  # the host's part says it
+            # The host's part says it, which a graph's replay lacks. Of nodes a trace says no more than their launch.
+            if op.action.collective and not op.action.name and op.call.number in self.seen and not op.graph:
                 size = len(self.run.program.ranks)
                 args |= {
                     "Collective name": "allreduce",

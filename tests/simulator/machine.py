@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,11 @@ from tests.simulator.program import (
     BLOCK,
     SMALL,
     THREADS_PER_SM,
+    Action,
     Busy,
     Copy,
     Enter,
+    Graph,
     Launch,
     Leave,
     Post,
@@ -33,8 +35,10 @@ from tests.simulator.program import (
 )
 
 DISPATCH_NS = (1_000, 2_500)  # from an op's release to its start
+NODE_NS = (300, 900)  # the same behind the node before it on its stream
+BRANCH_NS = (1_000, 9_000)  # the same of the first node of a graph's further branch
 AFTER_DRAIN_NS = 2_000  # from the end of the work to the return of the call that waits for it
-Where = tuple[int, int, int]  # rank, thread, position in the thread: names an action in every run of a program
+Where = tuple[int, ...]  # rank, thread, position in the thread, and node: names an action in every run of a program
 
 
 @dataclass
@@ -52,15 +56,23 @@ class Call:
 
 @dataclass
 class Op:
-    """A GPU op and when each thing that it waited for let it go."""
+    """A GPU op and when each thing that it waited for let it go.
+
+    before : the op before it on its stream, or the nodes of a graph there; edges : nodes of its own graph on other
+    streams; graph : the graph that it is a node of, 0 for none.
+    """
 
     where: Where
     action: Launch | Copy
     call: Call
     stream: int
     submitted: int = -1
-    before: Op | None = None  # on its stream
-    waits: list[EventRecord] = field(default_factory=list)  # since that op
+    before: tuple[Op, ...] = ()
+    waits: list[EventRecord] = field(default_factory=list)  # since what is before it
+    edges: tuple[Op, ...] = ()
+    graph: int = 0
+    takes_place: bool = True  # in the launch queue
+    dispatch: tuple[int, int] = DISPATCH_NS
     released: int = -1
     room_at: int = -1  # when the GPU had room, where it had none at first
     start: int = -1
@@ -91,7 +103,7 @@ class EventRecord:
     stream: int
     call: Call
     number: int
-    before: Op | None = None
+    before: tuple[Op, ...] = ()
     waits: list[EventRecord] = field(default_factory=list)
     done: int = -1
 
@@ -101,7 +113,7 @@ class Without:
     """What does not count in a run: constraints of single ops, or time of single host actions.
 
     launch : ops that are submitted as soon as what is before them on their stream is; with the waits right before them.
-    stream, waits, room : ops that don't wait for the op before them, for events, for room.
+    stream, waits, room : ops that don't wait for the op before them, for events (or nodes of their graph), for room.
     idle : ops that take no time.
     host : action -> ns that it takes instead, for calls that block and for a thread that computes.
     """
@@ -152,6 +164,16 @@ class Work:
 
 
 Process = Generator[int | Signal, None, None]
+LAUNCHES = {Launch: "cudaLaunchKernel", Graph: "cudaGraphLaunch", Copy: "cudaMemcpyAsync"}
+
+
+def kernels(thread: Iterable[Action]) -> Iterator[Launch]:
+    """The kernels that a thread launches, by themselves and within graphs."""
+    for action in thread:
+        if isinstance(action, Launch):
+            yield action
+        elif isinstance(action, Graph):
+            yield from (node.op for node in action.nodes)
 
 
 class Machine:
@@ -164,7 +186,7 @@ class Machine:
         self.queue: list[tuple[int, int, Callable[[], None]]] = []
         self.order = 0
         self.numbers = [0] * len(program.ranks)
-        self.tails: dict[tuple[int, int], Op | EventRecord] = {}
+        self.tails: dict[tuple[int, int], tuple[Op, ...] | EventRecord] = {}
         self.pending_waits: dict[tuple[int, int], list[EventRecord]] = defaultdict(list)
         self.signals: dict[int, Signal] = defaultdict(Signal)
         self.last_record: dict[tuple[int, str], EventRecord] = {}
@@ -179,7 +201,7 @@ class Machine:
         self.works: dict[str | Where, Work] = {}
         self.together: dict[str, int] = {}
         for rank in program.ranks:
-            for key in {a.collective for thread in rank for a in thread if isinstance(a, Launch) and a.collective}:
+            for key in {a.collective for thread in rank for a in kernels(thread) if a.collective}:
                 self.together[key] = self.together.get(key, 0) + 1
 
     # A tiny event loop.
@@ -237,7 +259,7 @@ class Machine:
                 self.fire(self.flags[rank, action.flag])
             elif isinstance(action, Take):
                 yield self.flags[rank, action.flag]
-            elif isinstance(action, Launch | Copy):
+            elif isinstance(action, Launch | Graph | Copy):
                 yield from self.launch(where, action)
             else:
                 yield from self.order_streams(where, action)
@@ -252,22 +274,24 @@ class Machine:
     def host_ns(self, where: Where, ns: int) -> int:
         return 0 if "late-launch" in self.without.everywhere else min(ns, self.without.host.get(where, ns))
 
-    def launch(self, where: Where, action: Launch | Copy) -> Process:
+    def launch(self, where: Where, action: Launch | Graph | Copy) -> Process:
         rank, stream = where[0], action.stream
         blocking = isinstance(action, Copy) and action.blocking
-        name = "cudaLaunchKernel" if isinstance(action, Launch) else "cudaMemcpyAsync"
-        call = self.called(where, name, blocked=blocking)
+        call = self.called(where, LAUNCHES[type(action)], blocked=blocking)
         while self.in_queue[rank, stream] >= self.program.queue:
             began, free = self.now, Signal()
             self.place[rank, stream].append(free)
             yield free
             call.queue_full_ns += self.now - began
-        takes = self.host_ns(where, action.call_ns if isinstance(action, Launch) else 4_000)
+        takes = self.host_ns(where, 4_000 if isinstance(action, Copy) else action.call_ns)
         yield max(0, takes - 500)
-        op = Op(where, action, call, stream, submitted=self.now)
-        self.run.ops.append(op)
         self.in_queue[rank, stream] += 1
-        self.put(op)
+        if isinstance(action, Graph):
+            self.put_graph(where, action, call)
+        else:
+            op = Op(where, action, call, stream, submitted=self.now)
+            self.run.ops.append(op)
+            self.put(op)
         if blocking and "host-sync" not in self.without.everywhere and where not in self.without.host:
             yield self.signal(op)
             yield AFTER_DRAIN_NS
@@ -308,7 +332,9 @@ class Machine:
         yield self.host_ns(where, 1_000)
         if "host-sync" not in self.without.everywhere and where not in self.without.host:
             keys = [key for key in self.tails if key[0] == rank and (what is None or key[1] == what)]
-            awaited: list[Op | EventRecord] = [record] if record else [self.tails[key] for key in keys]
+            awaited: list[Op | EventRecord] = [record] if record else []
+            for tail in [] if record else [self.tails[key] for key in keys]:
+                awaited += [tail] if isinstance(tail, EventRecord) else tail
             behind = [each for key in keys for each in self.pending_waits[key]] if record is None else []
             for each in [*awaited, *behind]:
                 yield self.signal(each)
@@ -324,27 +350,51 @@ class Machine:
     def put(self, node: Op | EventRecord) -> None:
         """Append to a stream."""
         key = node.where[0], node.stream
-        tail = self.tails.get(key)
-        node.waits = self.pending_waits.pop(key, [])
-        if isinstance(tail, EventRecord):  # a record is no work: what it waits for, what comes after it waits for, too
-            node.before, node.waits = tail.before, [*tail.waits, *node.waits]
-        else:
-            node.before = tail
-        self.tails[key] = node
+        node.before, node.waits = self.behind(key)
+        self.tails[key] = node if isinstance(node, EventRecord) else (node,)
         self.start(self.recorded(node) if isinstance(node, EventRecord) else self.executed(node))
+
+    def behind(self, key: tuple[int, int]) -> tuple[tuple[Op, ...], list[EventRecord]]:
+        """What is put on a stream now has to wait for: the work before it, and events."""
+        tail, waits = self.tails.get(key, ()), self.pending_waits.pop(key, [])
+        if isinstance(tail, EventRecord):  # a record is no work: what it waits for, what comes after it waits for, too
+            return tail.before, [*tail.waits, *waits]
+        return tail, waits
+
+    def put_graph(self, where: Where, action: Graph, call: Call) -> None:
+        """Append a graph to a stream: its nodes, behind each other or behind what was there."""
+        key = where[0], action.stream
+        before, waits = self.behind(key)
+        nodes: list[Op] = []
+        for number, node in enumerate(action.nodes):
+            op = Op((*where, number), node.op, call, node.op.stream, submitted=self.now, graph=action.number)
+            last = [each for each in nodes if each.stream == op.stream][-1:]
+            op.before, op.edges = tuple(last), tuple(nodes[each] for each in node.after)
+            op.dispatch, op.takes_place = NODE_NS if last else DISPATCH_NS, not nodes
+            if not last and not op.edges:
+                op.before, op.waits = before, list(waits)
+                op.dispatch = BRANCH_NS if nodes else DISPATCH_NS
+            nodes.append(op)
+        self.run.ops += nodes
+        self.tails[key] = tuple(nodes)
+        for op in nodes:
+            self.start(self.executed(op))
 
     def awaited(self, node: Op | EventRecord) -> Iterable[Op | EventRecord]:
         every = self.without.everywhere
-        if node.before is not None and node.where not in self.without.stream:
-            other = isinstance(node, Op) and {node.side, node.before.side} == {"a", "b"}
-            if not ("same-stream" in every and other):
-                yield node.before
+        if node.where not in self.without.stream:
+            for op in node.before:
+                other = isinstance(node, Op) and {node.side, op.side} == {"a", "b"}
+                if not ("same-stream" in every and other):
+                    yield op
         if node.where not in self.without.waits:
             for each in node.waits:
-                side = each.before.side if each.before else ""
-                other = isinstance(node, Op) and {node.side, side} == {"a", "b"}
+                other = isinstance(node, Op) and any({node.side, op.side} == {"a", "b"} for op in each.before)
                 if not ("event-dependency" in every and other):
                     yield each
+            for edge in node.edges if isinstance(node, Op) else ():
+                if not ("event-dependency" in every and {node.side, edge.side} == {"a", "b"}):  # type: ignore[union-attr]
+                    yield edge
 
     def recorded(self, record: EventRecord) -> Process:
         for each in self.awaited(record):
@@ -357,8 +407,9 @@ class Machine:
         for each in self.awaited(op):
             yield self.signal(each)
         op.released = self.now
-        yield self.random(op.where, *DISPATCH_NS)
-        self.leave_queue(rank, op.stream)
+        yield self.random(op.where, *op.dispatch)
+        if op.takes_place:
+            self.leave_queue(rank, op.stream)
         if op.where not in self.without.room and "gpu-full" not in self.without.everywhere:
             if self.has_room(op):
                 self.running[rank].append(op)

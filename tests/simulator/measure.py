@@ -7,13 +7,16 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 from analyzers import load
+from analyzers.causes import causes
 from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
-from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.readers.reading import Reading
 from analyzers.select.select import select
 from analyzers.syncs.report import order_report
@@ -21,7 +24,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.simulator import kineto, nsys
-from tests.simulator.generate import generate, needed_waits, without_action
+from tests.simulator.generate import generate, kind, needed_waits, without_action
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.program import Program
 from tests.simulator.recorded import Clocks
@@ -49,17 +52,20 @@ class Tally:
     over: Counter[bool] = field(default_factory=Counter)
     alarms: Counter[bool] = field(default_factory=Counter)
     found: Counter[bool] = field(default_factory=Counter)
+    queue_named: Counter[bool] = field(default_factory=Counter)  # where a full launch queue held a launch
+    queue_right: Counter[bool] = field(default_factory=Counter)  # where one is named
     wrong: list[str] = field(default_factory=list)
 
     def row(self) -> str:
-        shares = (share(one) for one in (self.largest, self.near, self.over, self.alarms, self.found))
+        counters = (self.largest, self.near, self.over, self.alarms, self.found, self.queue_named, self.queue_right)
+        shares = (share(one) for one in counters)
         held = f"{self.held_ns / max(1, self.named_ns):.1%}"
         return " | ".join([str(self.programs), held, f"{self.named_ns / max(1, self.missed_ns):.1%}", *shares])
 
 
 HEADER = (
     "| format | programs | named cause held | named of missed | largest cause recovers most | sooner near | "
-    "over-promised | alarms in right programs | removed waits found |"
+    "over-promised | alarms in right programs | removed waits found | full queues named | of named ones full |"
 )
 
 
@@ -103,11 +109,11 @@ def held_by_cause(truth: Truth, op: Op, low: int, high: int) -> Counter[str]:
     return found
 
 
-def count_causes(tally: Tally, trace: Trace, truth: Truth, ops: dict[tuple[int, int], Op], about: str) -> None:
+def count_causes(tally: Tally, trace: Trace, truth: Truth, ops: dict[int, Op], about: str) -> None:
     """Count named time, and how much of it was held by what was named."""
     for one, gap in gaps(trace):
         row = int(one.gaps.op[gap])
-        op = ops[key(trace, row)]
+        op = ops[row]
         shift = int(ints(trace.ops, "start_ns")[row]) - op.start
         held = held_by_cause(truth, op, int(one.gaps.start_ns[gap]) - shift, int(one.gaps.end_ns[gap]) - shift)
         named = dict(zip(CAUSES, alone_by_cause(one)[:, gap].tolist(), strict=True))
@@ -121,8 +127,14 @@ def count_causes(tally: Tally, trace: Trace, truth: Truth, ops: dict[tuple[int, 
                 tally.wrong.append(f"{about}: {cause} {ns} of {op.where}, held {dict(held)}")
 
 
-def key(trace: Trace, row: int) -> tuple[int, int]:
-    return int(trace.ops["rank"].iloc[row]), int(trace.ops["correlation"].iloc[row])
+def ops_by_row(trace: Trace, run: Run) -> dict[int, Op]:
+    """The op of each row of `Trace.ops`: by its rank and correlation id, and nodes of one launch by their order."""
+    columns = (ints(trace.ops, name).tolist() for name in ("rank", "correlation", "stream", "start_ns"))
+    rows = sorted(zip(*columns, range(len(trace.ops)), strict=True))
+    ops = sorted(run.ops, key=lambda op: (op.where[0], op.call.number, op.stream, op.start))
+    keys = [(op.where[0], op.call.number, op.stream) for op in ops]
+    assert keys == [tuple(row[:3]) for row in rows]
+    return {row[-1]: op for row, op in zip(rows, ops, strict=True)}
 
 
 def promised(text: str) -> int | None:
@@ -137,15 +149,15 @@ def promised(text: str) -> int | None:
     )
 
 
-def count_promises(
-    tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, ops: dict[tuple[int, int], Op], about: str
-) -> None:
+def count_promises(tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, ops: dict[int, Op], about: str) -> None:
     """Compare what the package promises of each cause's longest gap with a run without that cause there."""
     for one in rank.missed:
+        if one.op >= 0 and one.cause == "late-launch":
+            count_queue(tally, one, trace, truth, ops[one.op], about)
         said = getattr(one, "sooner_ns", None) if hasattr(one, "sooner_ns") else promised(one.next_behind)
         if said is None or one.op < 0 or one.cause not in REMOVABLE:
             continue
-        op = ops[key(trace, one.op)]
+        op = ops[one.op]
         shift = int(ints(trace.ops, "start_ns")[one.op]) - op.start
         really = truth.sooner(op, one.cause, one.start_ns - shift)
         really = min(really, one.end_ns - one.start_ns)
@@ -156,12 +168,36 @@ def count_promises(
             tally.wrong.append(f"{about}: {one.cause} of {op.where} promises {said}, gains {really}")
 
 
+def count_queue(tally: Tally, one: Missed, trace: Trace, truth: Truth, op: Op, about: str) -> None:
+    """Whether a full launch queue is named where one held the launch up for a while, and nowhere else."""
+    shift = int(ints(trace.ops, "start_ns")[one.op]) - op.start
+    full_ns, named = truth.queue_full_ns(op, one.start_ns - shift, one.end_ns - shift), "queue was full" in one.evidence
+    if full_ns > LEAST_HOST_NS:
+        tally.queue_named[named] += 1
+    if named:
+        tally.queue_right[full_ns > 0] += 1
+    if named != (full_ns > 0) and (named or full_ns > LEAST_HOST_NS):
+        tally.wrong.append(f"{about}: a full queue of {op.where} is {'' if named else 'not '}named: {full_ns}")
+
+
+@contextmanager
+def queue_of(program: Program) -> Iterator[None]:
+    """The package knows how many launches hardware holds; tell it of a machine that holds fewer."""
+    with patch.object(causes, "LAUNCH_QUEUE", program.queue):
+        yield
+
+
 def measure(program: Program, fmt: str, folder: Path, tally: Tally, about: str = "") -> None:
     """Count what the package says of one program in one format."""
+    with queue_of(program):
+        _measure(program, fmt, folder, tally, about)
+
+
+def _measure(program: Program, fmt: str, folder: Path, tally: Tally, about: str) -> None:
     tally.programs += 1
     run = simulate(program)
-    truth, ops = Truth(run), {(op.where[0], op.call.number): op for op in run.ops}
-    trace = loaded(run, fmt, folder)
+    trace, truth = loaded(run, fmt, folder), Truth(run)
+    ops = ops_by_row(trace, run)
     count_causes(tally, trace, truth, ops, about)
     for rank in check_overlap(trace, A, B).ranks:
         count_promises(tally, rank, trace, truth, ops, about)
@@ -187,11 +223,18 @@ def measure_removed(program: Program, fmt: str, folder: Path, tally: Tally, abou
         tally.wrong.append(f"{about}: wait {position} of thread {thread} is missing and not found")
 
 
-def tallies(seeds: range, folder: Path, formats: tuple[str, ...] = FORMATS) -> dict[str, Tally]:
-    """Measure programs of these seeds in these formats; every fifth has two ranks."""
-    result = {fmt: Tally() for fmt in formats}
+def programs(seeds: range, only: str = "") -> Iterator[tuple[int, Program]]:
+    """The programs of some seeds, of one kind alone where that is given; every fifth has two ranks."""
     for seed in seeds:
         program = generate(seed, ranks=1 if seed % 5 else 2)
+        if not only or kind(program) == only:
+            yield seed, program
+
+
+def tallies(seeds: range, folder: Path, formats: tuple[str, ...] = FORMATS, only: str = "") -> dict[str, Tally]:
+    """Measure programs of these seeds in these formats."""
+    result = {fmt: Tally() for fmt in formats}
+    for seed, program in programs(seeds, only):
         for fmt in formats:
             about = f"{seed} {fmt}"
             measure(program, fmt, folder, result[fmt], about)

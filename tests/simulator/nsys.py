@@ -127,6 +127,8 @@ class _Export:
             name = self.text(kernel_name(op))
             size = {"gridX": grid(op), "gridY": 1, "gridZ": 1, "blockX": block(op), "blockY": 1, "blockZ": 1}
             names = {"demangledName": name, "shortName": name, "registersPerThread": 16}
+            if op.graph:
+                names["graphNodeId"] = (op.graph << 32) + op.where[-1]
             self.insert("CUPTI_ACTIVITY_KIND_KERNEL", **row, **size, **names)
         else:
             memory = {

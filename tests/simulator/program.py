@@ -36,6 +36,41 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Node:
+    """A node of a CUDA graph: a kernel, which waits for the node before it on its stream and for those in `after`.
+
+    Its stream is the one that the graph is launched on, or one inside the graph that no call names.
+    """
+
+    op: Launch
+    after: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A CUDA graph is launched by one call; its nodes are traced one by one.
+
+    The first nodes of each branch wait for all before the graph on its stream, what comes after it there for all nodes.
+    number : the graph's own, the same at every launch of it.
+    """
+
+    stream: int
+    number: int
+    nodes: tuple[Node, ...]
+    call_ns: int = 9_000
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What any of its nodes reads."""
+        return tuple(name for node in self.nodes for name in node.op.reads)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """What any of its nodes writes."""
+        return tuple(dict.fromkeys(name for node in self.nodes for name in node.op.writes))
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy from the device; `blocking` where its call returns when it is done (pageable memory)."""
 
@@ -104,15 +139,18 @@ class Leave:
     """Pop it."""
 
 
-Action = Launch | Copy | Record | Wait | Synchronize | Busy | Post | Take | Enter | Leave
+Action = Launch | Graph | Copy | Record | Wait | Synchronize | Busy | Post | Take | Enter | Leave
 Thread = tuple[Action, ...]
 Rank = tuple[Thread, ...]
 
 
 @dataclass(frozen=True)
 class Program:
-    """Threads of each rank; the GPU's room may be switched off, and the launch queue may be short."""
+    """Threads of each rank; `queue` launches of a stream that have not begun are as many as there may be.
+
+    An H100 holds 1,021 of each stream, of graphs as of kernels; records and waits take no place.
+    """
 
     ranks: tuple[Rank, ...]
-    queue: int = 1024
+    queue: int = 1_021
     seed: int = 0

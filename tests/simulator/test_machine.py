@@ -8,7 +8,19 @@ import pytest
 
 from tests.simulator.generate import generate, needed_waits, races, without_action
 from tests.simulator.machine import Run, Without, simulate
-from tests.simulator.program import BLOCK, SMALL, THREADS_PER_SM, Busy, Launch, Program, Record, Synchronize, Wait
+from tests.simulator.program import (
+    BLOCK,
+    SMALL,
+    THREADS_PER_SM,
+    Busy,
+    Graph,
+    Launch,
+    Node,
+    Program,
+    Record,
+    Synchronize,
+    Wait,
+)
 from tests.simulator.truth import Truth, holds, overlap
 
 SEEDS = range(24)
@@ -79,3 +91,34 @@ def test_causes_of_a_program_worked_out_by_hand() -> None:
     assert a.start - gained - a.submitted in range(1_000, 2_501)
     assert truth.sooner(a, "late-launch", b.start) == 0
     assert overlap(simulate(run.program, Without(everywhere=frozenset({"event-dependency"}))), 0) == 10_000
+
+
+def test_a_graph_of_two_branches_worked_out_by_hand() -> None:
+    """Nodes 0 and 1 wait for the op before the graph, 2 for both of them, and what follows for all."""
+    nodes = (
+        Node(Launch("b", 7, 20_000)),
+        Node(Launch("a", 101, 50_000)),
+        Node(Launch("", 7, 9_000), (1,)),
+        Node(Launch("", 101, 90_000)),
+    )
+    thread = (Launch("a", 7, 40_000), Graph(7, 1, nodes), Launch("b", 7, 5_000), Synchronize(None))
+    run = simulate(Program(((thread,),)))
+    before, zero, one, two, three, after = run.ops
+    assert {op.call.name for op in (zero, one, two, three)} == {"cudaGraphLaunch"} and len(run.calls) == 4
+    assert before.end < zero.start < one.start < zero.end < one.end < two.start < two.end < three.end < after.start
+    truth = Truth(run)
+    assert truth.cause(zero, before.start) == "same-stream"
+    # What follows is behind node 0 of its own side, node 1 of the other, and node 2, which waits for node 1 by an edge.
+    assert truth.causes(after, one.start) == {"stream-busy", "same-stream", "event-dependency"}
+
+
+def test_a_launch_waits_until_the_first_in_its_queue_begins() -> None:
+    thread = (*(Launch("b", 7, 100_000) for _ in range(5)), Launch("a", 13, 10_000), Synchronize(None))
+    run = simulate(Program(((thread,),), queue=3))
+    b, a = run.ops[:5], run.ops[5]
+    # The first begins at once, three more have a place, and the fifth gets one as the second begins.
+    assert [bool(op.call.queue_full_ns) for op in run.ops] == [False] * 4 + [True, False]
+    assert 0 <= b[1].start - (b[4].call.start + b[4].call.queue_full_ns) <= 2_500
+    assert b[4].submitted > b[1].start - 2_500
+    assert a.start > b[1].start
+    assert Truth(run).queue_full_ns(a, b[0].start, a.submitted) == b[4].call.queue_full_ns

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulator.generate import generate
 from tests.simulator.machine import simulate
-from tests.simulator.measure import FORMATS, Tally, count_causes, loaded
+from tests.simulator.measure import FORMATS, Tally, count_causes, loaded, ops_by_row
 from tests.simulator.truth import Truth
 from tests.simulator.verdicts import verdicts
 
@@ -27,8 +27,8 @@ def hold_names(seeds: range, fmt: str, folder: Path) -> None:
     tally = Tally()
     for seed in seeds:
         run = simulate(generate(seed, ranks=1 if seed % 5 else 2))
-        ops = {(op.where[0], op.call.number): op for op in run.ops}
-        count_causes(tally, loaded(run, fmt, folder), Truth(run), ops, f"{seed}")
+        trace = loaded(run, fmt, folder)
+        count_causes(tally, trace, Truth(run), ops_by_row(trace, run), f"{seed}")
     assert tally.missed_ns
     assert tally.named_ns >= NAMED[fmt] * tally.missed_ns
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.simulator.machine import EventRecord, Op, Run, Where, Without, simulate
 from tests.simulator.program import Program
 
-LAUNCH, STREAM, EVENT, ROOM = "launch", "stream", "event", "room"
+LAUNCH, STREAM, EVENT, NODE, ROOM = "launch", "stream", "event", "node", "room"
 HOST = ("host-sync", "late-launch")
 
 
@@ -24,8 +24,8 @@ class Hold(NamedTuple):
 def holds(op: Op) -> list[Hold]:
     """All that an op waited for."""
     found = [Hold(op.submitted, LAUNCH, None)]
-    if op.before is not None:
-        found.append(Hold(op.before.end, STREAM, op.before))
+    found += [Hold(before.end, STREAM, before) for before in op.before]
+    found += [Hold(node.end, NODE, node) for node in op.edges]
     found += [Hold(record.done, EVENT, last_op(record)) for record in op.waits]
     if op.room_at >= 0:
         found.append(Hold(op.room_at, ROOM, None))
@@ -34,7 +34,7 @@ def holds(op: Op) -> list[Hold]:
 
 def last_op(record: EventRecord) -> Op | None:
     """The op whose end made a record done: its stream's, or one that stream had waited for."""
-    found = [op for op in [record.before, *(last_op(each) for each in record.waits)] if op is not None]
+    found = [op for op in [*record.before, *(last_op(each) for each in record.waits)] if op is not None]
     return max(found, key=lambda op: op.end, default=None)
 
 
@@ -66,7 +66,10 @@ class Truth:
         return {self._name(op, hold, now, op.side) for hold in held}
 
     def _name(self, op: Op, hold: Hold, now: int, side: str, *, by_event: bool = False) -> str:
-        """By what is between: work of the other side on a path of streams alone, or through an event."""
+        """By what is between: work of the other side on a path of streams alone, or through an event.
+
+        A graph is launched on one stream: an edge within it leads to that; to the other side's node it is as an event.
+        """
         if hold.what == ROOM:
             return "gpu-full"
         if hold.what == LAUNCH:
@@ -77,7 +80,7 @@ class Truth:
             return "stream-busy"
         by_event = by_event or hold.what == EVENT
         if {side, before.side} == {"a", "b"}:
-            return "event-dependency" if by_event else "same-stream"
+            return "event-dependency" if by_event or hold.what == NODE else "same-stream"
         return (
             "stream-busy" if before.start <= now else self._name(before, binding(before), now, side, by_event=by_event)
         )
@@ -118,6 +121,14 @@ class Truth:
             for where, began, ns in busy_spans(self.run, thread):
                 if began + ns > since and began < op.submitted:
                     yield where, max(since - began, 0)
+
+    def queue_full_ns(self, op: Op, low: int, high: int) -> int:
+        """How long between two instants the launch that an op waited for had to wait for a place in a queue."""
+        waiting, hold = self.path(op)[-1]
+        late = waiting if hold.what == LAUNCH else op
+        calls = [call for call in self.run.calls if call.where[:2] == late.where[:2] and call.queue_full_ns]
+        high = min(high, late.submitted)
+        return sum(max(0, min(call.start + call.queue_full_ns, high) - max(call.start, low)) for call in calls)
 
     def sooner(self, op: Op, cause: str, since: int) -> int:
         """How much sooner the op starts in a run in which this cause did not hold it."""
