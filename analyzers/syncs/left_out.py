@@ -17,7 +17,7 @@ it would wait for is there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def left_out(ordering: Ordering) -> LeftOut:
     places = ordering.linked.places
     found = [_left_out(ordering, places, after=after) for after in (False, True)]
     unit, behind, made, turns = (
-        np.concatenate([getattr(one, name) for one in found]) for name in LeftOut.__annotations__
+        np.concatenate([getattr(one, column.name) for one in found]) for column in fields(LeftOut)
     )
     lane = ordering.lanes.lane_of_unit()
     order = np.lexsort((-behind, lane[behind], unit))  # of several of one stream, the last
@@ -63,6 +63,10 @@ class _Waits:
     `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
     later. `fresh` where its record was made for it, not for the launch before; `earlier` where it may be for what other
     turns launched. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
+
+    Of all waits, whether their place is known or not: `counted` are keys of (lane, anchor), ascending, and how many
+    waits each counts; `records` has how many records there are at each unit, `unclear` units with waits of which nobody
+    knows which lane took them.
     """
 
     anchor: Ints
@@ -83,9 +87,14 @@ class _Waits:
     def taken_at(self, lane: Ints, anchor: Ints) -> Ints:
         """How many waits a lane took at an anchor."""
         keys, count = self.counted
-        wanted = (lane << 40) + anchor
+        wanted = _key(lane, anchor)
         at = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
         return np.where(keys[at] == wanted, count[at], 0) if keys.size else np.zeros(lane.size, np.int64)
+
+
+def _key(lane: Ints, anchor: Ints) -> Ints:
+    """One number for a lane and a unit."""
+    return (lane << 40) + anchor
 
 
 def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
@@ -97,7 +106,7 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     anchor = anchor[rows]
     rows, anchor = rows[anchor >= 0], anchor[anchor >= 0]
     lane, source, start = linked.wait_lane[rows], links.source[rows], waits.start_ns[rows]
-    keys, count = np.unique((lane << 40) + anchor, return_counts=True)
+    keys, count = np.unique(_key(lane, anchor), return_counts=True)
     recorded = take_or(linked.calls.records.start_ns, links.record[rows])
     for_all = launches.neighbour(waits.host[rows], start, after=True) == launches.neighbour(
         waits.host[rows], recorded, after=True
@@ -117,7 +126,7 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
         "later": take_or(places.turn, taker) - turn,
         "fresh": (for_all & take_or(_later_records(ordering, launches), links.record[rows], False)).astype(np.int64),
         "earlier": (for_all & _for_earlier_turns(ordering, source, lane, taker, began)).astype(np.int64),
-        "taken": count[np.searchsorted(keys, (lane << 40) + anchor)],
+        "taken": count[np.searchsorted(keys, _key(lane, anchor))],
         "recorded": np.where(for_all, records[anchor], MAX_NS),
     }
     known = (places.place[anchor] >= 0) & (source >= 0) & (source != lane) & (columns["taker"] >= 0)
@@ -159,48 +168,74 @@ def _later_records(ordering: Ordering, launches: Launches) -> Mask:
     return later
 
 
-def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
-    lanes, waits = ordering.lanes, _waits(ordering, places, after=after)
-    # The program's waits: one for each place, and what waits there for what.
-    at = places.place[waits.anchor]
-    columns = (at, waits.lane, waits.source, waits.place, waits.ago, waits.taker, waits.later)
+@dataclass(frozen=True)
+class _Habits:
+    """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
+
+    `at` is the place of the anchor, `lane` to `later` are as in `_Waits`. `made` counts the turns that have it, `began`
+    is the first of them. `fresh` where all of its waits are, `earlier` where any is; `taken` and `recorded` are the
+    fewest that any of them comes with.
+    """
+
+    at: Ints
+    lane: Ints
+    source: Ints
+    place: Ints
+    ago: Ints
+    taker: Ints
+    later: Ints
+    made: Ints
+    began: Ints
+    fresh: Ints
+    earlier: Ints
+    taken: Ints
+    recorded: Ints
+
+
+def _habits(waits: _Waits, places: Places) -> _Habits:
+    columns = (places.place[waits.anchor], waits.lane, waits.source, waits.place, waits.ago, waits.taker, waits.later)
     order = np.lexsort((waits.anchor, *columns[::-1]))
     keys = tuple(column[order] for column in columns)
     first, once = run_heads(*keys), run_heads(*keys, waits.anchor[order])
     made = np.bincount((np.cumsum(first) - 1)[once], minlength=int(first.sum()))
     heads = np.flatnonzero(first)
-    fresh, fewest, recorded, began = (
+    began, fresh, taken, recorded = (
         np.minimum.reduceat(column[order], heads) if order.size else made
-        for column in (waits.fresh, waits.taken, waits.recorded, places.turn[waits.anchor])
+        for column in (places.turn[waits.anchor], waits.fresh, waits.taken, waits.recorded)
     )
     earlier = np.maximum.reduceat(waits.earlier[order], heads) if order.size else made
     at, lane, source, place, ago, taker, later = (key[first] for key in keys)
+    return _Habits(at, lane, source, place, ago, taker, later, made, began, fresh, earlier, taken, recorded)
 
-    # Each of them in every turn.
+
+def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
+    lanes, waits = ordering.lanes, _waits(ordering, places, after=after)
+    habits = _habits(waits, places)
+    # Each habit (a row of `asked`) in every turn of its place.
     at_place = np.flatnonzero(places.place >= 0)
     at_place = at_place[np.argsort(places.place[at_place], kind="stable")]
-    low, high = (np.searchsorted(places.place[at_place], at, side=side) for side in ("left", "right"))
+    low, high = (np.searchsorted(places.place[at_place], habits.at, side=side) for side in ("left", "right"))
     row, asked = runs(low, high - low)
     anchor = at_place[row]
-    turn, lane, source = places.turn[anchor], lane[asked], source[asked]
-    unit = places.unit_at(taker[asked], turn + later[asked])
-    given = _given(ordering, source, lane, unit, lanes.enqueue_ns[anchor] + (not after))
-    behind = np.where(place[asked] < 0, given, places.unit_at(place[asked], turn - ago[asked]))
+    turn, lane, place = places.turn[anchor], habits.lane[asked], habits.place[asked]
+    unit = places.unit_at(habits.taker[asked], turn + habits.later[asked])
+    given = _given(ordering, habits.source[asked], lane, unit, lanes.enqueue_ns[anchor] + (not after))
+    behind = np.where(place < 0, given, places.unit_at(place, turn - habits.ago[asked]))
     there = (unit >= 0) & (take_or(lanes.launcher, behind) >= 0)  # before the capture waits may have been made, too
-    absent = waits.taken_at(lane, anchor) < fewest[asked]
+    absent = waits.taken_at(lane, anchor) < habits.taken[asked]
     # Until the program makes a wait first, there may have been nothing to wait for; a record left over tells otherwise.
-    leading = turn < began[asked]
-    left_over = waits.records[anchor] >= recorded[asked]
-    for_waits = ordering.recorded_for_waits[lane] | (fresh[asked] > 0)
-    there &= ~leading | (for_waits & ((earlier[asked] == 0) | left_over))
-    turns = np.bincount(asked[there | ~absent], minlength=at.size)
+    leading = turn < habits.began[asked]
+    left_over = waits.records[anchor] >= habits.recorded[asked]
+    for_waits = ordering.recorded_for_waits[lane] | (habits.fresh[asked] > 0)
+    there &= ~leading | (for_waits & ((habits.earlier[asked] == 0) | left_over))
+    turns = np.bincount(asked[there | ~absent], minlength=habits.at.size)
     fewer = absent & ~np.isin(anchor, waits.unclear)
-    rows = np.flatnonzero(there & fewer & (2 * made[asked] >= turns[asked]))
-    unit, behind, source, lane, asked = (column[rows] for column in (unit, behind, source, lane, asked))
+    rows = np.flatnonzero(there & fewer & (2 * habits.made[asked] >= turns[asked]))
+    unit, behind, lane, asked = (column[rows] for column in (unit, behind, lane, asked))
     source = lanes.lane_of_unit()[behind]
     complete = ordering.complete(source, lane, unit - lanes.first[lane])
     rows = np.flatnonzero(complete <= behind - lanes.first[source])
-    return LeftOut(unit[rows], behind[rows], made[asked[rows]], turns[asked[rows]] - 1)
+    return LeftOut(unit[rows], behind[rows], habits.made[asked[rows]], turns[asked[rows]] - 1)
 
 
 def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: Ints) -> Ints:
@@ -209,7 +244,8 @@ def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: In
     For `ANY`, of what nothing orders before the unit that of the lane which ended last; -1 where there is none.
     """
     lanes = ordering.lanes
-    given = lanes.unit(source, lanes.queued_before(np.maximum(source, -1), instant) - 1)
+    known = np.where(source == ANY, -1, source)
+    given = lanes.unit(known, lanes.queued_before(known, instant) - 1)
     rows = np.flatnonzero((source == ANY) & (unit >= 0))
     for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist() if rows.size else ():
         asked = rows[(lanes.process[lane[rows]] == lanes.process[candidate]) & (lane[rows] != candidate)]
