@@ -40,6 +40,7 @@ def in_words(one: Inferred) -> str:
 
 
 def _of_link(ordering: Ordering, record: Step, wait: Step) -> Inferred:
+    """Of one link: over all inferred links of the same two streams behind which the op of the same place comes."""
     edges, lanes = ordering.graph.edges, ordering.lanes
     is_link = (edges.call == wait.call) & (edges.record == record.call) & (edges.instant_ns == wait.instant_ns)
     link = int(np.flatnonzero(is_link & ~edges.exact)[0])
@@ -48,8 +49,9 @@ def _of_link(ordering: Ordering, record: Step, wait: Step) -> Inferred:
     same &= (take_or(place, unit) == take_or(place, unit[[link]])) | (np.arange(edges.size) == link)
     rows = np.flatnonzero(same & (unit >= 0))
     ended = _ends_that_hold(ordering, rows)
-    held, first = np.unique(unit[rows[ended > MIN_NS]], return_index=True)  # several waits may come before one op
-    after = lanes.start_ns[held] - ended[ended > MIN_NS][first]
+    rows, ended = rows[ended > MIN_NS], ended[ended > MIN_NS]
+    held, first = np.unique(unit[rows], return_index=True)  # several waits may come before one op
+    after = lanes.start_ns[held] - ended[first]
     at_once = after[(after >= 0) & (after <= AT_ONCE_NS)]
     return Inferred(int(at_once.size), int(after.size), int(at_once.max()) if at_once.size else None)
 
@@ -62,5 +64,5 @@ def _ends_that_hold(ordering: Ordering, rows: Ints) -> Ints:
     source = lanes.unit(edges.source[rows], edges.source_position[rows] - 1)
     ended = take_or(lanes.end_ns, source, MIN_NS)
     free = np.maximum(take_or(lanes.end_ns, before, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
-    longest = ordering.released_at(lane, position).waited == take_or(lanes.op, source, -2)
-    return np.where(longest & (ended >= free), ended, MIN_NS)
+    ended_last = ordering.released_at(lane, position).waited == take_or(lanes.op, source, -2)
+    return np.where(ended_last & (ended >= free), ended, MIN_NS)

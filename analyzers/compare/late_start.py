@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.arrays.intervals import measure_before, overlap_by_group, union
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import duration
 from analyzers.compare.noise import Spread, spread
 from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
@@ -76,6 +76,7 @@ def late_start(trace: Trace, groups: StepGroups) -> LateStart | None:
 
 
 def _is_late(first: int, others: Ints, more_waiting: int) -> bool:
+    """Whether the first step is far from the others, and its waiting is why."""
     usual = float(np.median(others))
     far = max(FAR * usual, SCATTERS * float(np.median(np.abs(others - usual))))
     longer = first - usual
@@ -98,7 +99,8 @@ def _waiting(trace: Trace, groups: StepGroups) -> Ints:
     return overlap_by_group(of_steps, (nothing, nothing, nothing), groups.size).a
 
 
-def _longest_for(trace: Trace, wanted: Ints) -> int:
+def _longest_for(trace: Trace, wanted: Mask) -> int:
+    """For whom the longest wait among the wanted ops was."""
     rows = np.flatnonzero(wanted)
     return int(ints(trace.ops, "last_rank")[rows[np.argmax(ints(trace.ops, "wait_ns")[rows])]])
 

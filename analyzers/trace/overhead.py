@@ -111,7 +111,7 @@ def distorted_steps(
 
 
 def _in_words(step: int, shares: Mapping[int, float]) -> str:
-    low, high = (f"{100 * edge(shares.values()):.0f}" for edge in (min, max))
+    low, high = f"{100 * min(shares.values()):.0f}", f"{100 * max(shares.values()):.0f}"
     took = f"{high}%" if low == high else f"{low} to {high}%"
     return f"{took} of {'the capture' if step == ALL_OF_IT else f'step {step}'} on {ranks_in_words(shares)}"
 
@@ -121,7 +121,7 @@ def _remedy(distorted: Collection[int], others: Sequence[int] | None) -> str:
     if ALL_OF_IT in distorted or others == []:
         return "record less"
     it = "it" if len(distorted) == 1 else "them"
-    if others and others[-1] - others[0] == len(others) - 1:
+    if others and others[-1] - others[0] == len(others) - 1:  # no other step between them
         return f"--steps {others[0]}:{others[-1] + 1} leaves {it} out"
     return f"leave {it} out (--steps), or record less"
 
