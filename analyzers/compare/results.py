@@ -51,10 +51,10 @@ class ComparedRun:
 
     `figures` (`analyzers.compare.steps.FIGURES`) are per step: step time on its slowest device, others a mean over the
     devices; `changes` hold them against the first run. `overlap` is what `check_overlap` says of the compared part,
-    `gain` what the pair gained over the first run, `growth` why A's and B's ops take longer or less than there; `memory_peaks` are those of the compared steps,
-    none where the profiler did not record memory. Without `calls_recorded` nothing tells what blocked the host, and the
-    sync cost of 0 means nothing. `late_start` is the first step where a late profiler made it long: it is in no figure,
-    unless there is no other step.
+    `gain` what the pair gained over the first run, `growth` why A's and B's ops take longer or less than there;
+    `memory_peaks` are those of the compared steps, none where the profiler did not record memory. Without
+    `calls_recorded` nothing tells what blocked the host, and the sync cost of 0 means nothing. `late_start` is the
+    first step where a late profiler made it long: it is in no figure, unless there is no other step.
     """
 
     label: str
