@@ -43,7 +43,7 @@ sys.exit(int(os.environ.get("CODE", 0)))
 """
 
 # What nsys says when its agent is gone, and when it then takes up the report without it.
-NSYS_BROKE_DOWN = ("Connection to Agent lost", "Failed to create '")
+NSYS_BROKE_DOWN = ("Connection to Agent lost", "End of file", "Failed to create '")
 
 
 def environment(**more: str) -> dict[str, str]:
