@@ -1,0 +1,637 @@
+"""Capture programs before and after one fix: the truth for a prediction of what a fix is worth.
+
+    torchrun --nproc-per-node 2 tools/capture-pairs.py FOLDER [PAIR ...]
+    nsys profile -t cuda,nvtx --cuda-event-trace=true --cuda-graph-trace=node --capture-range=cudaProfilerApi \\
+        --capture-range-end=repeat torchrun --nproc-per-node 2 tools/capture-pairs.py --nsys=before [PAIR ...]
+
+The first times 20 steps of both variants in turns, without a profiler, and writes the medians of the rounds to
+FOLDER/step_time_ms.json; then a torch.profiler trace a rank. The second, and its like with --nsys=after, makes a report
+of all ranks a pair, numbered in the order of the pairs.
+
+| pair | program | the fix, as a change of the program before it |
+|---|---|---|
+| ddp_log | DDP; the host prepares a batch each step | drop-sync nvtx:log loss |
+| ddp_log_late | the same; the loss read is that of the step before: little to gain | drop-sync nvtx:log loss |
+| dpmp_item | sharded embedding beside a data-parallel tower | drop-sync nvtx:MP embedding |
+| dpmp_move | the same | move-wait nvtx:DP tower before nvtx:MP embedding |
+| delta_sync | touched rows copied to the host | drop-sync nvtx:stream out |
+| delta_stream | the same, in the stream of the training | own-stream nvtx:stream out, joined before track delta |
+| opt_lookup | optimizer and lookup | own-stream nvtx:lookup, joined before dense forward |
+| towers | two towers that each fill the GPU: nothing to gain | own-stream nvtx:tower B, joined before merge |
+| buckets | gradients reduced during backward | drop-wait nvtx:backward on nvtx:reduce |
+| pipe_send | two pipeline stages of matmuls that fill the GPU: it costs | drop-wait nvtx:stage on nvtx:send |
+| pipe_recv | the same: nothing to gain | move-wait nvtx:recv before nvtx:stage |
+| pipe_send_attention | stages of attention kernels that fill the GPU: nothing | drop-wait nvtx:stage on nvtx:send |
+| pipe_recv_attention | the same: nothing | move-wait nvtx:recv before nvtx:stage |
+| a2a_check | an all-to-all whose result the host checks | move-wait nvtx:compute before nvtx:validation |
+| moe_split | experts, then an all-to-all back | split nvtx:combine 4 |
+| moe_late | the same; a rank's host is 2 ms late | on-time 1 |
+| moe_half | the same; half the bytes a token | scale collective:all_to_all 0.5 |
+| fsdp_late | FSDP; a rank's host is 3 ms late | on-time 1 |
+| rowpar_split | row-parallel linear layers and their all-reduce | split nvtx:reduce 4 |
+| tp_half | tensor-parallel layers; attention over half the length | scale nvtx:attention 0.5 |
+| decode_graph | small kernels, each behind 60 µs of Python | graph nvtx:decode |
+| launch_graph | small kernels, launched one by one | graph nvtx:decode |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile, record_function
+
+STEPS = 20
+ROUNDS = 5
+WIDTH = 8192
+PIECES = 4
+HALF = torch.bfloat16
+
+
+@contextlib.contextmanager
+def region(name: str) -> Iterator[None]:
+    torch.cuda.nvtx.range_push(name)
+    with record_function(name):
+        yield
+    torch.cuda.nvtx.range_pop()
+
+
+def work_on_host(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def matrix(rows: int, columns: int) -> torch.Tensor:
+    return torch.randn(rows, columns, dtype=HALF) / columns**0.5
+
+
+def lookups(tables: int, batch: int, bag: int) -> list[Callable[[], torch.Tensor]]:
+    """Lookups of `bag` rows each, by the kernel of embedding bags."""
+    rows = 50 * WIDTH
+
+    def lookup() -> Callable[[], torch.Tensor]:
+        table = torch.randn(rows, 128)
+        indices, offsets = torch.randint(0, rows, (batch * bag,)), torch.arange(0, batch * bag, bag)
+        return lambda: nn.functional.embedding_bag(indices, table, offsets, mode="sum")
+
+    return [lookup() for _ in range(tables)]
+
+
+class Ddp:
+    """Training whose host prepares each batch; the loss is read at once ("now"), a step later ("late"), or never."""
+
+    def __init__(self, log: str) -> None:
+        self.log = log
+        layers = [layer for _ in range(6) for layer in (nn.Linear(WIDTH // 2, WIDTH // 2, bias=False), nn.GELU())]
+        self.model = DistributedDataParallel(nn.Sequential(*layers).to(HALF), gradient_as_bucket_view=True)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.batch = matrix(WIDTH, WIDTH // 2)
+        self.logged = torch.zeros(1, device="cpu", pin_memory=True)
+        self.copied = torch.cuda.Event()
+
+    def step(self) -> None:
+        with region("load batch"):
+            work_on_host(1.5e-3)
+        with region("forward"):
+            loss = self.model(self.batch).float().pow(2).mean()
+        with region("backward"):
+            loss.backward()
+        with region("optimizer"):
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        if self.log == "now":
+            with region("log loss"):
+                loss.item()
+        if self.log == "late":
+            with region("log loss"):
+                self.copied.synchronize()
+                self.logged.copy_(loss.detach(), non_blocking=True)
+                self.copied.record()
+
+
+class Embedding:
+    """Tables spread over ranks, looked up and exchanged, and a tower in a stream of its own that needs none of it."""
+
+    def __init__(self, *, item: bool = False, tower: str = "forked first") -> None:
+        self.item, self.order = item, tower
+        self.tables = lookups(8, batch=16 * WIDTH, bag=5)
+        self.x = matrix(WIDTH // 2, WIDTH // 2)
+        self.side = torch.cuda.Stream()
+
+    def embedding(self) -> torch.Tensor:
+        with region("MP embedding"):
+            pooled = torch.cat([lookup() for lookup in self.tables], 1)
+            received = torch.empty_like(pooled)
+            dist.all_to_all_single(received, pooled)
+            if self.item and received[0, 0].isnan().item():
+                raise ValueError("not a number")
+        return received
+
+    def tower(self, fork: torch.cuda.Event) -> torch.Tensor:
+        with region("DP tower"):
+            self.side.wait_event(fork)
+            with torch.cuda.stream(self.side):
+                y = self.x
+                for _ in range(12):
+                    y = y @ self.x
+        return y
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        fork = main.record_event()
+        if self.order == "first":
+            y = self.tower(fork)
+        received = self.embedding()
+        if self.order != "first":
+            y = self.tower(fork if self.order == "forked first" else main.record_event())
+        main.wait_stream(self.side)
+        with region("merge"):
+            received.mul_(0.5)
+            y.mul_(0.5)
+
+
+class Delta:
+    """Touched rows go to the host, in the stream of the training or in their own; "sync" waits for them."""
+
+    def __init__(self, how: str, rows: int) -> None:
+        self.how = how
+        self.table = torch.randn(128 * WIDTH, 128)
+        self.touched = torch.randint(0, 128 * WIDTH, (rows,))
+        self.rows = torch.empty(rows, 128)
+        self.on_host = torch.empty(rows, 128, device="cpu", pin_memory=True)
+        self.x = matrix(WIDTH, WIDTH)
+        self.side = torch.cuda.Stream()
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        with region("track delta"):
+            if self.how != "main":
+                main.wait_stream(self.side)
+            torch.index_select(self.table, 0, self.touched, out=self.rows)
+        with region("stream out"):
+            if self.how != "main":
+                self.side.wait_stream(main)
+            with torch.cuda.stream(main if self.how == "main" else self.side):
+                self.on_host.copy_(self.rows, non_blocking=True)
+            if self.how == "sync":
+                self.side.synchronize()
+        with region("compute"):
+            y = self.x @ self.x @ self.x @ self.x
+        with region("reduce"):
+            dist.all_reduce(y)
+
+
+class Optimizer:
+    """The next batch's lookups, of little parallelism, before or beside an optimizer that is bound by memory."""
+
+    def __init__(self, *, beside: bool) -> None:
+        self.beside = beside
+        self.parameters = [nn.Parameter(torch.randn(384, 8 * WIDTH)) for _ in range(10)]
+        for parameter in self.parameters:
+            parameter.grad = torch.randn_like(parameter)
+        self.optimizer = torch.optim.AdamW(self.parameters, fused=True)
+        self.tables = lookups(8, batch=WIDTH // 32, bag=256)
+        self.x = matrix(WIDTH, WIDTH)
+        self.side = torch.cuda.Stream()
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        if self.beside:
+            self.side.wait_stream(main)
+        with torch.cuda.stream(self.side if self.beside else main), region("lookup"):
+            pooled = torch.cat([lookup() for lookup in self.tables], 1)
+        with region("optimizer"):
+            self.optimizer.step()
+        if self.beside:
+            main.wait_stream(self.side)
+        with region("dense forward"):
+            pooled.mul_(0.5)
+            y = self.x @ self.x
+        with region("reduce"):
+            dist.all_reduce(y)
+
+
+class Towers:
+    """Two towers whose kernels each fill the GPU, in one stream or in two."""
+
+    def __init__(self, *, beside: bool) -> None:
+        self.beside = beside
+        self.x = matrix(WIDTH, WIDTH)
+        self.side = torch.cuda.Stream()
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        if self.beside:
+            self.side.wait_stream(main)
+        with torch.cuda.stream(self.side if self.beside else main), region("tower B"):
+            b = self.x @ self.x @ self.x
+        with region("tower A"):
+            a = self.x @ self.x @ self.x
+        if self.beside:
+            main.wait_stream(self.side)
+        with region("merge"):
+            dist.all_reduce(a.add_(b))
+
+
+class Buckets:
+    """Backward of four layers, each gradient reduced while the next is computed, if nothing waits for it at once."""
+
+    def __init__(self, *, wait: bool) -> None:
+        self.wait = wait
+        self.x = matrix(WIDTH, WIDTH)
+        self.gradients = [torch.randn(2 * WIDTH, WIDTH, dtype=HALF) for _ in range(4)]
+
+    def step(self) -> None:
+        works: list[Any] = []
+        for gradient in self.gradients:
+            with region("backward"):
+                if self.wait and works:
+                    works[-1].wait()
+                self.x @ self.x
+            with region("reduce"):
+                works.append(dist.all_reduce(gradient, async_op=True))
+        with region("optimizer"):
+            for work in works:
+                work.wait()
+            for gradient in self.gradients:
+                gradient.mul_(0.5)
+
+
+class Pipeline:
+    """Four microbatches through two stages, whose kernels fill the GPU; a receive is posted `ahead` of its stage."""
+
+    def __init__(self, *, wait_for_send: bool = False, ahead: int = 3, attention: bool = False) -> None:
+        self.wait_for_send, self.ahead, self.attention = wait_for_send, ahead, attention
+        if attention:
+            self.x = torch.randn(32, 32, WIDTH // 8, 128, dtype=HALF)
+        else:
+            self.x, self.weights = matrix(2 * WIDTH, WIDTH // 2), (matrix(WIDTH // 2, WIDTH), matrix(WIDTH, WIDTH // 2))
+        self.received = [torch.empty_like(self.stage(self.x, 0)) for _ in range(4)]
+        self.gradients = matrix(WIDTH, WIDTH // 2)
+
+    def stage(self, x: torch.Tensor, number: int) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x) if self.attention else x @ self.weights[number]
+
+    def first(self) -> list[Any]:
+        sends: list[Any] = []
+        for _ in self.received:
+            with region("stage"):
+                if self.wait_for_send and sends:
+                    sends[-1].wait()
+                activations = self.stage(self.x, 0)
+            with region("send"):
+                sends.append(dist.isend(activations, 1))
+        return sends
+
+    def second(self) -> None:
+        receives: list[Any] = []
+        for index, activations in enumerate(self.received):
+            for buffer in self.received[len(receives) : index + self.ahead + 1]:
+                with region("recv"):
+                    receives.append(dist.irecv(buffer, 0))
+            with region("stage"):
+                receives[index].wait()
+                self.stage(activations, 1)
+
+    def step(self) -> None:
+        sends = self.first() if dist.get_rank() == 0 else self.second()
+        with region("gradients"):
+            for send in sends or ():
+                send.wait()
+            dist.all_reduce(self.gradients)
+
+
+class Check:
+    """An all-to-all whose result the host checks, before or after it submits work that does not depend on it."""
+
+    def __init__(self, *, first: str) -> None:
+        self.first = first
+        self.x = matrix(WIDTH, WIDTH)
+        self.sent = torch.randn(4 * WIDTH, WIDTH)
+        self.received = torch.empty_like(self.sent)
+
+    def compute(self) -> None:
+        with region("compute"):
+            self.x @ self.x @ self.x
+
+    def step(self) -> None:
+        with region("prepare"):
+            self.x @ self.x
+        with region("exchange"):
+            work = dist.all_to_all_single(self.received, self.sent, async_op=True)
+        if self.first == "compute":
+            self.compute()
+        with region("validation"):
+            work.wait()
+            if not (self.received.abs().sum() > 0).item():
+                raise ValueError("nothing received")
+        if self.first == "validation":
+            self.compute()
+
+
+class Experts:
+    """Tokens go to their experts and back, all to all; the way back in pieces, late on a rank, or of half the bytes."""
+
+    def __init__(self, *, pieces: int = 1, late: float = 0, share: float = 1) -> None:
+        self.pieces, self.late = pieces, late if dist.get_rank() == 1 else 0
+        self.router, self.weight = matrix(WIDTH // 4, 8), matrix(WIDTH // 4, WIDTH)
+        self.tokens = matrix(2 * WIDTH * PIECES, WIDTH // 4)
+        self.given = torch.empty(2 * WIDTH * PIECES, WIDTH, dtype=HALF)
+        self.back = torch.empty_like(self.given)
+        self.sent = self.tokens[: int(share * len(self.tokens))]
+        self.received = torch.empty_like(self.sent)
+        self.returned = int(share * len(self.given))
+
+    def combine(self, first: int, end: int) -> Any:
+        with region("combine"):
+            return dist.all_to_all_single(self.back[first:end], self.given[first:end], async_op=True)
+
+    def step(self) -> None:
+        with region("route"):
+            (self.tokens @ self.router).argmax(1).bincount(minlength=8).tolist()
+            work_on_host(self.late)
+        with region("dispatch"):
+            dist.all_to_all_single(self.received, self.sent)
+        works = []
+        rows = 2 * WIDTH
+        for piece in range(PIECES):
+            with region("experts"):
+                part = slice(piece * rows, (piece + 1) * rows)
+                torch.mm(self.tokens[part], self.weight, out=self.given[part])
+            if self.pieces > 1:
+                works.append(self.combine(part.start, part.stop))
+        if self.pieces == 1:
+            works.append(self.combine(0, self.returned))
+        with region("merge"):
+            for work in works:
+                work.wait()
+            self.back.mul_(0.5)
+
+
+class Fsdp:
+    """Training of sharded blocks that logs its loss; a rank's host may be late with its batch."""
+
+    def __init__(self, *, late: float) -> None:
+        self.late = late if dist.get_rank() == 1 else 0
+        narrow, wide = WIDTH // 2, 2 * WIDTH
+
+        def block() -> nn.Module:
+            return nn.Sequential(nn.Linear(narrow, wide, bias=False), nn.GELU(), nn.Linear(wide, narrow, bias=False))
+
+        self.model = nn.Sequential(block(), block()).to(HALF)
+        for part in self.model:
+            fully_shard(part)
+        fully_shard(self.model)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.batch = matrix(WIDTH // 2, narrow)
+
+    def step(self) -> None:
+        with region("load batch"):
+            work_on_host(0.3e-3 + self.late)
+        with region("forward"):
+            loss = self.model(self.batch).float().pow(2).mean()
+        with region("backward"):
+            loss.backward()
+        with region("optimizer"):
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        with region("log loss"):
+            loss.item()
+
+
+class RowParallel:
+    """Row-parallel linear layers: a matmul and its all-reduce, or four of each, one after the other."""
+
+    def __init__(self, pieces: int) -> None:
+        self.inputs = matrix(2 * WIDTH, WIDTH // 2).chunk(pieces)
+        self.weight = matrix(WIDTH // 2, WIDTH)
+        self.outputs = torch.empty(2 * WIDTH, WIDTH, dtype=HALF).chunk(pieces)
+
+    def step(self) -> None:
+        for _ in range(3):
+            works = []
+            for part, output in zip(self.inputs, self.outputs, strict=True):
+                with region("linear"):
+                    torch.mm(part, self.weight, out=output)
+                with region("reduce"):
+                    works.append(dist.all_reduce(output, async_op=True))
+            for work in works:
+                work.wait()
+            with region("activation"):
+                for output in self.outputs:
+                    output.mul_(0.5)
+
+
+class TensorParallel:
+    """Two layers of attention and feed-forward, each with its all-reduce; attention over all or half the length."""
+
+    def __init__(self, *, length: int) -> None:
+        self.x, self.weight = matrix(WIDTH // 2, WIDTH), matrix(WIDTH, WIDTH)
+        self.queries, self.keys = matrix(WIDTH // 2, length), matrix(length, WIDTH)
+
+    def step(self) -> None:
+        for _ in range(2):
+            with region("attention"):
+                for _ in range(3):
+                    y = self.queries @ self.keys
+            with region("reduce"):
+                dist.all_reduce(y)
+            with region("feed forward"):
+                y = self.x @ self.weight @ self.weight
+            with region("reduce"):
+                dist.all_reduce(y)
+
+
+class Decode:
+    """Small kernels, one by one behind some Python or as one CUDA graph, then a prefill; the next token is read."""
+
+    def __init__(self, *, kernels: int, python: float, prefill: int, graph: bool) -> None:
+        self.kernels, self.python, self.prefill = kernels, python, prefill
+        self.small, self.x = matrix(256, 256), matrix(WIDTH, WIDTH)
+        self.graph = torch.cuda.CUDAGraph() if graph else None
+        if self.graph:
+            self.decode()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.decode()
+
+    def decode(self) -> None:
+        y = self.small
+        for _ in range(self.kernels):
+            work_on_host(self.python)
+            y = y @ self.small
+
+    def step(self) -> None:
+        with region("decode"):
+            if self.graph:
+                self.graph.replay()
+            else:
+                self.decode()
+        with region("prefill"):
+            for _ in range(self.prefill):
+                y = self.x @ self.x
+        with region("reduce"):
+            dist.all_reduce(y)
+        with region("next token"):
+            y[0, 0].item()
+
+
+def decode(*, graph: bool) -> Decode:
+    return Decode(kernels=20, python=60e-6, prefill=3, graph=graph)
+
+
+def launch(*, graph: bool) -> Decode:
+    return Decode(kernels=80, python=0, prefill=3, graph=graph)
+
+
+PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "ddp_log": (lambda: Ddp("now"), lambda: Ddp("never")),
+    "ddp_log_late": (lambda: Ddp("late"), lambda: Ddp("never")),
+    "dpmp_item": (lambda: Embedding(item=True), lambda: Embedding(item=False)),
+    "dpmp_move": (lambda: Embedding(tower="last"), lambda: Embedding(tower="first")),
+    "delta_sync": (lambda: Delta("sync", 16 * WIDTH), lambda: Delta("side", 16 * WIDTH)),
+    "delta_stream": (lambda: Delta("main", 24 * WIDTH), lambda: Delta("side", 24 * WIDTH)),
+    "opt_lookup": (lambda: Optimizer(beside=False), lambda: Optimizer(beside=True)),
+    "towers": (lambda: Towers(beside=False), lambda: Towers(beside=True)),
+    "buckets": (lambda: Buckets(wait=True), lambda: Buckets(wait=False)),
+    "pipe_send": (lambda: Pipeline(wait_for_send=True), Pipeline),
+    "pipe_recv": (lambda: Pipeline(ahead=0), lambda: Pipeline(ahead=1)),
+    "pipe_send_attention": (
+        lambda: Pipeline(wait_for_send=True, attention=True),
+        lambda: Pipeline(attention=True),
+    ),
+    "pipe_recv_attention": (lambda: Pipeline(ahead=0, attention=True), lambda: Pipeline(ahead=1, attention=True)),
+    "a2a_check": (lambda: Check(first="validation"), lambda: Check(first="compute")),
+    "moe_split": (Experts, lambda: Experts(pieces=PIECES)),
+    "moe_late": (lambda: Experts(late=2e-3), Experts),
+    "moe_half": (Experts, lambda: Experts(share=0.5)),
+    "fsdp_late": (lambda: Fsdp(late=3e-3), lambda: Fsdp(late=0)),
+    "rowpar_split": (lambda: RowParallel(1), lambda: RowParallel(PIECES)),
+    "tp_half": (lambda: TensorParallel(length=WIDTH), lambda: TensorParallel(length=WIDTH // 2)),
+    "decode_graph": (lambda: decode(graph=False), lambda: decode(graph=True)),
+    "launch_graph": (lambda: launch(graph=False), lambda: launch(graph=True)),
+}
+
+
+def settle() -> None:
+    dist.barrier()
+    torch.cuda.synchronize()
+
+
+def warmed(make: Callable[[], Any], device: torch.device) -> Any:
+    torch.manual_seed(dist.get_rank())
+    with device:
+        workload = make()
+    run(workload, seconds=0.3)
+    return workload
+
+
+def run(workload: Any, seconds: float) -> None:
+    """Run to reach the clocks and temperature of a longer run; every rank the same number of steps."""
+    for _ in range(6):
+        workload.step()
+    settle()
+    begin = time.perf_counter()
+    workload.step()
+    settle()
+    steps = torch.tensor(seconds / (time.perf_counter() - begin), device="cuda")
+    dist.all_reduce(steps, dist.ReduceOp.MIN)
+    for _ in range(int(steps)):
+        workload.step()
+    settle()
+
+
+def step_time_ms(workload: Any) -> float:
+    """Time of a step without a profiler, of the slower rank."""
+    run(workload, seconds=0.3)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(STEPS):
+        workload.step()
+    end.record()
+    settle()
+    times = [0.0] * dist.get_world_size()
+    dist.all_gather_object(times, begin.elapsed_time(end) / STEPS)
+    return max(times)
+
+
+def captured_steps(workload: Any) -> None:
+    settle()
+    for step in range(STEPS):
+        with region(f"ProfilerStep#{step}"):
+            workload.step()
+    settle()
+
+
+def capture_torch(name: str, workload: Any, folder: Path) -> None:
+    config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], experimental_config=config) as profiler:
+        captured_steps(workload)
+    profiler.export_chrome_trace(str(folder / f"{name}.rank{dist.get_rank()}.json.gz"))
+    settle()
+
+
+def capture_nsys(workload: Any) -> None:
+    """One capture range, of which nsys makes a report when the program has ended."""
+    first = dist.get_rank() == 0
+    if first:
+        torch.cuda.profiler.start()
+        time.sleep(0.3)
+    captured_steps(workload)
+    if first:
+        torch.cuda.profiler.stop()
+    settle()
+
+
+def capture_pair(name: str, device: torch.device, folder: Path) -> None:
+    variants = {
+        f"{name}_{which}": warmed(make, device) for which, make in zip(("before", "after"), PAIRS[name], strict=True)
+    }
+    rounds: dict[str, list[float]] = {variant: [] for variant in variants}
+    for _ in range(ROUNDS):
+        for variant, workload in variants.items():
+            rounds[variant].append(step_time_ms(workload))
+    if dist.get_rank() == 0:
+        truth = folder / "step_time_ms.json"
+        known = json.loads(truth.read_text()) if truth.exists() else {}
+        known |= {variant: round(statistics.median(times), 4) for variant, times in rounds.items()}
+        truth.write_text(json.dumps(known, indent=1) + "\n")
+        print({variant: [round(time, 3) for time in sorted(times)] for variant, times in rounds.items()}, flush=True)
+    for variant, workload in variants.items():
+        run(workload, seconds=0.3)
+        capture_torch(variant, workload, folder)
+
+
+def main() -> None:
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", device_id=device, timeout=timedelta(seconds=90))
+    target, *names = sys.argv[1:]
+    for number, name in enumerate(names or PAIRS, 1):
+        if target.startswith("--nsys="):
+            variant = target.removeprefix("--nsys=")
+            capture_nsys(warmed(PAIRS[name][variant == "after"], device))
+            if dist.get_rank() == 0:
+                print(f"report {number}: {name}_{variant}", flush=True)
+        else:
+            capture_pair(name, device, Path(target))
+        torch.cuda.empty_cache()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
