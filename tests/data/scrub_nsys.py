@@ -4,8 +4,8 @@
     python tests/data/scrub_nsys.py REPORT.nsys-rep FIXTURE.nsys-rep --replace /home/somebody/x /home/user/place
 
 An export keeps its events, GPUs, streams, the names they use and CUDA's enumerations; environment (but for ranks and
-NCCL), paths, host, other processes and threads go. In a report, whose format is not public, each text is replaced by
-one of equal length.
+NCCL), paths, host, other processes and threads, and samples of the CPU go. In a report, whose format is not public,
+each text is replaced by one of equal length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-DROPPED = ("ANALYSIS_FILE", "ProcessStreams", "ThreadNames", "TARGET_INFO_NIC_INFO")
+SAMPLES = ("SAMPLING_CALLCHAINS", "COMPOSITE_EVENTS", "SCHED_EVENTS")  # of the CPU, with the paths of its libraries
+DROPPED = ("ANALYSIS_FILE", "ProcessStreams", "ThreadNames", "TARGET_INFO_NIC_INFO", *SAMPLES)
 KEPT_ENUMS = ("ENUM_CUDA", "ENUM_CUPTI", "ENUM_NSYS")
 KEPT_CAPTURE = "name LIKE '%CUDA%' OR name LIKE '%NVTX%' OR name IN ('CAPTURE_EVENT_TYPE', 'RUN_DURATION_MS')"
 KEPT_VARIABLES = re.compile(
