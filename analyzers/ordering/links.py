@@ -135,6 +135,7 @@ def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
 
 AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
 CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
+IN_A_ROW = 4  # so many waits that one stream takes in a row are told apart by times
 
 
 class Inference:
@@ -258,33 +259,38 @@ class Inference:
         """Lanes of records, from when the work behind their waits began, wherever the program makes the same wait.
 
         A lane is out whose work by the record had, at one of them, not ended when the waiting stream went on. A guess
-        that is not out stays. Else it is the lane after whose work the waiting stream went on at once most often, and
-        that no other wait of the stream at the same place is for.
+        that is not out stays, but for one: waits that a program makes in a row are for different streams, so of those
+        with one guess that keeps it whose stream went on at once after its work most often. Else it is the lane after
+        whose work the waiting stream went on at once most often, and that no other wait of the stream at the same place
+        is for; or the only one that is not out.
         """
-        lanes, waits, lane = self.lanes, self.calls.waits, self.wait_lane[rows]
-        start = waits.start_ns[rows]
-        position = lanes.queued_before(lane, start)
-        unit, previous = lanes.unit(lane, position), lanes.unit(lane, position - 1)
-        began = take_or(lanes.start_ns, unit, MAX_NS)
-        free = np.maximum(take_or(lanes.end_ns, previous, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
-        slot = self._slot(rows)
-        same = group_numbers(slot, self.number[rows])
+        lanes, lane = self.lanes, self.wait_lane[rows]
+        times = _Times(self, rows, recorded_ns, guess)
+        candidates = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
         idle = np.diff(lanes.first)[guess] == 0  # no times speak of a stream that runs nothing
-        source, support = np.where(idle | (guess == lane), guess, -1), np.where(idle, MAX_NS, 0)
-        for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist():
-            which = np.full(rows.size, candidate)
-            other = (lanes.process[lane] == lanes.process[candidate]) & (lane != candidate)
-            last = lanes.unit(which, lanes.queued_before(which, recorded_ns) - 1)
-            ended = take_or(lanes.end_ns, last, MIN_NS)
-            at_once = other & (ended >= free) & (began - ended <= AT_ONCE_NS)
-            refuted = np.bincount(same, other & (ended > began))[same] > 0
-            times = np.bincount(same, at_once)[same].astype(np.int64)
-            taken = np.bincount(slot, guess == candidate)[slot] > 0
-            guessed = guess == candidate
-            times[guessed] = MAX_NS
-            better = other & ~refuted & (times > support) & (guessed | ~taken)
-            source[better], support[better] = candidate, times[better]
-        return source
+        source = np.where(idle | times.kept | (guess == lane), guess, -1)
+        open_rows = ~idle & ~times.kept
+        for _ in range(IN_A_ROW):
+            if not open_rows.any():
+                break
+            best, support, left = np.full(rows.size, -1, np.int64), np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
+            for candidate in candidates.tolist():
+                out, at_once, worked = times.of(candidate)
+                taken = np.bincount(times.slot, source == candidate)[times.slot] > 0
+                possible = open_rows & ~out & ~taken & (lane != candidate)
+                left += possible & worked
+                better = possible & (at_once > support)
+                last_left = possible & worked & (support == 0) & (best < 0)
+                best[better | last_left] = candidate
+                support[better] = at_once[better]
+            found = open_rows & (best >= 0) & ((support > 0) | ((left == 1) & (guess != lane)))
+            if not found.any():
+                break
+            mine = times.first_of(found, best, support)
+            source[mine] = best[mine]
+            open_rows &= ~mine
+        # What is left of waits that share a guess may be for one stream after all.
+        return np.where(open_rows & ~times.out, guess, source)
 
     def _visited(self, rows: Ints, when: Ints) -> Ints:
         """For waits of a home stream: the streams visited since the home stream was last used, one each in turn.
@@ -313,7 +319,7 @@ class Inference:
 
     def _turns(self, rows: Ints) -> tuple[Ints, Ints]:
         """For waits of a home stream: which of the waits made at their place they are, and of how many."""
-        slot = self._slot(rows)
+        slot = self.slot(rows)
         order = np.lexsort((self.number[rows], slot))
         first, new = run_heads(slot[order]), run_heads(slot[order], self.number[rows][order])
         counted = np.cumsum(new) - 1
@@ -321,7 +327,7 @@ class Inference:
         turn[order] = counted - np.maximum.accumulate(np.where(first, counted, 0))
         return turn, np.bincount(slot[order][new])[slot] if rows.size else turn
 
-    def _slot(self, rows: Ints) -> Ints:
+    def slot(self, rows: Ints) -> Ints:
         """Numbers what a place makes one stream wait for, in turns with equally many records there."""
         return group_numbers(
             self.calls.waits.host[rows], self.wait_lane[rows], self.place[rows], self.records_there[rows]
@@ -384,6 +390,51 @@ class Inference:
         """Whether what the lane had queued when it recorded had ended by a deadline."""
         unit = self.lanes.unit(lane, self.lanes.queued_before(lane, recorded) - 1)
         return take_or(self.lanes.end_ns, unit, MIN_NS) <= deadline
+
+
+class _Times:
+    """What the times of the work say of pairs: of each, wherever the program makes the same wait.
+
+    out : whether its guess can't be, kept : whether it stays. Waits with one `slot` are made in a row.
+    """
+
+    def __init__(self, inference: Inference, rows: Ints, recorded_ns: Ints, guess: Ints) -> None:
+        lanes, waits = inference.lanes, inference.calls.waits
+        self.lanes, self.lane, self.recorded_ns = lanes, inference.wait_lane[rows], recorded_ns
+        position = lanes.queued_before(self.lane, waits.start_ns[rows])
+        unit, previous = lanes.unit(self.lane, position), lanes.unit(self.lane, position - 1)
+        self.began = take_or(lanes.start_ns, unit, MAX_NS)
+        self.free = np.maximum(take_or(lanes.end_ns, previous, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
+        self.slot, self.number = inference.slot(rows), inference.number[rows]
+        self.same = group_numbers(self.slot, self.number)
+        self.out, at_once, _ = self.of(guess)
+        stays = ~self.out & (guess != self.lane)
+        alone = inference.around[rows] >= 0  # a library may wait for one stream again and again
+        self.kept = stays & (alone | self.first_of(stays & ~alone, guess, at_once))
+
+    def of(self, lane: Ints | int) -> tuple[Mask, Ints, Mask]:
+        """Whether a lane is out, after how many of its ends the wait's stream went on at once, whether it ran any."""
+        lanes = self.lanes
+        which = np.broadcast_to(np.asarray(lane, np.int64), self.lane.shape)
+        other = (take_or(lanes.process, self.lane) == take_or(lanes.process, which)) & (self.lane != which)
+        last = lanes.unit(which, lanes.queued_before(which, self.recorded_ns) - 1)
+        ended = take_or(lanes.end_ns, last, MIN_NS)
+        at_once = other & (ended >= self.free) & (self.began - ended <= AT_ONCE_NS)
+        out, times, worked = (
+            np.bincount(self.same, each)[self.same] if self.same.size else np.zeros(0)
+            for each in (other & (ended > self.began), at_once, other & (last >= 0))
+        )
+        return (out > 0) | ~other, times.astype(np.int64), worked > 0
+
+    def first_of(self, rows: Mask, lane: Ints, at_once: Ints) -> Mask:
+        """Of these pairs, those that may have a lane: of a slot the ones at once after it most often, then the first."""
+        which = np.flatnonzero(rows)
+        order = which[np.lexsort((self.number[which], -at_once[which], lane[which], self.slot[which]))]
+        head = run_heads(self.slot[order], lane[order])
+        mine = np.zeros(rows.size, dtype=bool)
+        if order.size:
+            mine[order] = self.same[order] == self.same[order[head]][np.cumsum(head) - 1]
+        return mine
 
 
 def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 NEVER = 10**18
 BACK = 16  # unclaimed records that a lone wait is searched for
+IN_A_ROW = 4  # rounds in which waits in a row find streams
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ class HostProgram:
         """Streams of records that nobody names, from the order of calls where the times allow it, else from the times.
 
         Times speak for all waits that the program makes at one place; a stream is out where one of them did not wait
-        for its work, None where all are.
+        for its work. Waits made in a row, by no library, are for different streams as far as there are some. None where
+        nothing is left, or several streams of which no times speak.
         """
         guesses = {}
         for number, pair in enumerate(pairs):
@@ -160,36 +162,68 @@ class HostProgram:
                     guesses[number] = guess
         slots = {number: self.slot(number, pairs) for number in guesses}
         same = {number: (slots[number], self.record_number(pairs[number] or 0)) for number in guesses}
-        worked = sorted({work.stream for work in self.work})
+        streams = sorted({work.stream for work in self.work})
+
+        def verdicts(number: int, stream: int) -> list[str]:
+            return [self.verdict(other, pairs, stream) for other in guesses if same[other] == same[number]]
+
+        def first(numbers: list[int], stream: int) -> tuple[object, int]:
+            """Of waits that one program makes in a row, the kind that a stream is most likely for."""
+            return min((same[n] for n in numbers), key=lambda kind: (
+                -max(verdicts(n, stream).count("at once") for n in numbers if same[n] == kind), kind[1]
+            ))  # fmt: skip
+
         found: dict[int, int | None] = {}
+        undecided = []
         for number, guess in guesses.items():
-            alike = [other for other in guesses if same[other] == same[number]]
-            in_slot = {guesses[other] for other in guesses if slots[other] == slots[number]}
-            allowed = [s for s in worked if s != self.waits[number].stream and not any(
-                self.verdict(other, pairs, s) == "refuted" for other in alike
-            )]  # fmt: skip
-            times = {s: [self.verdict(other, pairs, s) for other in alike].count("at once") for s in allowed}
-            others = [s for s in allowed if times[s] and s not in in_slot]
-            if guess in allowed or guess not in worked:
+            own = guess == self.waits[number].stream
+            rivals = [n for n in guesses if slots[n] == slots[number] and guesses[n] == guess]
+            rivals = [n for n in rivals if self.may_keep(n, guess, verdicts(n, guess)) and not self.waits[n].inside]
+            keeps = self.may_keep(number, guess, verdicts(number, guess))
+            if guess not in streams or (keeps and (self.waits[number].inside or first(rivals, guess) == same[number])):
                 found[number] = guess
             else:
-                own = guess if guess == self.waits[number].stream else None  # no times speak of its own work
-                found[number] = max(others, key=lambda s: times[s], default=own)
+                found[number] = guess if own else None  # no times speak of its own work
+                undecided.append(number)
+        for _ in range(IN_A_ROW):
+            wanted: dict[tuple[object, int], list[int]] = {}
+            for number in undecided:
+                taken = {found[n] for n in guesses if slots[n] == slots[number]}
+                left = [s for s in streams if s not in {*taken, self.waits[number].stream}]
+                left = [s for s in left if "refuted" not in verdicts(number, s)]
+                at_once = [s for s in left if "at once" in verdicts(number, s)]
+                ran = [s for s in left if set(verdicts(number, s)) != {"idle"}]
+                if at_once:
+                    best = max(at_once, key=lambda s: verdicts(number, s).count("at once"))
+                    wanted.setdefault((slots[number], best), []).append(number)
+                elif len(ran) == 1 and guesses[number] != self.waits[number].stream:
+                    wanted.setdefault((slots[number], ran[0]), []).append(number)
+            for (_, stream), numbers in wanted.items():
+                for number in numbers:
+                    if same[number] == first(numbers, stream):
+                        found[number] = stream
+                        undecided.remove(number)
+        for number in undecided:
+            if self.may_keep(number, guesses[number], verdicts(number, guesses[number])):
+                found[number] = guesses[number]
         return found
 
+    def may_keep(self, number: int, guess: int, verdicts: list[str]) -> bool:
+        return guess != self.waits[number].stream and "refuted" not in verdicts
+
     def verdict(self, number: int, pairs: Sequence[int | None], stream: int) -> str:
-        """What one wait's times say of a stream: "refuted", "at once" or nothing."""
+        """What one wait's times say of a stream: "refuted", "at once", "ran", or "idle" where it had run nothing."""
         wait, recorded = self.waits[number], self.records[pairs[number] or 0].at
         given = [work for work in self.work if work.stream == stream and work.at < recorded]
         on_stream = [work for work in self.work if work.stream == wait.stream]
         after = [work for work in on_stream if work.at >= wait.at]
         if not given or not after:
-            return ""
+            return "ran" if given else "idle"
         ended, before = given[-1].end, [work.end for work in on_stream if work.at < wait.at]
         if ended > after[0].start:
             return "refuted"
         free = max([after[0].at, *before[-1:]])
-        return "at once" if ended >= free and after[0].start - ended <= 10_000 else ""
+        return "at once" if ended >= free and after[0].start - ended <= 10_000 else "ran"
 
     def slot(self, number: int, pairs: Sequence[int | None]) -> tuple[object, ...]:
         """Where a wait is made: its thread, its stream, the place of the next launch, and how many records are there.
