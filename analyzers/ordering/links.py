@@ -135,6 +135,7 @@ def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
 
 AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
 CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
+LONE = 0.1  # share of records and waits that are not in pairs, which leaves a program its habit; or a single one
 IN_A_ROW = 4  # so many waits that one stream takes in a row are told apart by times
 
 
@@ -178,10 +179,14 @@ class Inference:
         unnamed = (record >= 0) & (source < 0)
         source[unnamed] = self._source_of_pair(np.flatnonzero(unnamed))
         guessed = np.flatnonzero(unnamed & (source >= 0))
+        shared = self._shared(record, source)
+        guessed = guessed[shared[guessed] < 0]
         source[guessed] = self._by_times(guessed, self.records.start_ns[record[guessed]], source[guessed])
         refuted = guessed[source[guessed] < 0]
         self.claimed[record[refuted]] = False
         record[refuted] = -1
+        taken = np.flatnonzero(shared >= 0)
+        record[taken], source[taken] = record[shared[taken]], source[shared[taken]]
         lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
         record[lone], source[lone] = self._lone(waits, lone, self._starts[lone], self.wait_lane[lone])
         source[source == self.wait_lane] = -1
@@ -229,6 +234,29 @@ class Inference:
         run = group_numbers(records.host, launched)
         number, count = occurrence(run, np.zeros_like(run)), np.bincount(run)[run]
         return np.where(place >= 0, place, -3 - anchor), take_or(number, self.pair), take_or(count, self.pair)
+
+    def _shared(self, record: Ints, source: Ints) -> Ints:
+        """For each wait that is not for the record right before it the last wait of the same event; -1 where none is.
+
+        That is one elsewhere in the program, whose record the times allow. A wait that comes again at its place comes
+        for a record of its own.
+        """
+        waits, lane = self.calls.waits, self.wait_lane
+        shared = np.full(waits.size, -1, np.int64)
+        rows = np.flatnonzero((waits.event >= 0) & (self.around < 0) & (lane >= 0))
+        kind = group_numbers(waits.process[rows], waits.event[rows], waits.host[rows], lane[rows], self.place[rows])
+        use = group_numbers(waits.process[rows], waits.event[rows], occurrence(kind, np.zeros_like(kind)))
+        order = np.argsort(use, kind="stable")
+        rows, use = rows[order], use[order]
+        out = (source < 0) | (source == lane)
+        recorded_ns = take_or(self.records.start_ns, record, MIN_NS)
+        out |= ~self._in_time(source, recorded_ns, self._starts)
+        same = use[1:] == use[:-1]
+        first, later = rows[:-1][same], rows[1:][same]
+        fits = ~self.known[later] & out[later] & ~out[first] & (record[first] >= 0) & (source[first] != lane[later])
+        fits &= self._in_time(source[first], recorded_ns[first], self._starts[later])
+        shared[later[fits]] = first[fits]
+        return shared
 
     def _source_of_pair(self, rows: Ints) -> Ints:
         """Lane of a record without a stream, from the wait right behind it."""
@@ -283,7 +311,7 @@ class Inference:
                 last_left = possible & worked & (support == 0) & (best < 0)
                 best[better | last_left] = candidate
                 support[better] = at_once[better]
-            found = open_rows & (best >= 0) & ((support > 0) | ((left == 1) & (guess != lane)))
+            found = open_rows & (best >= 0) & ((support > 0) | ((left == 1) & (guess != lane) & self.in_pairs[rows]))
             if not found.any():
                 break
             mine = times.first_of(found, best, support)
@@ -326,6 +354,23 @@ class Inference:
         turn = np.empty(rows.size, np.int64)
         turn[order] = counted - np.maximum.accumulate(np.where(first, counted, 0))
         return turn, np.bincount(slot[order][new])[slot] if rows.size else turn
+
+    @cached_property
+    def in_pairs(self) -> Mask:
+        """Waits of processes that make nearly every record for a wait right behind it, as wait_stream does."""
+        waits, records = self.calls.waits, self.records
+        processes = int(max(waits.process.max(initial=0), records.process.max(initial=0))) + 1
+        paired = np.zeros(records.size, dtype=bool)
+        paired[self.pair[self.pair >= 0]] = True
+        asked = ~self.known & (self.around < 0) & (self.wait_lane >= 0)
+        habit = np.ones(processes, dtype=bool)
+        for process, alone in (
+            (waits.process[asked], self.pair[asked] < 0),
+            (records.process, ~paired & (self.around_record < 0)),
+        ):
+            every, lone = (np.bincount(each, minlength=processes) for each in (process, process[alone]))
+            habit &= lone <= np.maximum(1, LONE * every)
+        return habit[waits.process]
 
     def slot(self, rows: Ints) -> Ints:
         """Numbers what a place makes one stream wait for, in turns with equally many records there."""
@@ -409,7 +454,7 @@ class _Times:
         self.same = group_numbers(self.slot, self.number)
         self.out, at_once, _ = self.of(guess)
         stays = ~self.out & (guess != self.lane)
-        alone = inference.around[rows] >= 0  # a library may wait for one stream again and again
+        alone = (inference.around[rows] >= 0) | ~inference.in_pairs[rows]  # a library may wait again and again for one
         self.kept = stays & (alone | self.first_of(stays & ~alone, guess, at_once))
 
     def of(self, lane: Ints | int) -> tuple[Mask, Ints, Mask]:

@@ -13,6 +13,10 @@ the first turn that makes it, a wait is left out only if it can't be for what ea
 it would wait for is there.
 
     turn 0   side, main      turn 1   side, wait, main      turn 2   side, wait, main: it may be for the turn before
+
+What a wait is for may be inferred only. The times show it where the work behind the wait began as the work before it
+ended, whenever that ended last: then a wait is left out before the first turn that makes it, too, where the work
+began while that other ran, which so leaves it room.
 """
 
 from __future__ import annotations
@@ -21,10 +25,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from analyzers.arrays.groups import occurrence, runs
+from analyzers.arrays.groups import occurrence, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, run_heads, take_or
+from analyzers.ordering.links import AT_ONCE_NS
 from analyzers.ordering.ordering import Ordering
 from analyzers.ordering.places import Places
 
@@ -62,7 +67,8 @@ class _Waits:
     `place` so many turns `ago`, or for all it has (-1); for some stream's work (`ANY`) where that is only inferred;
     `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
     later. `fresh` where its record was made for it, not for the launch before; `earlier` where it may be for what other
-    turns launched. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
+    turns launched; `followed` where its work began as the awaited ended, `idled` where it began later though nothing else
+    held it. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
 
     Of all waits, whether their place is known or not: `counted` are keys of (lane, anchor), ascending, and how many
     waits each counts; `records` has how many records there are at each unit, `unclear` units with waits of which nobody
@@ -78,6 +84,8 @@ class _Waits:
     later: Ints
     fresh: Ints
     earlier: Ints
+    followed: Ints
+    idled: Ints
     taken: Ints
     recorded: Ints
     counted: tuple[Ints, Ints]
@@ -116,6 +124,7 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     record_anchor = launches.neighbour(linked.calls.records.host, linked.calls.records.start_ns, after=after)
     records = np.bincount(record_anchor[record_anchor >= 0], minlength=lanes.op.size)
     turn, began = places.turn[anchor], _turn_began(lanes, places, taker)
+    held, idled = _held(lanes, lane, taker, awaited)
     columns = {
         "anchor": anchor,
         "lane": lane,
@@ -126,6 +135,8 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
         "later": take_or(places.turn, taker) - turn,
         "fresh": (for_all & take_or(_later_records(ordering, launches), links.record[rows], False)).astype(np.int64),
         "earlier": (for_all & _for_earlier_turns(ordering, source, lane, taker, began)).astype(np.int64),
+        "followed": held.astype(np.int64),
+        "idled": idled.astype(np.int64),
         "taken": count[np.searchsorted(keys, _key(lane, anchor))],
         "recorded": np.where(for_all, records[anchor], MAX_NS),
     }
@@ -134,9 +145,31 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     some = (places.place[anchor] >= 0) & (columns["taker"] >= 0) & ~ordering.exact_waits[lane]
     number = occurrence(anchor, lane)  # which of those that the lane takes there
     ones = np.ones(lane.size, np.int64)
-    unknown = columns | {"source": ANY * ones, "place": -ones, "ago": number, "earlier": ones}
+    unknown = columns | {"source": ANY * ones, "place": -ones, "ago": number, "earlier": ones, "followed": 0 * ones}
     every = {name: np.concatenate([column[known], unknown[name][some]]) for name, column in columns.items()}
     return _Waits(**every, counted=(keys, count), records=records, unclear=unclear)
+
+
+def _held(lanes: Lanes, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Mask, Mask]:
+    """Where what a unit waited for held it for sure, and where it did not, though all else had let the unit go.
+
+    For sure where the unit could long have started by its launch and its stream, and then followed that end at once
+    and no other of its process.
+    """
+    before = lanes.unit(lane, unit - take_or(lanes.first, lane) - 1)
+    free = np.maximum(take_or(lanes.end_ns, before, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
+    ended, began = take_or(lanes.end_ns, awaited, MIN_NS), take_or(lanes.start_ns, unit, MIN_NS)
+    asked = (awaited >= 0) & (unit >= 0) & (ended >= free)
+    at_once = (began >= ended) & (began - ended <= AT_ONCE_NS)
+    ends, of_unit = np.zeros(unit.size, np.int64), lanes.process[lanes.lane_of_unit()]
+    for (process,), rows in rows_by_key(np.where(asked, take_or(lanes.process, lane), -1)).items():
+        if process >= 0:
+            every = np.sort(lanes.end_ns[of_unit == process])
+            low, high = began[rows] - AT_ONCE_NS, began[rows]
+            ends[rows] = np.searchsorted(every, high, side="right") - np.searchsorted(every, low, side="left")
+    long = np.zeros(unit.size, dtype=bool)
+    long[asked] = ended[asked] - free[asked] > AT_ONCE_NS
+    return long & at_once & (ends == 1), asked & ~at_once
 
 
 def _turn_began(lanes: Lanes, places: Places, unit: Ints) -> Ints:
@@ -173,8 +206,8 @@ class _Habits:
     """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
 
     `at` is the place of the anchor, `lane` to `later` are as in `_Waits`. `made` counts the turns that have it, `began`
-    is the first of them. `fresh` where all of its waits are, `earlier` where any is; `taken` and `recorded` are the
-    fewest that any of them comes with.
+    is the first of them. `fresh` where all of its waits are, `earlier`, `followed` and `idled` where any is; `taken` and
+    `recorded` are the fewest that any of them comes with.
     """
 
     at: Ints
@@ -188,6 +221,8 @@ class _Habits:
     began: Ints
     fresh: Ints
     earlier: Ints
+    followed: Ints
+    idled: Ints
     taken: Ints
     recorded: Ints
 
@@ -203,9 +238,14 @@ def _habits(waits: _Waits, places: Places) -> _Habits:
         np.minimum.reduceat(column[order], heads) if order.size else made
         for column in (places.turn[waits.anchor], waits.fresh, waits.taken, waits.recorded)
     )
-    earlier = np.maximum.reduceat(waits.earlier[order], heads) if order.size else made
+    earlier, followed, idled = (
+        np.maximum.reduceat(column[order], heads) if order.size else made
+        for column in (waits.earlier, waits.followed, waits.idled)
+    )
     at, lane, source, place, ago, taker, later = (key[first] for key in keys)
-    return _Habits(at, lane, source, place, ago, taker, later, made, began, fresh, earlier, taken, recorded)
+    return _Habits(
+        at, lane, source, place, ago, taker, later, made, began, fresh, earlier, followed, idled, taken, recorded
+    )
 
 
 def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
@@ -226,7 +266,10 @@ def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
     # Until the program makes a wait first, there may have been nothing to wait for; a record left over tells otherwise.
     leading = turn < habits.began[asked]
     left_over = waits.records[anchor] >= habits.recorded[asked]
-    for_waits = ordering.recorded_for_waits[lane] | (habits.fresh[asked] > 0)
+    shown = (habits.followed[asked] > 0) & (habits.idled[asked] == 0)
+    starts = take_or(lanes.start_ns, unit, MIN_NS)
+    beside = (take_or(lanes.start_ns, behind, MAX_NS) < starts) & (starts < take_or(lanes.end_ns, behind, MIN_NS))
+    for_waits = ordering.recorded_for_waits[lane] | (habits.fresh[asked] > 0) | (shown & beside)
     there &= ~leading | (for_waits & ((habits.earlier[asked] == 0) | left_over))
     turns = np.bincount(asked[there | ~absent], minlength=habits.at.size)
     fewer = absent & ~np.isin(anchor, waits.unclear)

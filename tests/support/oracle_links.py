@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 NEVER = 10**18
 BACK = 16  # unclaimed records that a lone wait is searched for
@@ -119,11 +120,12 @@ class HostProgram:
         sources = self.by_times(pairs)
         refuted = {number for number, source in sources.items() if source is None}
         claimed = self.claimed(pairs, refuted)
+        shared = self.shared(pairs)
         found = []
         for number, wait in enumerate(self.waits):
             record = None if number in refuted else pairs[number]
-            if wait.claim is not None:
-                found.append(wait.claim)
+            if wait.claim is not None or number in shared:
+                found.append(wait.claim or shared[number])
                 continue
             if record is None:
                 lone = self.lone(wait, claimed, self.next_start(wait))
@@ -147,6 +149,55 @@ class HostProgram:
         let_go = {pairs[number] for number in refuted}
         return (stated | {pair for pair in pairs if pair is not None}) - let_go
 
+    def in_pairs(self, pairs: Sequence[int | None]) -> bool:
+        """Whether nearly all records and waits are in pairs, but for those of libraries and what is stated."""
+        waits = [n for n, one in enumerate(self.waits) if None is one.inside is one.claim and one.stream is not None]
+        records = [k for k, one in enumerate(self.records) if one.inside is None]
+        alone = [n for n in waits if pairs[n] is None], [k for k in records if k not in pairs]
+        return all(
+            len(one) <= max(1, len(every) / 10) for one, every in zip(alone, (waits, self.records), strict=True)
+        )
+
+    def guesses(self, pairs: Sequence[int | None]) -> dict[int, int]:
+        """Streams of records in pairs that nobody names, from the order of calls alone."""
+        found = {}
+        for number, pair in enumerate(pairs):
+            if pair is not None and self.records[pair].stream is None:
+                guess = self.source_of_pair(number, pairs)
+                if guess is not None:
+                    found[number] = guess
+        return found
+
+    def shared(self, pairs: Sequence[int | None]) -> dict[int, tuple[int, int]]:
+        """Waits that are for the record of another wait for their event, as their own is none or is refuted.
+
+        That is the last one made elsewhere; at one place the n-th wait for an event is for its n-th use.
+        """
+        guesses, links = self.guesses(pairs), {}
+        for number, wait in enumerate(self.waits):
+            pair = pairs[number]
+            where = guesses.get(number) if pair is not None and self.records[pair].stream is None else None
+            where = self.records[pair].stream if where is None and pair is not None else where
+            if pair is not None and where is not None and self.link_fits(wait, pair, where):
+                links[number] = pair, where
+        uses: dict[object, list[int]] = {}
+        seen: dict[object, int] = {}
+        for number, wait in enumerate(self.waits):
+            if wait.event is not None and wait.inside is None and wait.stream is not None:
+                anchor, place = self.next_launch(wait)
+                kind = wait.event, wait.thread, wait.stream, ("alone", anchor) if place is None else ("place", place)
+                seen[kind] = seen.get(kind, 0) + 1
+                uses.setdefault((wait.event, seen[kind]), []).append(number)
+        found = {}
+        for numbers in uses.values():
+            for first, later in pairwise(numbers):
+                if later not in links and self.waits[later].claim is None and first in links and self.link_fits(self.waits[later], *links[first]):
+                    found[later] = links[first]
+        return found
+
+    def link_fits(self, wait: Call, record: int, stream: int) -> bool:
+        return stream != wait.stream and self.in_time(stream, self.records[record].at, self.next_start(wait))
+
     def by_times(self, pairs: Sequence[int | None]) -> dict[int, int | None]:
         """Streams of records that nobody names, from the order of calls where the times allow it, else from the times.
 
@@ -154,15 +205,12 @@ class HostProgram:
         for its work. Waits made in a row, by no library, are for different streams as far as there are some. None where
         nothing is left, or several streams of which no times speak.
         """
-        guesses = {}
-        for number, pair in enumerate(pairs):
-            if pair is not None and self.records[pair].stream is None:
-                guess = self.source_of_pair(number, pairs)
-                if guess is not None:
-                    guesses[number] = guess
+        shared = self.shared(pairs)
+        guesses = {number: guess for number, guess in self.guesses(pairs).items() if number not in shared}
         slots = {number: self.slot(number, pairs) for number in guesses}
         same = {number: (slots[number], self.record_number(pairs[number] or 0)) for number in guesses}
         streams = sorted({work.stream for work in self.work})
+        habit = self.in_pairs(pairs)
 
         def verdicts(number: int, stream: int) -> list[str]:
             return [self.verdict(other, pairs, stream) for other in guesses if same[other] == same[number]]
@@ -180,7 +228,8 @@ class HostProgram:
             rivals = [n for n in guesses if slots[n] == slots[number] and guesses[n] == guess]
             rivals = [n for n in rivals if self.may_keep(n, guess, verdicts(n, guess)) and not self.waits[n].inside]
             keeps = self.may_keep(number, guess, verdicts(number, guess))
-            if guess not in streams or (keeps and (self.waits[number].inside or first(rivals, guess) == same[number])):
+            free = self.waits[number].inside or not habit
+            if guess not in streams or (keeps and (free or first(rivals, guess) == same[number])):
                 found[number] = guess
             else:
                 found[number] = guess if own else None  # no times speak of its own work
@@ -196,7 +245,7 @@ class HostProgram:
                 if at_once:
                     best = max(at_once, key=lambda s: verdicts(number, s).count("at once"))
                     wanted.setdefault((slots[number], best), []).append(number)
-                elif len(ran) == 1 and guesses[number] != self.waits[number].stream:
+                elif habit and len(ran) == 1 and guesses[number] != self.waits[number].stream:
                     wanted.setdefault((slots[number], ran[0]), []).append(number)
             for (_, stream), numbers in wanted.items():
                 for number in numbers:
