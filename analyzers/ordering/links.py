@@ -301,7 +301,11 @@ class Inference:
         for _ in range(IN_A_ROW):
             if not open_rows.any():
                 break
-            best, support, left = np.full(rows.size, -1, np.int64), np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
+            best, support, left = (
+                np.full(rows.size, -1, np.int64),
+                np.zeros(rows.size, np.int64),
+                np.zeros(rows.size, np.int64),
+            )
             for candidate in candidates.tolist():
                 out, at_once, worked = times.of(candidate)
                 taken = np.bincount(times.slot, source == candidate)[times.slot] > 0

@@ -15,8 +15,8 @@ it would wait for is there.
     turn 0   side, main      turn 1   side, wait, main      turn 2   side, wait, main: it may be for the turn before
 
 What a wait is for may be inferred only. The times show it where the work behind the wait began as the work before it
-ended, whenever that ended last: then a wait is left out before the first turn that makes it, too, where the work
-began while that other ran, which so leaves it room.
+ended, whenever that ended last: then a wait is left out before the first turn that makes it, too, where that other
+work can't have filled the GPU: ops before it ended meanwhile, or in that turn the work began while it ran.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Waits:
     `place` so many turns `ago`, or for all it has (-1); for some stream's work (`ANY`) where that is only inferred;
     `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
     later. `fresh` where its record was made for it, not for the launch before; `earlier` where it may be for what other
-    turns launched; `followed` where its work began as the awaited ended, `idled` where it began later though nothing else
+    turns launched; `followed` where its work began as the awaited ended (see `_held`), `idled` where it began later though nothing else
     held it. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
 
     Of all waits, whether their place is known or not: `counted` are keys of (lane, anchor), ascending, and how many
@@ -135,7 +135,7 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
         "later": take_or(places.turn, taker) - turn,
         "fresh": (for_all & take_or(_later_records(ordering, launches), links.record[rows], False)).astype(np.int64),
         "earlier": (for_all & _for_earlier_turns(ordering, source, lane, taker, began)).astype(np.int64),
-        "followed": held.astype(np.int64),
+        "followed": held,
         "idled": idled.astype(np.int64),
         "taken": count[np.searchsorted(keys, _key(lane, anchor))],
         "recorded": np.where(for_all, records[anchor], MAX_NS),
@@ -150,26 +150,31 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     return _Waits(**every, counted=(keys, count), records=records, unclear=unclear)
 
 
-def _held(lanes: Lanes, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Mask, Mask]:
-    """Where what a unit waited for held it for sure, and where it did not, though all else had let the unit go.
+def _held(lanes: Lanes, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Ints, Mask]:
+    """Where what a unit waited for held it, and where it did not, though all else had let the unit go.
 
-    For sure where the unit could long have started by its launch and its stream, and then followed that end at once
-    and no other of its process.
+    1 where by its launch and its stream the unit could long have started, and then followed that end at once and no
+    other of its process; 2 where the GPU can't have been full for it till then: the op before the awaited one ended
+    while the unit could start already. Blocks take room in the order in which they came.
     """
-    before = lanes.unit(lane, unit - take_or(lanes.first, lane) - 1)
+    before, ahead = (lanes.unit(on, one - take_or(lanes.first, on) - 1) for on, one in _with_lane(lanes, unit, awaited))
     free = np.maximum(take_or(lanes.end_ns, before, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
     ended, began = take_or(lanes.end_ns, awaited, MIN_NS), take_or(lanes.start_ns, unit, MIN_NS)
     asked = (awaited >= 0) & (unit >= 0) & (ended >= free)
     at_once = (began >= ended) & (began - ended <= AT_ONCE_NS)
-    ends, of_unit = np.zeros(unit.size, np.int64), lanes.process[lanes.lane_of_unit()]
+    ends, process_of = np.zeros(unit.size, np.int64), lanes.process[lanes.lane_of_unit()]
     for (process,), rows in rows_by_key(np.where(asked, take_or(lanes.process, lane), -1)).items():
         if process >= 0:
-            every = np.sort(lanes.end_ns[of_unit == process])
+            every = np.sort(lanes.end_ns[process_of == process])
             low, high = began[rows] - AT_ONCE_NS, began[rows]
             ends[rows] = np.searchsorted(every, high, side="right") - np.searchsorted(every, low, side="left")
-    long = np.zeros(unit.size, dtype=bool)
-    long[asked] = ended[asked] - free[asked] > AT_ONCE_NS
-    return long & at_once & (ends == 1), asked & ~at_once
+    long = np.where(asked, free, 0) + AT_ONCE_NS
+    held = asked & at_once & (ends == 1) & (ended > long)
+    return held * (1 + (take_or(lanes.end_ns, ahead, MIN_NS) > long)), asked & ~at_once
+
+
+def _with_lane(lanes: Lanes, *units: Ints) -> list[tuple[Ints, Ints]]:
+    return [(take_or(lanes.lane_of_unit(), one), one) for one in units]
 
 
 def _turn_began(lanes: Lanes, places: Places, unit: Ints) -> Ints:
@@ -269,7 +274,8 @@ def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
     shown = (habits.followed[asked] > 0) & (habits.idled[asked] == 0)
     starts = take_or(lanes.start_ns, unit, MIN_NS)
     beside = (take_or(lanes.start_ns, behind, MAX_NS) < starts) & (starts < take_or(lanes.end_ns, behind, MIN_NS))
-    for_waits = ordering.recorded_for_waits[lane] | (habits.fresh[asked] > 0) | (shown & beside)
+    shown &= beside | (habits.followed[asked] > 1)
+    for_waits = ordering.recorded_for_waits[lane] | (habits.fresh[asked] > 0) | shown
     there &= ~leading | (for_waits & ((habits.earlier[asked] == 0) | left_over))
     turns = np.bincount(asked[there | ~absent], minlength=habits.at.size)
     fewer = absent & ~np.isin(anchor, waits.unclear)

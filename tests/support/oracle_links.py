@@ -154,9 +154,7 @@ class HostProgram:
         waits = [n for n, one in enumerate(self.waits) if None is one.inside is one.claim and one.stream is not None]
         records = [k for k, one in enumerate(self.records) if one.inside is None]
         alone = [n for n in waits if pairs[n] is None], [k for k in records if k not in pairs]
-        return all(
-            len(one) <= max(1, len(every) / 10) for one, every in zip(alone, (waits, self.records), strict=True)
-        )
+        return all(len(one) <= max(1, len(every) / 10) for one, every in zip(alone, (waits, self.records), strict=True))
 
     def guesses(self, pairs: Sequence[int | None]) -> dict[int, int]:
         """Streams of records in pairs that nobody names, from the order of calls alone."""
@@ -191,7 +189,12 @@ class HostProgram:
         found = {}
         for numbers in uses.values():
             for first, later in pairwise(numbers):
-                if later not in links and self.waits[later].claim is None and first in links and self.link_fits(self.waits[later], *links[first]):
+                if (
+                    later not in links
+                    and self.waits[later].claim is None
+                    and first in links
+                    and self.link_fits(self.waits[later], *links[first])
+                ):
                     found[later] = links[first]
         return found
 
