@@ -181,14 +181,18 @@ class Inference:
         guessed = np.flatnonzero(unnamed & (source >= 0))
         shared = self._shared(record, source)
         guessed = guessed[shared[guessed] < 0]
+        guess = source.copy()
         source[guessed] = self._by_times(guessed, self.records.start_ns[record[guessed]], source[guessed])
         refuted = guessed[source[guessed] < 0]
-        self.claimed[record[refuted]] = False
+        self.claimed[record[refuted[~self.in_pairs[refuted]]]] = False
         record[refuted] = -1
         taken = np.flatnonzero(shared >= 0)
         record[taken], source[taken] = record[shared[taken]], source[shared[taken]]
-        lone = np.flatnonzero((record < 0) & ~self.known & (self.wait_lane >= 0))
-        record[lone], source[lone] = self._lone(waits, lone, self._starts[lone], self.wait_lane[lone])
+        lone = (record < 0) & ~self.known & (self.wait_lane >= 0)
+        lone[refuted[self.in_pairs[refuted]]] = False  # for the record right before them, wherever that was made
+        lone = np.flatnonzero(lone)
+        out = self.pair[lone], guess[lone]
+        record[lone], source[lone] = self._lone(waits, lone, self._starts[lone], self.wait_lane[lone], out)
         source[source == self.wait_lane] = -1
         return record, source
 
@@ -196,7 +200,8 @@ class Inference:
         """For each asked event synchronization the record and the lane it was recorded on; -1 unknown."""
         syncs, rows = self.calls.syncs, np.flatnonzero(asked)
         record, source = np.full(syncs.size, -1, np.int64), np.full(syncs.size, -1, np.int64)
-        record[rows], source[rows] = self._lone(syncs, rows, syncs.end_ns[rows], np.full(rows.size, -1))
+        none = np.full(rows.size, -1)
+        record[rows], source[rows] = self._lone(syncs, rows, syncs.end_ns[rows], none, (none, none))
         return record, source
 
     def _pairs(self) -> Ints:
@@ -382,8 +387,11 @@ class Inference:
             self.calls.waits.host[rows], self.wait_lane[rows], self.place[rows], self.records_there[rows]
         )
 
-    def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints) -> tuple[Ints, Ints]:
-        """Records for calls without one right before them: by event id, else the last unclaimed one in time."""
+    def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints, out: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+        """Records for calls without one right before them: by event id, else the last unclaimed one in time.
+
+        `out` is for each call a record and a lane that it can't have been made on.
+        """
         records = self.records
         unclaimed = np.flatnonzero(~self.claimed)
         lane_of_free, start_of_free = records.lane[unclaimed], records.start_ns[unclaimed]
@@ -410,6 +418,7 @@ class Inference:
                     allowed &= (records.event[unclaimed[found]] < 0) | (
                         calls.event[rows[of_key]] < 0
                     )  # else another event's
+                    allowed &= (unclaimed[found] != out[0][of_key]) | (candidate_lane != out[1][of_key])
                     allowed &= self._in_time(candidate_lane, start_of_free[found], deadline[of_key])
                     record[of_key[allowed]], source[of_key[allowed]] = (
                         unclaimed[found[allowed]],
@@ -476,7 +485,7 @@ class _Times:
         return (out > 0) | ~other, times.astype(np.int64), worked > 0
 
     def first_of(self, rows: Mask, lane: Ints, at_once: Ints) -> Mask:
-        """Of these pairs, those that may have a lane: of a slot the ones at once after it most often, then the first."""
+        """Of these pairs, those to have a lane: of a slot the ones at once after it most often, then the first."""
         which = np.flatnonzero(rows)
         order = which[np.lexsort((self.number[which], -at_once[which], lane[which], self.slot[which]))]
         head = run_heads(self.slot[order], lane[order])

@@ -16,7 +16,7 @@ it would wait for is there.
 
 What a wait is for may be inferred only. The times show it where the work behind the wait began as the work before it
 ended, whenever that ended last: then a wait is left out before the first turn that makes it, too, where that other
-work can't have filled the GPU: ops before it ended meanwhile, or in that turn the work began while it ran.
+work can't have filled the GPU: an op before it ended meanwhile, or in that turn the work began while it ran.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class _Waits:
     `place` so many turns `ago`, or for all it has (-1); for some stream's work (`ANY`) where that is only inferred;
     `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
     later. `fresh` where its record was made for it, not for the launch before; `earlier` where it may be for what other
-    turns launched; `followed` where its work began as the awaited ended (see `_held`), `idled` where it began later though nothing else
-    held it. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
+    turns launched; `followed` where its work began as the awaited ended (see `_held`), `idled` where it began later for
+    no known reason. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
 
     Of all waits, whether their place is known or not: `counted` are keys of (lane, anchor), ascending, and how many
     waits each counts; `records` has how many records there are at each unit, `unclear` units with waits of which nobody
@@ -124,7 +124,7 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     record_anchor = launches.neighbour(linked.calls.records.host, linked.calls.records.start_ns, after=after)
     records = np.bincount(record_anchor[record_anchor >= 0], minlength=lanes.op.size)
     turn, began = places.turn[anchor], _turn_began(lanes, places, taker)
-    held, idled = _held(lanes, lane, taker, awaited)
+    held, idled = _held(lanes, places, lane, taker, awaited)
     columns = {
         "anchor": anchor,
         "lane": lane,
@@ -150,12 +150,13 @@ def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
     return _Waits(**every, counted=(keys, count), records=records, unclear=unclear)
 
 
-def _held(lanes: Lanes, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Ints, Mask]:
+def _held(lanes: Lanes, places: Places, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Ints, Mask]:
     """Where what a unit waited for held it, and where it did not, though all else had let the unit go.
 
     1 where by its launch and its stream the unit could long have started, and then followed that end at once and no
     other of its process; 2 where the GPU can't have been full for it till then: the op before the awaited one ended
-    while the unit could start already. Blocks take room in the order in which they came.
+    while the unit could start already. Blocks take room in the order in which they came, and of two ops that one end
+    lets go either may come first: so that op has to be of the same turn.
     """
     before, ahead = (lanes.unit(on, one - take_or(lanes.first, on) - 1) for on, one in _with_lane(lanes, unit, awaited))
     free = np.maximum(take_or(lanes.end_ns, before, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
@@ -170,7 +171,8 @@ def _held(lanes: Lanes, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Ints, Ma
             ends[rows] = np.searchsorted(every, high, side="right") - np.searchsorted(every, low, side="left")
     long = np.where(asked, free, 0) + AT_ONCE_NS
     held = asked & at_once & (ends == 1) & (ended > long)
-    return held * (1 + (take_or(lanes.end_ns, ahead, MIN_NS) > long)), asked & ~at_once
+    same_turn = take_or(places.turn, ahead) == take_or(places.turn, unit)
+    return held * (1 + (same_turn & (take_or(lanes.end_ns, ahead, MIN_NS) > long))), asked & ~at_once
 
 
 def _with_lane(lanes: Lanes, *units: Ints) -> list[tuple[Ints, Ints]]:

@@ -120,15 +120,19 @@ class HostProgram:
         sources = self.by_times(pairs)
         refuted = {number for number, source in sources.items() if source is None}
         claimed = self.claimed(pairs, refuted)
-        shared = self.shared(pairs)
+        shared, habit, guesses = self.shared(pairs), self.in_pairs(pairs), self.guesses(pairs)
         found = []
         for number, wait in enumerate(self.waits):
             record = None if number in refuted else pairs[number]
             if wait.claim is not None or number in shared:
                 found.append(wait.claim or shared[number])
                 continue
+            if number in refuted and habit:
+                found.append((None, None))
+                continue
             if record is None:
-                lone = self.lone(wait, claimed, self.next_start(wait))
+                own = (pairs[number], guesses.get(number)) if number in refuted else (None, None)
+                lone = self.lone(wait, claimed, self.next_start(wait), own)
                 record, source = (None, None) if wait.stream is None else lone
             elif self.records[record].stream is not None:
                 source = self.records[record].stream
@@ -146,7 +150,7 @@ class HostProgram:
 
     def claimed(self, pairs: Sequence[int | None], refuted: Collection[int]) -> set[int]:
         stated = {wait.claim[0] for wait in self.waits if wait.claim is not None}
-        let_go = {pairs[number] for number in refuted}
+        let_go = set() if self.in_pairs(pairs) else {pairs[number] for number in refuted}
         return (stated | {pair for pair in pairs if pair is not None}) - let_go
 
     def in_pairs(self, pairs: Sequence[int | None]) -> bool:
@@ -387,7 +391,9 @@ class HostProgram:
             return None
         return next((stream for stream in reversed(visits) if stream != home), None)
 
-    def lone(self, call: Call, claimed: set[int], deadline: int) -> tuple[int | None, int | None]:
+    def lone(
+        self, call: Call, claimed: set[int], deadline: int, out: tuple[int | None, int | None] = (None, None)
+    ) -> tuple[int | None, int | None]:
         """The last record of its event; else the last unclaimed one that may be it, of its thread if there is."""
         same = [k for k, one in enumerate(self.records) if one.event == call.event and one.at < call.at]
         if call.event is not None and same:
@@ -397,7 +403,7 @@ class HostProgram:
             for k, record in pool[::-1][:BACK]:
                 where = self.last_stream(record.thread, record.at) if record.stream is None else record.stream
                 other = None not in (record.event, call.event)  # its own event's was not there
-                if where in (None, call.stream) or other:
+                if where in (None, call.stream) or other or out == (k, where):
                     continue
                 if self.in_time(where, record.at, deadline):
                     return k, where

@@ -215,12 +215,12 @@ def test_a_start_that_did_not_follow_shows_nothing() -> None:
 def test_a_start_that_a_full_gpu_may_have_held_shows_nothing() -> None:
     # q7 is the first op since s9 could start: it may have filled the GPU.
     words = "q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-    assert of_times(AFTER | {"s9": (5, 34)}, AFTER, words).found() == []
+    assert of_times(AFTER | {"s9": (5, 90)}, AFTER, words).found() == []
 
 
 def test_where_it_began_beside_the_same_work_that_did_not_fill_the_gpu() -> None:
     words = "q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-    assert of_times(AFTER | {"s9": (30, 59)}, AFTER, words).found() == [((0, "s9"), (0, "q7"), 2, 2)]
+    assert of_times(AFTER | {"s9": (30, 90)}, AFTER, words).found() == [((0, "s9"), (0, "q7"), 2, 2)]
 
 
 def test_a_start_that_may_have_followed_another_end_shows_nothing() -> None:
