@@ -63,10 +63,11 @@ class Gain:
 def gain_without(explainer: Explainer, one: Explained, gap: int, removed: int) -> Gain | None:
     """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM.
 
-    None where that would take too long, or where a wait that the capture does not record may have held the op then.
+    None where that would take too long, or where a wait that the capture does not record may have held the op then; or
+    where it is only inferred that one did, and a full GPU may have.
     """
     replay = _Replay(explainer, one, gap, removed)
-    if len(replay.ops) > MOST_OPS:
+    if len(replay.ops) > MOST_OPS or replay.may_be_full():
         return None
     gain = replay.gain()
     unrecorded_ns = [each.may_have_waited_until(replay.op) for each in (explainer.ordering, explainer.queues)]
@@ -100,6 +101,20 @@ class _Replay:
         self.now = self.low  # how far the thread has come whose own work takes no time
         self.held_ns = 0  # for how long the thread that no call blocks has waited for a place in a launch queue
         self.queue_was_full = False
+
+    def may_be_full(self) -> bool:
+        """Whether what is removed held the op by an unrecorded wait, or the GPU did, which had no room for it.
+
+        Had it found room for as long as a dispatch takes, by its launch and its stream, it would have begun then.
+        """
+        released = self._released(self.op)
+        waited = self.removed in (BEHIND_OTHER, BEHIND_NEITHER) and released[EVENT] > max(released[:EVENT])
+        if not waited or not self.explainer.ordering.after_unrecorded_wait(np.array([self.op]))[0]:
+            return False
+        pieces = self.explainer.room_for(self.op, self.low, self.high)
+        room = ~pieces.full & (pieces.high_ns < self.high)
+        last_room = int(pieces.high_ns[room].max(initial=self.low))
+        return bool(pieces.full.any()) and max(released[:EVENT]) + DISPATCH_NS > last_room
 
     def gain(self) -> Gain:
         """Replay, and compare."""

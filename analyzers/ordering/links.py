@@ -188,9 +188,9 @@ class Inference:
         record[refuted] = -1
         taken = np.flatnonzero(shared >= 0)
         record[taken], source[taken] = record[shared[taken]], source[shared[taken]]
-        lone = (record < 0) & ~self.known & (self.wait_lane >= 0)
-        lone[refuted[self.in_pairs[refuted]]] = False  # for the record right before them, wherever that was made
-        lone = np.flatnonzero(lone)
+        unlinked = (record < 0) & ~self.known & (self.wait_lane >= 0)
+        unlinked[refuted[self.in_pairs[refuted]]] = False  # for the record right before them, wherever that was made
+        lone = np.flatnonzero(unlinked)
         out = self.pair[lone], guess[lone]
         record[lone], source[lone] = self._lone(waits, lone, self._starts[lone], self.wait_lane[lone], out)
         source[source == self.wait_lane] = -1

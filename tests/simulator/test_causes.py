@@ -11,8 +11,8 @@ from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, Tally, count_causes, count_promises, loaded, ops_by_row, programs, queue_of
 from tests.simulator.truth import Truth
 
-HELD = {"nsys": 0.98, "kineto": 0.95}
-NAMED = {"nsys": 0.90, "kineto": 0.80}
+HELD = {"nsys": 0.98, "kineto": 0.95, "kineto-default": 0.95}
+NAMED = {"nsys": 0.90, "kineto": 0.80, "kineto-default": 0.50}
 MANY = 40  # of fewer promises a few wrong ones are no share
 
 
@@ -34,16 +34,17 @@ def hold(tally: Tally, fmt: str, named: float | None = None) -> None:
     assert tally.named_ns >= (NAMED[fmt] if named is None else named) * tally.missed_ns
     if fmt == "nsys" and tally.near.total() >= MANY:
         assert tally.near[True] >= 0.95 * tally.near.total(), tally.wrong
+    if fmt != "kineto" and tally.over.total() >= MANY:
         assert tally.over[True] <= 0.03 * tally.over.total(), tally.wrong
 
 
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+@pytest.mark.parametrize("fmt", HELD)
 def test_a_named_cause_held_the_op_and_its_promise_is_kept(fmt: str, tmp_path: Path) -> None:
     hold(tally_of(range(24), fmt, tmp_path), fmt)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+@pytest.mark.parametrize("fmt", HELD)
 def test_of_many_programs_a_named_cause_held_the_op_and_its_promise_is_kept(fmt: str, tmp_path: Path) -> None:
     hold(tally_of(range(1000, 1300), fmt, tmp_path), fmt)
 
