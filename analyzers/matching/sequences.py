@@ -19,6 +19,7 @@ LAG_WINDOW = 9
 RESOLUTION_NS = 1_000
 FAR_APART = 16.0  # calls that end this many times as far apart as is usual are not one
 BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
+FLOOR_NS = 100.0  # ends differ by this at least
 ANYWHERE = (-np.inf, np.inf)
 _STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's first call
 
@@ -45,6 +46,7 @@ class Alignment:
     scatter_ns : median distance between matched ends; inf where nothing matches.
     margin : how sure it is that the calls lie so and not otherwise, 0 to 1; a part of each pair's confidence.
     refuted : whether nothing matches because of what is known of the clocks.
+    told_ns : the part of its cost that the calls tell: where a capture began or stopped is no evidence.
     """
 
     index: Ints
@@ -53,6 +55,7 @@ class Alignment:
     scatter_ns: float
     margin: float = 1.0
     refuted: bool = False
+    told_ns: float = np.inf
 
 
 def pair(
@@ -77,24 +80,36 @@ def pair(
     index, confidence, apart = _assign(reference, shifted, keyed, order, strict)
     matched = index >= 0
     scatter = float(np.median(apart[matched])) if matched.any() else np.inf
-    cost = 100.0 + _cost(reference, shifted, index, apart, strict)
-    return cost, Alignment(index, confidence, shifted, scatter)
+    told, beyond = _cost(reference, shifted, index, apart, strict)
+    return FLOOR_NS + told + beyond, Alignment(index, confidence, shifted, scatter, told_ns=FLOOR_NS + told)
 
 
-def _cost(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, strict: bool) -> float:
-    """Mean distance of matched ends, ns, and what it costs to match no more calls than that.
+def _cost(reference: Sequence, shifted: Sequence, index: Ints, apart: Floats, strict: bool) -> tuple[float, float]:
+    """Mean distance of matched ends with what lost calls cost, and what those cost that one capture may lack, ns.
 
     Captures begin and stop where they like, but seldom lose calls in between: those cost more than the ones beyond.
     """
     matched = np.flatnonzero(index >= 0)
     if not matched.size:
-        return np.inf
+        return np.inf, 0.0
     low, high = matched[0], matched[-1]
     window = np.searchsorted(reference.end_ns, np.sort(reference.end_ns[index[[low, high]]]))
     inside = int(high - low + 1 + window[1] - window[0] + 1 - 2 * matched.size)
     outside = min(len(shifted) - (high - low + 1), len(reference) - (window[1] - window[0] + 1))
-    lost = 0.0 if strict else BETWEEN * max(inside, 0) + BEYOND * outside
-    return (float(np.sum(np.minimum(apart[matched], 10 * JITTER_NS))) + lost * JITTER_NS) / matched.size
+    # Calls beyond that lie within the other capture all the same are lost for certain.
+    seen = np.ones(len(reference), dtype=bool)
+    seen[window[0] : window[1] + 1] = False
+    certain = min(outside, _within(shifted.end_ns[:low], reference) + _within(shifted.end_ns[high + 1 :], reference))
+    certain = min(outside, max(certain, _within(reference.end_ns[seen], shifted)))
+    lost, cut = (0.0, 0.0) if strict else (BETWEEN * max(inside, 0) + BEYOND * certain, BEYOND * (outside - certain))
+    distances = float(np.sum(np.minimum(apart[matched], 10 * JITTER_NS)))
+    return (distances + lost * JITTER_NS) / matched.size, cut * JITTER_NS / matched.size
+
+
+def _within(ends: Ints, sequence: Sequence) -> int:
+    """How many ends lie within a sequence, by more than honest ends differ."""
+    low, high = sequence.end_ns[0] + 2 * JITTER_NS, sequence.end_ns[-1] - 2 * JITTER_NS
+    return int(np.count_nonzero((ends > low) & (ends < high)))
 
 
 def _line(at: Floats, difference: Floats) -> tuple[float, float]:
@@ -260,17 +275,43 @@ def align(
     tried.sort(key=lambda one: one[0])
     cost, best = tried[0]
     pairs = int(np.count_nonzero(best.index >= 0))
-    rivals = [(_margin(cost, price, pairs), rival) for price, rival in tried[1:] if _differ(best, rival)]
+    others = tried[1:] + _neighbours(reference, other, best, strict, (least, most))
+    rivals = [
+        (min(_margin(cost, price, pairs), _margin(best.told_ns, rival.told_ns, pairs)), rival)
+        for price, rival in others
+        if _differ(best, rival)
+    ]
     margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
     if margin < CLEAR and limit_ns is not None:  # the ends do not tell; then clocks of one host are likely right
         equally_good = [best] + [rival for margin, rival in rivals if margin < CLEAR]
         shifts = np.abs([_shift(other, one) for one in equally_good])
         least = int(np.argmin(shifts))
         if shifts[least] <= ONE_HOST_NS:
-            others = np.delete(shifts, least)
-            clocks_decide = shifts[least] <= CLOSE_NS and bool(np.all(others > FARTHER * (shifts[least] + JITTER_NS)))
+            rest = np.delete(shifts, least)
+            clocks_decide = shifts[least] <= CLOSE_NS and bool(np.all(rest > FARTHER * (shifts[least] + JITTER_NS)))
             best, margin = equally_good[least], BY_CLOCKS if clocks_decide and pairs > 1 else margin
     return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns, margin)
+
+
+def _neighbours(
+    reference: Sequence, other: Sequence, best: Alignment, strict: bool, within: tuple[float, float]
+) -> list[tuple[float, Alignment]]:
+    """Alignments one call before and one after an alignment, so near it that their shifts pass for one; with costs."""
+    rows = np.flatnonzero(best.index >= 0)
+    _, order = keyed_by_symbol(reference)
+    position = np.empty(len(reference), np.int64)
+    position[order] = np.arange(len(reference))
+    found = []
+    for step in (-1, 1):
+        at = position[best.index[rows]] + step
+        row = order[np.clip(at, 0, order.size - 1)]
+        exists = (at >= 0) & (at < order.size) & (reference.symbol[row] == other.symbol[rows])
+        gap = (reference.end_ns[row] - reference.end_ns[best.index[rows]])[exists]
+        shift = _shift(other, best) - float(np.median(gap)) if gap.size else np.inf
+        if gap.size and abs(float(np.median(gap))) <= NEAR_NS and within[0] <= shift <= within[1]:
+            refined, plain = (pair(reference, other, shift, strict=strict, refine=refine) for refine in (True, False))
+            found.append(refined if _differ(best, refined[1]) else plain)
+    return found
 
 
 def _margin(best: float, rival: float, pairs: int) -> float:
