@@ -13,8 +13,8 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
+from analyzers.matching.align import CLEAR
 from analyzers.matching.fit import RESOLUTION_NS, bases, estimate
-from analyzers.matching.sequences import CLEAR
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints, is_one_of
 

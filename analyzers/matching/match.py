@@ -2,7 +2,7 @@
 
 Best evidence first: process group and sequence number, which name a collective; else the order of calls within a
 communicator, a pair of peers, a process group, or, where the trace says none of these, the calls' CUDA stream. Orders
-are aligned (`analyzers.matching.sequences`), never zipped: any rank may lack calls at its head, tail or middle.
+are aligned (`analyzers.matching.align`), never zipped: any rank may lack calls at its head, tail or middle.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import pandas as pd
 
 from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.matching.align import CLEAR
 from analyzers.matching.calls import PAIRWISE, calls
 from analyzers.matching.fit import bases, estimate
-from analyzers.matching.sequences import CLEAR, merge_sequences
+from analyzers.matching.merging import merge_sequences
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace

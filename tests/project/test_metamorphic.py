@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.matching.sequences import JITTER_NS
+from analyzers.matching.pairs import JITTER_NS
 from tests.metamorphic import EXPLAINED, RELATIONS, Relation, differences, double, runs
 from tests.support.command_lines import run_json
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from analyzers.arrays.types import Ints
-from analyzers.matching.sequences import Sequence
+from analyzers.matching.pairs import Sequence
 
 MS = 1_000_000
 

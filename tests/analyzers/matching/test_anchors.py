@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.matching.sequences import DRIFT, JITTER_NS, Sequence, _anchors, _hypotheses, _slope
+from analyzers.matching.align import _anchors, _hypotheses, _slope
+from analyzers.matching.pairs import DRIFT, JITTER_NS, Sequence
 from tests.support.sequences import MS, calls, irregular
 
 SECOND = 1_000 * MS

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.matching.sequences import Alignment, Sequence, _components, _Group, merge_sequences
+from analyzers.matching.merging import _components, _Group, merge_sequences
+from analyzers.matching.pairs import Alignment, Sequence
 from tests.support.sequences import MS, calls, irregular
 
 SECOND = 1_000 * MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.matching.sequences import Sequence, pair
+from analyzers.matching.pairs import Sequence, pair
 from tests.support.sequences import MS, apart, calls
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.matching.sequences import DRIFT, Sequence, keyed_by_symbol, nearest, pair
+from analyzers.matching.pairs import DRIFT, Sequence, keyed_by_symbol, nearest, pair
 from tests.support.sequences import MS, apart, calls, irregular
 
 ends = st.integers(-30, 30)

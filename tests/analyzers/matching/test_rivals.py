@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from analyzers.arrays.types import Ints
-from analyzers.matching.sequences import ANYWHERE, CLEAR, Alignment, Sequence, align
+from analyzers.matching.align import ANYWHERE, CLEAR, align
+from analyzers.matching.pairs import Alignment, Sequence
 from tests.support.sequences import calls
 
 SECOND = 1_000_000_000

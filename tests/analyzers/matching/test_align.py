@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.matching.sequences import Alignment, Sequence, _differ, _margin, align
+from analyzers.matching.align import _differ, _margin, align
+from analyzers.matching.pairs import Alignment, Sequence
 from tests.support.sequences import MS, calls, irregular
 
 SECOND = 1_000 * MS

@@ -1,0 +1,184 @@
+"""Align one rank's sequence of communication calls with another's, whatever either of them lacks.
+
+Matched calls end together, so after the right shift of one clock their ends coincide; gaps between ends therefore
+read alike on both clocks. The steps: (1) around some anchor calls, every position of the other sequence is tried and
+scored by how many neighbours coincide too; (2) places that agree on one shift (within a slow drift) are hypotheses;
+(3) each of the best hypotheses pairs all calls, within a symbol and in order, and the one whose ends differ least
+wins. How much better it is than the next says how sure the alignment is: a perfectly periodic run could be off by
+one period.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analyzers.arrays.types import Floats
+from analyzers.matching.pairs import DRIFT, JITTER_NS, Alignment, Sequence, keyed_by_symbol, nearest, pair
+
+ANYWHERE = (-np.inf, np.inf)
+ANCHORS = 12
+NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
+NEAR_NS = 5 * JITTER_NS  # shifts this close to each other may be one
+HYPOTHESES = 3
+NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is not tried
+ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
+CLOSE_NS = 200_000.0  # clocks this close to each other decide,
+FARTHER = 4.0  # where all other alignments ask for this many times as much
+DECISIVE = 4.0  # standard errors between two alignments that decide
+BY_CLOCKS = 0.75  # confidence in what only the clocks decide
+ALONE = 0.3  # confidence in an alignment that rests on one pair
+CLEAR = 0.5  # a confidence from here on is sure; at this very one, though ends say nothing of clocks
+
+
+def align(
+    reference: Sequence,
+    other: Sequence,
+    limit_ns: int | None,
+    *,
+    strict: bool = False,
+    ahead_ns: tuple[float, float] = ANYWHERE,
+) -> Alignment:
+    """Align `other` with `reference`.
+
+    Parameters
+    ----------
+    ahead_ns : how far the other's clock is ahead at least, and at most: no other alignment is looked at.
+    limit_ns : the clocks are known to be within this of each other; None where nothing is known, 0 where they are
+        aligned already.
+    strict : calls may be between other ranks than these two.
+    """
+    if limit_ns == 0:
+        return pair(reference, other, 0.0, strict=strict, refine=False)[1]
+    slack = NEAR_NS + DRIFT * float(other.end_ns[-1] - other.end_ns[0])
+    least, most = ahead_ns[0] - slack, ahead_ns[1] + slack
+    hypotheses = _hypotheses(reference, other, limit_ns, (least, most))
+    tried = [pair(reference, other, shift, strict=strict) for shift in hypotheses]
+    tried = [(cost, one) for cost, one in tried if least <= _shift(other, one) <= most]
+    if not tried:
+        nothing = np.full(len(other), -1, np.int64)
+        refuted = bool(_hypotheses(reference, other, limit_ns))
+        return Alignment(nothing, np.zeros(len(other)), other, np.inf, refuted=refuted)
+    tried.sort(key=lambda one: one[0])
+    cost, best = tried[0]
+    pairs = int(np.count_nonzero(best.index >= 0))
+    others = tried[1:] + _neighbours(reference, other, best, strict, (least, most))
+    rivals = [
+        (min(_margin(cost, price, pairs), _margin(best.told_ns, rival.told_ns, pairs)), rival)
+        for price, rival in others
+        if _differ(best, rival)
+    ]
+    margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
+    if margin < CLEAR and limit_ns is not None:  # the ends do not tell; then clocks of one host are likely right
+        equally_good = [best] + [rival for margin, rival in rivals if margin < CLEAR]
+        shifts = np.abs([_shift(other, one) for one in equally_good])
+        least = int(np.argmin(shifts))
+        if shifts[least] <= ONE_HOST_NS:
+            rest = np.delete(shifts, least)
+            clocks_decide = shifts[least] <= CLOSE_NS and bool(np.all(rest > FARTHER * (shifts[least] + JITTER_NS)))
+            best, margin = equally_good[least], BY_CLOCKS if clocks_decide and pairs > 1 else margin
+    return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns, margin)
+
+
+def _neighbours(
+    reference: Sequence, other: Sequence, best: Alignment, strict: bool, within: tuple[float, float]
+) -> list[tuple[float, Alignment]]:
+    """Alignments one call before and one after an alignment, so near it that their shifts pass for one; with costs."""
+    rows = np.flatnonzero(best.index >= 0)
+    _, order = keyed_by_symbol(reference)
+    position = np.empty(len(reference), np.int64)
+    position[order] = np.arange(len(reference))
+    found = []
+    for step in (-1, 1):
+        at = position[best.index[rows]] + step
+        row = order[np.clip(at, 0, order.size - 1)]
+        exists = (at >= 0) & (at < order.size) & (reference.symbol[row] == other.symbol[rows])
+        gap = (reference.end_ns[row] - reference.end_ns[best.index[rows]])[exists]
+        shift = _shift(other, best) - float(np.median(gap)) if gap.size else np.inf
+        if gap.size and abs(float(np.median(gap))) <= NEAR_NS and within[0] <= shift <= within[1]:
+            refined, plain = (pair(reference, other, shift, strict=strict, refine=refine) for refine in (True, False))
+            found.append(refined if _differ(best, refined[1]) else plain)
+    return found
+
+
+def _margin(best: float, rival: float, pairs: int) -> float:
+    """How sure it is that an alignment beats another: the mean of n distances is known to a ratio of about 1 ± 1/√n."""
+    return float(np.clip(np.sqrt(pairs) * np.log(rival / best) / (2 * DECISIVE), 0.0, 1.0 if pairs > 1 else ALONE))
+
+
+def _shift(other: Sequence, found: Alignment) -> float:
+    return float(np.median(other.end_ns - found.shifted.end_ns))
+
+
+def _differ(one: Alignment, other: Alignment) -> bool:
+    both = (one.index >= 0) & (other.index >= 0)
+    return not both.any() or float(np.mean(one.index[both] != other.index[both])) > 0.5
+
+
+def _hypotheses(
+    reference: Sequence, other: Sequence, limit_ns: int | None, within: tuple[float, float] = ANYWHERE
+) -> list[float]:
+    """Shifts (other's clock minus the reference's, at other's middle) that several anchors agree on, best first."""
+    at, shift, score = _anchors(reference, other, limit_ns, within)
+    if not shift.size and limit_ns is not None:
+        at, shift, score = _anchors(reference, other, None, within)
+    if not shift.size:
+        return []
+    apart = np.abs(shift[:, None] - shift[None, :]) - DRIFT * np.abs(at[:, None] - at[None, :])
+    agree = apart <= NEAR_NS
+    support = score[None, :] / (1.0 + (np.maximum(apart, 0.0) / JITTER_NS) ** 2)
+    # Of one anchor's several positions only the one that agrees best counts.
+    weight = np.zeros(shift.size)
+    for time in np.unique(at):
+        weight += np.max(support[:, at == time], axis=1)
+    chosen: list[float] = []
+    open_positions = np.ones(shift.size, dtype=bool)
+    while open_positions.any() and len(chosen) < HYPOTHESES:
+        best = int(np.argmax(np.where(open_positions, weight, -1.0)))
+        if weight[best] < NEGLIGIBLE * weight.max():
+            break
+        drift = _slope(at[agree[best]], shift[agree[best]], score[agree[best]])
+        middle = 0.5 * (float(other.end_ns[0]) + float(other.end_ns[-1]))
+        chosen.append(float(shift[best]) + drift * (middle - float(at[best])))
+        open_positions &= ~agree[best]
+    return chosen
+
+
+def _slope(at: Floats, shift: Floats, score: Floats) -> float:
+    """Slope of shift over time among positions that agree, never more than the drift allowed."""
+    weight = score + 1e-9
+    at = at - at[0]  # exactly 0 where all are at one time: what rounding leaves would pass for a slope
+    centered = at - np.average(at, weights=weight)
+    spread = float(np.sum(weight * centered**2))
+    if spread == 0.0:
+        return 0.0
+    return float(
+        np.clip(np.sum(weight * centered * (shift - np.average(shift, weights=weight))) / spread, -DRIFT, DRIFT)
+    )
+
+
+def _anchors(
+    reference: Sequence, other: Sequence, limit_ns: int | None, within: tuple[float, float] = ANYWHERE
+) -> tuple[Floats, Floats, Floats]:
+    """(time of the anchor, shift, score) of the most promising positions of each anchor."""
+    found: list[tuple[Floats, Floats, Floats]] = []
+    keyed, order = keyed_by_symbol(reference)
+    for row in np.unique(np.linspace(0, len(other) - 1, ANCHORS).astype(np.int64)):
+        end = int(other.end_ns[row])
+        first, last = 0, len(reference)
+        if limit_ns is not None:
+            first, last = np.searchsorted(reference.end_ns, [end - limit_ns, end + limit_ns])
+        positions = first + np.flatnonzero(reference.symbol[first:last] == other.symbol[row])
+        shift = end - reference.end_ns[positions]
+        possible = (within[0] <= shift) & (shift <= within[1])
+        positions, shift = positions[possible], shift[possible]
+        if not positions.size:
+            continue
+        neighbours = np.setdiff1d(np.arange(max(row - NEIGHBOURS, 0), min(row + NEIGHBOURS + 1, len(other))), [row])
+        wanted = other.end_ns[neighbours][None, :] - shift[:, None]
+        apart = nearest(keyed, order, reference, np.broadcast_to(other.symbol[neighbours], wanted.shape), wanted)[1]
+        score = 0.01 + np.sum(1.0 / (1.0 + (apart / JITTER_NS) ** 2), axis=1)
+        best = np.argsort(-score, kind="stable")[: 2 * HYPOTHESES]
+        found.append((np.full(best.size, float(end)), shift[best].astype(np.float64), score[best]))
+    if not found:
+        return np.empty(0), np.empty(0), np.empty(0)
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))  # type: ignore[return-value]
