@@ -15,8 +15,8 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import duration
+from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
-from analyzers.ordering.links import AT_ONCE_NS
 from analyzers.ordering.ordering import Ordering, Step
 from analyzers.overlap.measure import Inferred
 

@@ -28,8 +28,8 @@ import numpy as np
 from analyzers.arrays.groups import occurrence, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches
+from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, run_heads, take_or
-from analyzers.ordering.links import AT_ONCE_NS
 from analyzers.ordering.ordering import Ordering
 from analyzers.ordering.places import Places
 

@@ -1,5 +1,5 @@
 """What each wait waits for where the capture does not say, the slow and obvious way. Plain Python, in the words of
-`analyzers.ordering.links`; shares no code with the package.
+`analyzers.ordering.inference`; shares no code with the package.
 
 A stream is a number, `None` where nobody knows it; a negative one stands for a stream that the capture never names, but
 which a thread makes wait. "Before" always means at an earlier instant.

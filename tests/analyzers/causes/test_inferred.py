@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
-from analyzers.ordering.links import AT_ONCE_NS
+from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.overlap.measure import Inferred, Missed
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
