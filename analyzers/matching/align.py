@@ -25,7 +25,10 @@ ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
 CLOSE_NS = 200_000.0  # clocks this close to each other decide,
 FARTHER = 4.0  # where all other alignments ask for this many times as much
 DECISIVE = 4.0  # standard errors between two alignments that decide
-BY_CLOCKS = 0.75  # confidence in what only the clocks decide
+BY_CLOCKS = 0.75  # confidence in what only the clocks decide,
+BY_STEPS = 0.9  # and in what only the numbers of training steps do,
+ONE_STEP = 0.98  # where so many of the pairs are of one step,
+FEWER_STEPS = 0.04  # and of every other alignment fewer by this
 ALONE = 0.3  # confidence in an alignment that rests on one pair
 CLEAR = 0.5  # a confidence from here on is sure; at this very one, though ends say nothing of clocks
 
@@ -68,8 +71,11 @@ def align(
         if _differ(best, rival)
     ]
     margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
-    if margin < CLEAR and limit_ns is not None:  # the ends do not tell; then clocks of one host are likely right
-        equally_good = [best] + [rival for margin, rival in rivals if margin < CLEAR]
+    equally_good = [best] + [rival for margin, rival in rivals if margin < CLEAR]
+    of_steps = _by_steps(reference, other, equally_good) if margin < CLEAR else None
+    if of_steps is not None:  # the ends do not tell; then the numbers of steps do
+        best, margin = of_steps, BY_STEPS
+    elif margin < CLEAR and limit_ns is not None:  # or clocks of one host, which are likely right
         shifts = np.abs([_shift(other, one) for one in equally_good])
         least = int(np.argmin(shifts))
         if shifts[least] <= ONE_HOST_NS:
@@ -98,6 +104,18 @@ def _neighbours(
             refined, plain = (pair(reference, other, shift, strict=strict, refine=refine) for refine in (True, False))
             found.append(refined if _differ(best, refined[1]) else plain)
     return found
+
+
+def _by_steps(reference: Sequence, other: Sequence, tried: list[Alignment]) -> Alignment | None:
+    """The alignment whose pairs are of one step each, if that is so of one alone; None where steps don't tell."""
+    shares = []
+    for one in tried:
+        mine, theirs = other.step, np.append(reference.step, -1)[one.index]
+        numbered = (mine >= 0) & (theirs >= 0)
+        shares.append(float(np.mean(mine[numbered] == theirs[numbered])) if np.count_nonzero(numbered) > 1 else 0.0)
+    best = int(np.argmax(shares))
+    rest = np.delete(shares, best)
+    return tried[best] if shares[best] >= ONE_STEP and np.all(rest <= shares[best] - FEWER_STEPS) else None
 
 
 def _margin(best: float, rival: float, pairs: int) -> float:

@@ -2,7 +2,8 @@
 
 Best evidence first: process group and sequence number, which name a collective; else the order of calls within a
 communicator, a pair of peers, a process group, or, where the trace says none of these, the calls' CUDA stream. Orders
-are aligned (`analyzers.matching.align`), never zipped: any rank may lack calls at its head, tail or middle.
+are aligned (`analyzers.matching.align`), never zipped: any rank may lack calls at its head, tail or middle. Where the
+ends of calls fit several ways, the numbers of training steps tell, or clocks of one host.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from analyzers.matching.fit import bases, estimate
 from analyzers.matching.merging import merge_sequences
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 MATCHED_BY = {
@@ -50,7 +52,9 @@ def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None
     members, table = found.members, found.table
     del found  # many ranks have many calls: the unsorted ones need not stay
     table = table.take(np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"))))
-    assignment = _Assignment(table, apart_ns(members) if apart_ns is not None and len(members) > 1 else None)
+    steps = find_steps(trace)
+    step = np.append(steps.numbers, -1)[step_of_ops(trace, steps)[ints(table, "op")]]
+    assignment = _Assignment(table, step, apart_ns(members) if apart_ns is not None and len(members) > 1 else None)
     by_key = _has_key(table)
     if by_key.any():
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
@@ -67,8 +71,8 @@ def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None
 class _Assignment:
     """Collective, confidence and kind of match of each call, filled in sequence by sequence."""
 
-    def __init__(self, table: pd.DataFrame, apart_ns: Floats | None) -> None:
-        self.table, self.apart_ns, self.next = table, apart_ns, 0
+    def __init__(self, table: pd.DataFrame, step: Ints, apart_ns: Floats | None) -> None:
+        self.table, self.step, self.apart_ns, self.next = table, step, apart_ns, 0
         self.collective = np.full(len(table), -1, np.int64)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int64)
@@ -87,6 +91,7 @@ class _Assignment:
             _symbols(lane, how),
             start[rows],
             end[rows],
+            self.step[rows],
             limit_ns=limit_ns,
             one_group=how != "order",
             strict=how == "order" and _among_many(lane),

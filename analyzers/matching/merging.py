@@ -22,6 +22,7 @@ def merge_sequences(
     symbol: Ints,
     start: Ints,
     end: Ints,
+    step: Ints,
     *,
     limit_ns: int | None,
     one_group: bool,
@@ -32,7 +33,7 @@ def merge_sequences(
 
     Parameters
     ----------
-    member, symbol, start, end : of each call; a member's calls share a clock.
+    member, symbol, start, end : of each call; a member's calls share a clock. step : the number of its step, or -1.
     limit_ns : the clocks are known to be within this of each other, 0 if they are aligned already; None where nothing
         is known, and each member's times then count from its own first call.
     one_group : all members are known to communicate with each other.
@@ -49,7 +50,8 @@ def merge_sequences(
     zero = int(start.min())
     bases = {one: zero if limit_ns is not None else int(start[mine].min()) for one, mine in rows.items()}
     sequences = {
-        one: Sequence(symbol[mine], start[mine] - bases[one], end[mine] - bases[one]) for one, mine in rows.items()
+        one: Sequence(symbol[mine], start[mine] - bases[one], end[mine] - bases[one], step[mine])
+        for one, mine in rows.items()
     }
 
     def ahead_ns(one: int, other: int) -> tuple[float, float]:
@@ -110,10 +112,10 @@ class _Group:
         end[at] += (shifted.end_ns[index >= 0] - end[at]) // (self.seen + 1)
         start[at] = np.maximum(start[at], shifted.start_ns[index >= 0])
         self.seen += 1
-        symbol = np.append(merged.symbol, shifted.symbol[new])
+        symbol, step = np.append(merged.symbol, shifted.symbol[new]), np.append(merged.step, shifted.step[new])
         start, end = np.append(start, shifted.start_ns[new]), np.append(end, shifted.end_ns[new])
         order = np.argsort(end, kind="stable")
-        self.sequence = Sequence(symbol[order], start[order], end[order])
+        self.sequence = Sequence(symbol[order], start[order], end[order], step[order])
         self.number = np.append(self.number, fresh)[order]
 
 

@@ -5,7 +5,7 @@ Calls pair only within one *symbol* (operation, size, kernel): an integer that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,11 +23,12 @@ _STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's f
 
 @dataclass(frozen=True)
 class Sequence:
-    """Calls of one rank or of several merged: symbol, start_ns, end_ns, sorted by end."""
+    """Calls of one rank or of several merged: symbol, start_ns, end_ns, sorted by end; step, -1 where it has none."""
 
     symbol: Ints
     start_ns: Ints
     end_ns: Ints
+    step: Ints
 
     def __len__(self) -> int:
         return self.end_ns.size
@@ -73,7 +74,7 @@ def pair(
         shift, drift = _line(since[close].astype(np.float64), difference[close])
         tolerance = max(5.0 * float(np.median(apart[close])), 2 * JITTER_NS)
     move = np.rint(shift + drift * since).astype(np.int64)
-    shifted = Sequence(other.symbol, other.start_ns - move, other.end_ns - move)
+    shifted = replace(other, start_ns=other.start_ns - move, end_ns=other.end_ns - move)
     index, confidence, apart = _assign(reference, shifted, keyed, order, strict)
     matched = index >= 0
     scatter = float(np.median(apart[matched])) if matched.any() else np.inf

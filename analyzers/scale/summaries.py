@@ -1,9 +1,9 @@
 """Summaries of captures, from which a run finds ranks, clocks and collectives before it analyses any one capture.
 
-A *summary* is a capture's Trace with its communication kernels alone (and one op of every other device), and with the
-launches and synchronizations that bound its GPUs' clocks. Summaries of all captures are merged, named and aligned as
-whole captures are. What results for one capture is its *context*: applied to that capture's own Trace, it gives the
-very rows that the merged one would have.
+A *summary* is a capture's Trace with its communication kernels alone (and one op of every other device), their
+launches, the marks of steps, and the launches and synchronizations that bound its GPUs' clocks. Summaries of all
+captures are merged, named and aligned as whole captures are. What results for one capture is its *context*: applied to
+that capture's own Trace, it gives the very rows that the merged one would have.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from analyzers.trace.kernels import is_communication
 from analyzers.trace.merge import at_origin
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.schemas import OF_COLLECTIVES, OPS
+from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
 _OF_HOSTS = ("api", "syncs", "records")
-_WITHOUT = ("ranges", "memory")
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,17 @@ def summary_of(trace: Trace) -> CaptureSummary:
     kept = witnesses(trace)
     rows = np.unique(np.concatenate([np.flatnonzero(communication), np.array(firsts, np.int64), kept["ops"]]))
     launch = ints(trace.ops, "launch")[rows]
-    launch = np.where(np.isin(rows, kept["ops"]), np.searchsorted(kept["api"], launch), -1)
+    kept["api"] = np.union1d(kept["api"], launch[launch >= 0])
+    launch = np.where(launch >= 0, np.searchsorted(kept["api"], launch), -1)
     ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=launch))
     has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
     comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))
-    without: dict[str, Any] = {name: table(name) for name in _WITHOUT}
+    steps = _of_their_own(trace.ranges.take(find_steps(trace).rows).reset_index(drop=True))
     hosts: dict[str, Any] = {
         name: _of_their_own(getattr(trace, name).take(kept[name]).reset_index(drop=True)) for name in _OF_HOSTS
     }
-    return CaptureSummary(replace(trace, ops=ops, comms=comms, **hosts, **without), rows, len(trace.ops))
+    tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": steps, "memory": table("memory"), **hosts}
+    return CaptureSummary(replace(trace, **tables), rows, len(trace.ops))
 
 
 def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:

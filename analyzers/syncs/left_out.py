@@ -213,8 +213,8 @@ class _Habits:
     """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
 
     `at` is the place of the anchor, `lane` to `later` are as in `_Waits`. `made` counts the turns that have it, `began`
-    is the first of them. `fresh` where all of its waits are, `earlier`, `followed` and `idled` where any is; `taken` and
-    `recorded` are the fewest that any of them comes with.
+    is the first of them. `fresh` where all of its waits are, `earlier`, `followed` and `idled` where any is; `taken`
+    and `recorded` are the fewest that any of them comes with.
     """
 
     at: Ints

@@ -19,6 +19,9 @@ from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program,
 from tests.simulator.verdicts import clocks
 
 FORMATS = ("nsys", "kineto", "kineto-default")
+# Ranks begin to record one by one, some for a step or two, without marks or sequence numbers: a run that repeats may
+# then be matched a step off as well, for where a capture begins is no evidence.
+WITHHELD = 0.25
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -41,7 +44,7 @@ def test_ops_launched_before_are_told_one_by_one(fmt: str, tmp_path: Path) -> No
 def test_answers_hold_of_what_was_launched_within(fmt: str, tmp_path: Path) -> None:
     found = answers(range(24), fmt, tmp_path)
     assert found["wrong"] == 0
-    assert found["withheld"] <= 0.15 * found.total()
+    assert found["withheld"] <= WITHHELD * found.total()
 
 
 @pytest.mark.nightly
@@ -49,7 +52,7 @@ def test_answers_hold_of_what_was_launched_within(fmt: str, tmp_path: Path) -> N
 def test_answers_hold_of_what_was_launched_within_in_many(fmt: str, tmp_path: Path) -> None:
     found = answers(range(24, 264), fmt, tmp_path)
     assert found["wrong"] == 0
-    assert found["withheld"] <= 0.15 * found.total()
+    assert found["withheld"] <= WITHHELD * found.total()
 
 
 def steps_of(seed: int, late: int) -> Program:

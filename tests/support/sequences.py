@@ -17,7 +17,7 @@ def calls(ends: Iterable[int], symbols: Iterable[int] | int = 0, *, lasts: Itera
     end = np.array(list(ends), np.int64)
     symbol = np.full(end.size, symbols) if isinstance(symbols, int) else np.array(list(symbols), np.int64)
     length = np.full(end.size, lasts) if isinstance(lasts, int) else np.array(list(lasts), np.int64)
-    return Sequence(symbol, end - length, end)
+    return Sequence(symbol, end - length, end, np.full(end.size, -1))
 
 
 def apart(*distances: int) -> tuple[Sequence, Sequence]:

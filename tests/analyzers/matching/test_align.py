@@ -15,7 +15,8 @@ SECOND = 1_000 * MS
 def later(sequence: Sequence, shift: int, *, rows: slice = slice(None), drift: float = 0.0) -> Sequence:
     """Some calls of a sequence on a clock that is this far ahead, and gains so much."""
     move = shift + np.rint(drift * sequence.end_ns[rows]).astype(np.int64)
-    return Sequence(sequence.symbol[rows], sequence.start_ns[rows] + move, sequence.end_ns[rows] + move)
+    start, end = sequence.start_ns[rows] + move, sequence.end_ns[rows] + move
+    return Sequence(sequence.symbol[rows], start, end, sequence.step[rows])
 
 
 @pytest.mark.parametrize("limit", [None, 10 * SECOND])

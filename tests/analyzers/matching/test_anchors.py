@@ -96,7 +96,7 @@ def on(reference: Sequence, shift: int, drift: float, rows: slice = slice(None))
     """Calls of a sequence on a clock that is so far ahead in the middle of them, and gains so much."""
     end = reference.end_ns[rows]
     move = shift + np.rint(drift * (end - (end[0] + end[-1]) / 2)).astype(np.int64)
-    return Sequence(reference.symbol[rows], reference.start_ns[rows] + move, end + move)
+    return Sequence(reference.symbol[rows], reference.start_ns[rows] + move, end + move, reference.step[rows])
 
 
 @pytest.mark.parametrize("drift", [0.0, 40e-6, -40e-6])

@@ -19,13 +19,14 @@ def merged(
 ) -> tuple[dict[int, list[int]], dict[int, list[float]]]:
     """For each member the collectives, and confidences, of its calls; all are given together, sorted by end."""
     member = np.concatenate([np.full(len(each), one) for one, each in ranks.items()])
-    symbol, start, end = (
-        np.concatenate([getattr(each, name) for each in ranks.values()]) for name in ("symbol", "start_ns", "end_ns")
+    symbol, start, end, step = (
+        np.concatenate([getattr(each, name) for each in ranks.values()])
+        for name in ("symbol", "start_ns", "end_ns", "step")
     )
     order = np.argsort(end, kind="stable")
     how = {"strict": True} if strict else {}
     collective, confidence, _ = merge_sequences(
-        member[order], symbol[order], start[order], end[order], limit_ns=limit_ns, one_group=one_group, **how
+        *(each[order] for each in (member, symbol, start, end, step)), limit_ns=limit_ns, one_group=one_group, **how
     )
     assert sorted(set(collective.tolist())) == list(range(collective.max() + 1))
     return (
@@ -353,7 +354,7 @@ def test_members_whose_clocks_hosts_keep_apart_stay_apart_each_from_its_own_zero
         for shift, together in ((0.0, 9), (7.0 * MS, 10), (3.0 * MS, 0)):
             apart = np.array([[0.0, shift + 1_000], [1_000 - shift, 0.0]])
             collective, _, refuted = merge_sequences(
-                member[order], symbol[order], start[order], end[order],
+                member[order], symbol[order], start[order], end[order], np.full(order.size, -1),
                 limit_ns=limit, one_group=True, apart_ns=apart,
             )  # fmt: skip
             assert np.count_nonzero(np.bincount(collective) == 2) == together
