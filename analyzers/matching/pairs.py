@@ -17,6 +17,7 @@ LAG_WINDOW = 9
 RESOLUTION_NS = 1_000
 FAR_APART = 16.0  # calls that end this many times as far apart as is usual are not one
 BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
+SEVERAL = 3  # pairs from which on their distances tell what is usual
 FLOOR_NS = 100.0  # ends differ by this at least
 _STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's first call
 
@@ -133,7 +134,9 @@ def _assign(
     typical = float(np.clip(typical, 0.02 * JITTER_NS, 2 * JITTER_NS))
     index = _in_order(reference, shifted, index, apart, order)
     apart = np.abs(shifted.end_ns - reference.end_ns[np.maximum(index, 0)]).astype(np.float64)
-    slack = 5 * typical + RESOLUTION_NS
+    # One pair or two may be wrong: how far they are apart says nothing of how far calls of one collective are.
+    most = np.inf if np.count_nonzero(index >= 0) >= SEVERAL else 2 * JITTER_NS
+    slack = min(5 * typical, most) + RESOLUTION_NS
     meets = (shifted.start_ns <= reference.end_ns[np.maximum(index, 0)] + slack) & (
         reference.start_ns[np.maximum(index, 0)] <= shifted.end_ns + slack
     )

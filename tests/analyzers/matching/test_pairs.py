@@ -202,6 +202,16 @@ def test_calls_of_which_one_begins_long_after_the_other_ended_are_not_one(usual:
         assert as_they_are(later, earlier)[1] == found
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_pair_or_two_say_nothing_of_what_is_usual(count: int) -> None:
+    """They are 100 µs apart, if they are one: then a call may begin two jitters and 1 µs after the other ended."""
+    for late, found in ((61_000, 0), (61_001, -1)):
+        ends = [number * MS for number in range(1, count + 1)]
+        earlier = calls(ends, range(count))
+        later = calls([end + late + 100 for end in ends], range(count), lasts=100)
+        assert as_they_are(earlier, later)[1][0] == found
+
+
 @pytest.mark.parametrize(
     ("others", "symbol", "confidence"),
     [
