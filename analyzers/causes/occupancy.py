@@ -96,7 +96,7 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
 
 def blocks_per_sm(columns: Columns, ops: Ints, limits: Limits) -> Ints:
     """How many blocks of each kernel one multiprocessor holds, by threads, blocks, registers and shared memory."""
-    needs = _needs(columns, ops)
+    needs = block_needs(columns, ops)
     warps = needs["threads"] // 32
     held = np.minimum(limits.threads // needs["threads"], limits.blocks)
     if limits.registers > 0:
@@ -132,15 +132,15 @@ def no_room(columns: Columns, ops: Ints, running: list[Ints], limits: Limits) ->
         grid = _of(columns, "grid", other[occupied])
         full[occupied] |= grid > held * limits.sms
         resident = np.minimum(grid // limits.sms, held)
-        for name, needed in _needs(columns, other[occupied]).items():
+        for name, needed in block_needs(columns, other[occupied]).items():
             free[name][occupied] -= resident * needed
-    for name, needed in _needs(columns, ops).items():
+    for name, needed in block_needs(columns, ops).items():
         if name in ("threads", "blocks") or (limits.registers > 0 and limits.shared_bytes > 0):
             full |= free[name] < needed
     return full & (_of(columns, "grid", ops) > 0)
 
 
-def _needs(columns: Columns, ops: Ints) -> dict[str, Ints]:
+def block_needs(columns: Columns, ops: Ints) -> dict[str, Ints]:
     """What one block of each kernel takes of a multiprocessor."""
     block, registers, shared = (_of(columns, column, ops) for column in ("block", "registers", "shared_bytes"))
     warps = -(-np.maximum(block, 1) // 32)

@@ -1,0 +1,417 @@
+"""What a capture says each of its tasks waited for: calls of host threads, and units of streams.
+
+A *call* begins some host work after the call before it on its thread, or after the call of another thread that handed
+over to it, and returns after its own time, or some time after the work that it waits for is done. A *unit* (an op, or a
+whole CUDA-graph launch) starts `dispatch_ns` after the last of: its submission, the unit before it on its stream, the
+units that its stream was told to wait for. A collective moves data once all its ranks are there.
+
+    thread     |launch K|--20 µs of Python--|sync ........|
+    stream 7        |  K runs 100 µs            |           K: submitted within the launch; the sync returns 4 µs after it
+
+What no such rule explains is counted as unexplained, and not run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import label, rows_by_key, runs
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
+from analyzers.ordering.graph import EDGE_KINDS, Graph
+from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
+from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.regions import launches
+from analyzers.trace.tables import Trace
+
+DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
+TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
+RETURN_NS = 5_000  # from the end of work to the return of the call that waits for it, where none was seen
+COST_NS = 3_000  # what a call that waits takes where it need not wait
+HANDED_OVER_NS = 20_000  # a shorter pause of a thread waits for no other thread
+COVERED = 0.5  # of a pause in which another thread made calls, for it to be a wait for that thread
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A list per task: those of task i are items[first[i]:first[i + 1]]."""
+
+    first: Ints
+    items: Ints
+
+    @classmethod
+    def of(cls, owner: Ints, items: Ints, count: int) -> Lists:
+        """From pairs in any order."""
+        order = np.argsort(owner, kind="stable")
+        return cls(np.searchsorted(owner[order], np.arange(count + 1)), items[order])
+
+    def __getitem__(self, task: int) -> Ints:
+        return self.items[self.first[task] : self.first[task + 1]]
+
+    @property
+    def owner(self) -> Ints:
+        """The task of each item."""
+        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """Calls that launch or wait, sorted by thread and time; -1 where there is none.
+
+    call : row in `Trace.api`. thread : number of its thread. start_ns, end_ns : as captured.
+    before_ns : host work before it. handed, handed_ns : the call of another thread that it follows, and how long after.
+    cost_ns : what it takes where nothing has to be waited for. after_ns : from the end of that work to its return.
+    waits : units that have to end before it returns.
+    """
+
+    call: Ints
+    thread: Ints
+    start_ns: Ints
+    end_ns: Ints
+    before_ns: Ints
+    handed: Ints
+    handed_ns: Ints
+    cost_ns: Ints
+    after_ns: Ints
+    waits: Lists
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of streams, by lane and position; -1 where there is none.
+
+    op : row in `Trace.ops`, of a graph its first. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when it was
+    released, but for room on the GPU. call : number in `HostCalls` of its launch; submitted_ns : how long after that call began, or when it was there, without a call.
+    previous : the unit before it. dispatch_ns : from its release to its start. collective : its number; transfer_ns :
+    how long it takes once all ranks are there. waits : units that its stream waits for. unexplained_ns : time before
+    its start for which no rule gives a reason; idle_ns : all time for which its stream was idle before it.
+    """
+
+    op: Ints
+    lane: Ints
+    rank: Ints
+    device: Ints
+    start_ns: Ints
+    end_ns: Ints
+    ready_ns: Ints
+    call: Ints
+    submitted_ns: Ints
+    previous: Ints
+    dispatch_ns: Ints
+    collective: Ints
+    transfer_ns: Ints
+    waits: Lists
+    unexplained_ns: Ints
+    idle_ns: Ints
+
+
+@dataclass(frozen=True)
+class Room:
+    """What units take of their GPU's multiprocessors; zero where the capture doesn't say, and of copies.
+
+    gpu : number of each unit's GPU. limits : GPUs x 4, what a multiprocessor holds: threads, blocks, registers, shared
+    memory. needed : units x 4, of one block. taken : units x 4, by all blocks of it there. fills : whether more of its
+    blocks wait than fit, so that nothing else begins. until : part of its time after which it keeps nothing else out:
+    its last blocks have begun, or its first ended.
+    """
+
+    gpu: Ints
+    limits: Ints
+    needed: Ints
+    taken: Ints
+    fills: Mask
+    until: Floats
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All tasks of a run. `refuted` counts waits that the times rule out, which are left out."""
+
+    calls: HostCalls
+    units: Units
+    room: Room
+    refuted: int
+
+
+def tasks(trace: Trace) -> Tasks:
+    """Find the tasks of a trace and what each waited for."""
+    ordering = trace.once(Ordering)
+    lanes = ordering.lanes
+    blocking = blocking_calls(trace, ordering)
+    waits, refuted = _stream_waits(ordering.graph)
+    host, call_of_unit = _host_calls(trace, ordering, blocking)
+    units = _units(trace, lanes, host, call_of_unit, waits)
+    return Tasks(host, units, _as_seen(_room(trace, lanes), units, _kinds(trace, lanes)), refuted)
+
+
+def _stream_waits(graph: Graph) -> tuple[Lists, int]:
+    """Units that each unit's stream was told to wait for, through streams that ran nothing in between, too."""
+    edges, lanes = graph.edges, graph.lanes
+    is_wait = np.isin(edges.kind, [EDGE_KINDS.index("event"), EDGE_KINDS.index("default")])
+    rows = np.flatnonzero(is_wait)
+    unit = lanes.unit(edges.lane[rows], edges.position[rows])
+    group = np.flatnonzero(np.append(True, (np.diff(graph.lane) != 0) | (np.diff(graph.position) != 0)))
+    head = group[np.searchsorted(group, np.arange(graph.lane.size), side="right") - 1] if graph.lane.size else group
+    edge_ends = np.append(graph.edge_first, edges.size)
+    found_unit, found_source = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for _ in range(lanes.size + 1):
+        if not rows.size:
+            break
+        source = lanes.unit(edges.source[rows], edges.source_position[rows] - 1)
+        found_unit.append(unit)
+        found_source.append(source)
+        node = graph.source_node[rows]
+        chained = (node >= 0) & (unit >= 0)
+        chained[chained] = graph.position[node[chained]] == edges.source_position[rows][chained]
+        node, unit = node[chained], unit[chained]
+        first = graph.edge_first[head[node]]
+        rows, owner = runs(first, edge_ends[node + 1] - first)
+        unit = unit[owner]
+        keep = is_wait[rows]
+        rows, unit = rows[keep], unit[keep]
+    unit, source = np.concatenate(found_unit), np.concatenate(found_source)
+    known = (unit >= 0) & (source >= 0)
+    pairs = np.unique(np.stack([unit[known], source[known]]), axis=1)
+    in_time = lanes.end_ns[pairs[1]] <= lanes.start_ns[pairs[0]] + TOLERANCE_NS
+    pairs_in_time = pairs[:, in_time]
+    return Lists.of(pairs_in_time[0], pairs_in_time[1], lanes.op.size), int(np.count_nonzero(~in_time))
+
+
+def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[HostCalls, Ints]:
+    """The calls that launch or wait, and the number among them of each unit's launch (-1: none)."""
+    lanes, api = ordering.lanes, trace.api
+    launch = ints(trace.ops, "launch")[lanes.op]
+    launching = np.unique(launch[launch >= 0])
+    row = np.concatenate([blocking.call, launching])
+    last = np.concatenate([blocking.last, launching])
+    is_blocking = np.arange(row.size) < blocking.size
+    start, end = ints(api, "start_ns")[row], ints(api, "end_ns")[last]
+    process, thread = ints(api, "process")[row], ints(api, "thread")[row]
+    order = np.lexsort((~is_blocking, -end, start, thread, process))
+    row, last, start, end, is_blocking = (each[order] for each in (row, last, start, end, is_blocking))
+    process, thread = process[order], thread[order]
+    new_thread = np.append(True, (np.diff(process) != 0) | (np.diff(thread) != 0))[: row.size]
+    number = np.cumsum(new_thread) - 1
+    inner = np.zeros(row.size, dtype=bool)
+    for rows in rows_by_key(number).values():
+        inner[rows[1:]] = start[rows[1:]] < np.maximum.accumulate(end[rows])[:-1]
+    kept = np.flatnonzero(~inner)
+    holder = np.cumsum(~inner) - 1  # an inner call is part of the one around it
+    call_of_unit = _numbered(row, holder, launch)
+    blocked = np.full(kept.size, -1, np.int64)
+    of_blocking = np.full(row.size, -1, np.int64)
+    of_blocking[is_blocking] = order[is_blocking]
+    blocked = of_blocking[kept]
+    start, end, thread_number = start[kept], end[kept], number[kept]
+    waits = _waited_for(trace, ordering, blocking, blocked)
+    owner = waits.owner
+    done = np.full(kept.size, MIN_NS)
+    np.maximum.at(done, owner, lanes.end_ns[waits.items])
+    refuted = done > end + TOLERANCE_NS
+    keep = ~refuted[owner]
+    waits = Lists.of(owner[keep], waits.items[keep], kept.size)
+    waited = (done > start) & ~refuted
+    duration = end - start
+    handed, handed_ns = _hand_overs(process[kept], thread_number, start, end)
+    before = start - np.where(np.append(True, np.diff(thread_number) != 0)[: kept.size], 0, np.append(0, end[:-1]))
+    return (
+        HostCalls(
+            call=row[kept],
+            thread=thread_number,
+            start_ns=start,
+            end_ns=end,
+            before_ns=np.where(handed >= 0, 0, before),
+            handed=handed,
+            handed_ns=handed_ns,
+            cost_ns=np.where(waited, np.minimum(duration, COST_NS), duration),
+            after_ns=np.where(waited, np.maximum(end - done, 0), RETURN_NS),
+            waits=waits,
+        ),
+        call_of_unit,
+    )
+
+
+def _numbered(row: Ints, number: Ints, asked: Ints) -> Ints:
+    """The number of each asked row; -1 for row -1."""
+    order = np.argsort(row, kind="stable")
+    at = np.minimum(np.searchsorted(row[order], asked), max(row.size - 1, 0))
+    return np.where(asked >= 0, number[order[at]], -1) if row.size else np.full(asked.size, -1, np.int64)
+
+
+def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: Ints) -> Lists:
+    """Units that have to end before each call returns.
+
+    Parameters
+    ----------
+    blocked : for each call its row in `blocking`, -1 for one that does not wait.
+    """
+    lanes = ordering.lanes
+    rows = np.flatnonzero(blocked >= 0)
+    of = blocked[rows]
+    is_device = blocking.kind[of] == KINDS.index("device")
+    unit = take_or(lanes.unit_of_op, blocking.op[of])
+    copy = take_or(lanes.unit_of_op, blocking.copy[of])
+    owner, items = [rows, rows], [unit, copy]
+    for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
+        here = np.flatnonzero(is_device & (ints(trace.api, "process")[blocking.call[of]] == lanes.process[lane]))
+        which = np.full(here.size, lane)
+        began = ints(trace.api, "start_ns")[blocking.call[of[here]]]
+        last = lanes.unit(which, lanes.queued_before(which, began) - 1)
+        in_time = take_or(lanes.end_ns, last, MIN_NS) <= ints(trace.api, "end_ns")[blocking.last[of[here]]]
+        owner.append(rows[here[in_time]])
+        items.append(last[in_time])
+    owners, units = np.concatenate(owner), np.concatenate(items)
+    return Lists.of(owners[units >= 0], units[units >= 0], blocked.size)
+
+
+def _hand_overs(process: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """The call of another thread that each call follows, -1 where there is none, and how long after it begins.
+
+    A thread waits for another where it pauses, and the other makes calls for most of the pause, and before it paused
+    and after it goes on makes none: they take turns.
+    """
+    found, lag = np.full(start.size, -1, np.int64), np.zeros(start.size, np.int64)
+    for rows in rows_by_key(process).values():
+        if np.unique(thread[rows]).size < 2:
+            continue
+        order = rows[np.argsort(start[rows], kind="stable")]
+        at, turn = np.arange(order.size), thread[order]
+        switch = np.append(True, turn[1:] != turn[:-1])
+        first_of_run = np.maximum.accumulate(np.where(switch, at, 0))
+        heads = np.flatnonzero(switch)[1:]
+        before = heads - 1  # the last call of the run before: of another thread
+        began = start[order[first_of_run[before]]]
+        mine = order[heads]
+        first_of_thread = np.append(True, np.diff(thread) != 0)[mine]
+        own_end = np.where(first_of_thread, MIN_NS, end[mine - 1])
+        other = order[before]
+        pause = start[mine] - own_end
+        covered = end[other] - np.maximum(began, own_end)
+        fits = ~first_of_thread & (pause >= HANDED_OVER_NS) & (end[other] <= start[mine])
+        fits &= (began >= own_end) & (covered >= COVERED * pause)
+        found[mine[fits]] = other[fits]
+        lag[mine[fits]] = (start[mine] - end[other])[fits]
+    return found, lag
+
+
+def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists) -> Units:
+    ops, count = trace.ops, lanes.op.size
+    lane = lanes.lane_of_unit()
+    previous = np.where(np.append(True, np.diff(lane) != 0)[:count], -1, np.arange(count) - 1)
+    _, _, returned = launches(trace)
+    submitted = np.minimum(returned[lanes.op], lanes.start_ns)
+    is_launched = call >= 0
+    offset = np.where(is_launched, np.maximum(submitted - take_or(host.start_ns, call, 0), 0), lanes.start_ns)
+    ready = np.where(is_launched, submitted, MIN_NS)
+    before = take_or(lanes.end_ns, previous, MIN_NS)
+    ready = np.maximum(ready, before)
+    np.maximum.at(ready, waits.owner, lanes.end_ns[waits.items])
+    after_release = np.where(ready > MIN_NS, lanes.start_ns - ready, 0)
+    ready_ns = lanes.start_ns - np.maximum(after_release, 0)
+    after_release -= _no_room(trace, lanes, ready)
+    dispatch = np.clip(after_release, 0, DISPATCH_NS)
+    collective = ints(ops, "collective")[lanes.op]
+    wait = np.where(collective >= 0, ints(ops, "wait_ns")[lanes.op], 0)
+    began = np.minimum(lanes.start_ns + wait, lanes.end_ns)
+    idle = np.where(previous >= 0, np.maximum(lanes.start_ns - before, 0), 0)
+    return Units(
+        op=lanes.op,
+        lane=lane,
+        rank=ints(ops, "rank")[lanes.op],
+        device=ints(ops, "device")[lanes.op],
+        start_ns=lanes.start_ns,
+        end_ns=lanes.end_ns,
+        ready_ns=ready_ns,
+        call=call,
+        submitted_ns=offset,
+        previous=previous,
+        dispatch_ns=dispatch,
+        collective=collective,
+        transfer_ns=lanes.end_ns - began,
+        waits=waits,
+        unexplained_ns=np.where(is_launched, np.maximum(after_release - DISPATCH_NS, 0), 0),
+        idle_ns=idle,
+    )
+
+
+def _no_room(trace: Trace, lanes: Lanes, ready: Ints) -> Ints:
+    """For how long of the time from its release to its start the GPU had no room for each unit."""
+    columns, found = occupancy_columns(trace.ops), np.zeros(lanes.op.size, np.int64)
+    owner, device = (ints(trace.ops, column) for column in ("process", "device"))
+    slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > DISPATCH_NS))
+    for (process, gpu), rows in rows_by_key(owner[lanes.op[slow]], device[lanes.op[slow]]).items():
+        limits, which = limits_of(trace, process, gpu), slow[rows]
+        if limits is None:
+            continue
+        beside = np.flatnonzero((owner == process) & (device == gpu))
+        pieces = room(columns, lanes.op[which], ready[which], lanes.start_ns[which], beside, limits)
+        np.add.at(found, which[pieces.row[pieces.full]], (pieces.high_ns - pieces.low_ns)[pieces.full])
+    return found
+
+
+def _room(trace: Trace, lanes: Lanes) -> Room:
+    columns, count = occupancy_columns(trace.ops), lanes.op.size
+    owner, device, grid = (ints(trace.ops, column)[lanes.op] for column in ("process", "device", "grid"))
+    gpu, needed, taken = np.zeros(count, np.int64), np.zeros((count, 4), np.int64), np.zeros((count, 4), np.int64)
+    fills, until, limits_of_gpu = np.zeros(count, dtype=bool), np.ones(count), []
+    single = ints(trace.ops, "graph")[lanes.op] < 0
+    for number, ((process, which), rows) in enumerate(rows_by_key(owner, device).items()):
+        gpu[rows] = number
+        limits = limits_of(trace, process, which)
+        limits_of_gpu.append((0, 0, 0, 0))
+        if limits is None:
+            continue
+        known = limits.registers > 0 and limits.shared_bytes > 0
+        more = (limits.registers, limits.shared_bytes) if known else (0, 0)
+        limits_of_gpu[-1] = (limits.threads, limits.blocks, *more)
+        rows = rows[(grid[rows] > 0) & single[rows]]
+        held = blocks_per_sm(columns, lanes.op[rows], limits)
+        needs = block_needs(columns, lanes.op[rows])
+        of_block = np.stack([needs[name] for name in ("threads", "blocks", "registers", "shared")], axis=1)
+        of_block[:, 2:] *= known
+        needed[rows] = of_block
+        taken[rows] = of_block * np.minimum(grid[rows] // limits.sms, held)[:, None]
+        waves = grid[rows] / (held * limits.sms)
+        fills[rows] = waves > 1
+        until[rows] = np.where(waves > 1, 1 - 1 / np.maximum(waves, 1), 1.0)
+    return Room(gpu, np.array(limits_of_gpu, np.int64).reshape(-1, 4), needed, taken, fills, until)
+
+
+def _kinds(trace: Trace, lanes: Lanes) -> Ints:
+    """Which units are alike: one function, grid and block."""
+    code, _ = codes(trace.ops, "name")
+    return label(code[lanes.op].astype(np.int64), *(ints(trace.ops, one)[lanes.op] for one in ("grid", "block")))
+
+
+def _as_seen(room: Room, units: Units, kind: Ints) -> Room:
+    """The same with what the capture shows: when, beside a kernel that leaves no room, others began all the same.
+
+    A kernel of 10 waves keeps others out for nine tenths of its time, if its blocks take equally long. Where one that
+    was ready began after half of it, it kept others out for half of it; so do its like.
+    """
+    seen = np.full(kind.size, np.nan)
+    for (gpu,), rows in rows_by_key(room.gpu).items():
+        order = rows[np.argsort(units.start_ns[rows], kind="stable")]
+        takers = order[room.fills[order] | (room.taken[order].sum(axis=1) > 0)]
+        starts = units.start_ns[order]
+        low = np.searchsorted(starts, units.start_ns[takers] + TOLERANCE_NS)
+        high = np.searchsorted(starts, units.end_ns[takers] + DISPATCH_NS)
+        at, which = runs(low, np.maximum(high - low, 0))
+        unit, taker = order[at], takers[which]
+        kept_out = (units.lane[unit] != units.lane[taker]) & (room.needed[unit, 0] > 0)
+        fits = np.all(room.taken[taker] + room.needed[unit] <= room.limits[gpu], axis=1)
+        kept_out &= (units.ready_ns[unit] < units.end_ns[taker] - TOLERANCE_NS) & (room.fills[taker] | ~fits)
+        unit, taker = unit[kept_out], taker[kept_out]
+        length = np.maximum(units.end_ns[taker] - units.start_ns[taker], 1)
+        part = np.clip((units.start_ns[unit] - units.start_ns[taker]) / length, 0, 1)
+        held = units.start_ns[unit] - np.maximum(units.ready_ns[unit], units.start_ns[taker]) > DISPATCH_NS
+        tells = held | (part < room.until[taker])
+        np.fmin.at(seen, taker[tells], part[tells])
+    known = np.flatnonzero(~np.isnan(seen))
+    usual = pd.Series(seen[known]).groupby(kind[known]).median().reindex(kind).to_numpy()
+    return replace(room, until=np.where(np.isnan(seen), np.where(np.isnan(usual), room.until, usual), seen))
