@@ -1,24 +1,30 @@
 """Run a graph of tasks: when does each call begin and return, and when does each unit start and end?
 
-One loop over events in order of time, in plain Python, or compiled by numba where there is much to do.
+One loop over events in order of time, in plain Python, or compiled by numba where there is much to do. A unit goes on at
+its own pace alone, and at 1 − α of it while any other unit is on its GPU; who waits for a late rank is there, too.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Floats, Ints
 from analyzers.replay.tasks import Lists, Tasks
 
-BEGIN, RETURN, SUBMIT, START, DRAIN, END = range(6)
+MANY = 20_000  # units from which on compiling pays
+_BEGIN, _RETURN, _SUBMIT, _START, _DRAIN, _END = range(6)
 
 
 @dataclass(frozen=True)
 class Times:
-    """When calls began and returned, and units started and ended, ns; -1 for what never did."""
+    """When calls began and returned, and units started, began to move data and ended, ns; -1 for what never did."""
 
     call_start: Ints
     call_end: Ints
@@ -27,141 +33,229 @@ class Times:
     unit_end: Ints
 
 
-def inverse(lists: Lists, count: int) -> Lists:
-    """For each of `count` items the tasks whose lists hold it."""
-    return Lists.of(lists.items, lists.owner, count)
+def run(tasks: Tasks, slower: Floats | None = None) -> Times:
+    """Run all tasks.
 
-
-def run(tasks: Tasks) -> Times:
-    """Run all tasks."""
-    calls, units = tasks.calls, tasks.units
+    Parameters
+    ----------
+    slower : per unit the share of its pace that it loses beside others; its `transfer_ns` is then what it takes alone.
+    """
+    calls, units, room = tasks.calls, tasks.units, tasks.room
     n_calls, n_units = calls.call.size, units.op.size
-    rows = np.flatnonzero(units.call >= 0)
-    launched = Lists.of(units.call[rows], rows, n_calls)
+    of_call, followed = np.flatnonzero(units.call >= 0), np.flatnonzero(units.previous >= 0)
+    launched = Lists.of(units.call[of_call], of_call, n_calls)
     followers = Lists.of(
-        np.append(units.waits.items, units.previous[units.previous >= 0]),
-        np.append(units.waits.owner, np.flatnonzero(units.previous >= 0)),
-        n_units,
+        np.append(units.waits.items, units.previous[followed]), np.append(units.waits.owner, followed), n_units
     )
-    blocked = inverse(calls.waits, n_units)
-    handed = Lists.of(calls.handed[calls.handed >= 0], np.flatnonzero(calls.handed >= 0), n_calls)
+    blocked = Lists.of(calls.waits.items, calls.waits.owner, n_units)
+    after_other = np.flatnonzero(calls.handed >= 0)
+    handed = Lists.of(calls.handed[after_other], after_other, n_calls)
     first_of_thread = np.append(True, np.diff(calls.thread) != 0)[:n_calls]
     next_call = np.where(np.append(first_of_thread[1:], True)[:n_calls], -1, np.arange(n_calls) + 1)
-    call_needs = 1 * ~first_of_thread + (calls.handed >= 0)
-    unit_needs = np.diff(units.waits.first) + (units.previous >= 0) + 1
-    members = units.collective
-    size = int(members.max(initial=-1)) + 1
-    in_collective = Lists.of(members[members >= 0], np.flatnonzero(members >= 0), size)
-    absent = np.bincount(members[members >= 0], minlength=size)
-    times = [np.full(n, -1, np.int64) for n in (n_calls, n_calls, n_units, n_units, n_units)]
-    _loop(
-        *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first)),
-        *(next_call, call_needs, first_of_thread, handed.first, handed.items, launched.first, launched.items),
-        *(units.call, units.submitted_ns, units.dispatch_ns, units.transfer_ns, members, unit_needs),
-        *(followers.first, followers.items, blocked.first, blocked.items),
-        *(in_collective.first, in_collective.items, absent, tasks.room.gpu, tasks.room.limits, tasks.room.needed),
-        *(tasks.room.taken, tasks.room.fills, tasks.room.until, *times),
+    in_collective = np.flatnonzero(units.collective >= 0)
+    count = int(units.collective.max(initial=-1)) + 1
+    members = Lists.of(units.collective[in_collective], in_collective, count)
+    times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
+    loop = _compiled() if n_units >= MANY else _loop
+    loop(
+        *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
+        *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
+        *(launched.first, launched.items, units.call, units.submitted_ns, units.dispatch_ns),
+        *(units.transfer_ns.astype(float), np.zeros(n_units) if slower is None else slower, units.collective),
+        *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
+        *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
+        *(room.gpu, room.limits, room.needed, room.taken, room.fills, room.until, *times),
     )
     return Times(*times)
 
 
-def _loop(
-    before, handed_ns, cost, after, call_waits,
-    next_call, call_needs, first_of_thread, handed_first, handed, launched_first, launched,
-    unit_call, submitted, dispatch, transfer, members, unit_needs,
-    follower_first, followers, blocked_first, blocked,
-    member_first, in_collective, absent, gpu, limits, needed, taken, fills, until,
-    call_start, call_end, unit_start, unit_began, unit_end,
-):
+@cache
+def _compiled() -> Callable[..., None]:
+    from numba import njit
+
+    return njit(cache=True)(_loop)  # type: ignore[no-any-return]
+
+
+_Array = npt.NDArray[Any]
+
+
+def _loop(  # one function, for the compiler's sake
+    before: _Array,
+    handed_ns: _Array,
+    cost: _Array,
+    after: _Array,
+    call_waits: _Array,
+    next_call: _Array,
+    call_needs: _Array,
+    handed_first: _Array,
+    handed: _Array,
+    launched_first: _Array,
+    launched: _Array,
+    unit_call: _Array,
+    submitted: _Array,
+    dispatch: _Array,
+    work: _Array,
+    slower: _Array,
+    collective: _Array,
+    unit_needs: _Array,
+    follower_first: _Array,
+    followers: _Array,
+    blocked_first: _Array,
+    blocked: _Array,
+    member_first: _Array,
+    members: _Array,
+    absent: _Array,
+    gpu: _Array,
+    limits: _Array,
+    needed: _Array,
+    taken: _Array,
+    fills: _Array,
+    until: _Array,
+    call_start: _Array,
+    call_end: _Array,
+    unit_start: _Array,
+    unit_began: _Array,
+    unit_end: _Array,
+) -> None:
+    gpus = limits.shape[0]
     queue = [(np.int64(0), np.int64(-1), np.int64(-1))]
     queue.pop()
-    earliest = np.zeros(before.size, np.int64)
-    used = np.zeros_like(limits)
-    filling = np.zeros(limits.shape[0], np.int64)  # kernels of which more blocks wait than fit
-    held_first = np.searchsorted(np.sort(gpu), np.arange(limits.shape[0]))
-    held = np.zeros(gpu.size, np.int64)  # units without room, by GPU, in the order in which they were released
-    held_count = np.zeros(limits.shape[0], np.int64)
-    done = np.full(before.size, -1, np.int64)
+    earliest, done = np.zeros(before.size, np.int64), np.full(before.size, -1, np.int64)
+    # Of each unit that moves: what is left to do, at which pace, since when, and when it drains and ends at that.
+    left, pace, since = work.copy(), np.ones(work.size), np.zeros(work.size, np.int64)
+    drains_at, ends_at = np.full(work.size, -1, np.int64), np.full(work.size, -1, np.int64)
+    # Of each GPU: what its multiprocessors are taken of, how many kernels have more blocks than fit, which units are
+    # there, and which have no room, in the order in which they were released.
+    used, filling = np.zeros_like(limits), np.zeros(gpus, np.int64)
+    held_count, here_count = np.zeros(gpus, np.int64), np.zeros(gpus, np.int64)
+    own_first = np.searchsorted(np.sort(gpu), np.arange(gpus))
+    held, here = np.zeros(gpu.size, np.int64), np.zeros(gpu.size, np.int64)
     for call in range(before.size):
-        if first_of_thread[call] and call_needs[call] == 0:
-            heapq.heappush(queue, (np.int64(before[call]), np.int64(BEGIN), np.int64(call)))
-    for unit in range(unit_call.size):
+        if call_needs[call] == 0:
+            heapq.heappush(queue, (np.int64(before[call]), np.int64(_BEGIN), np.int64(call)))
+    for unit in range(work.size):
         if unit_call[unit] < 0:
-            heapq.heappush(queue, (np.int64(submitted[unit]) - dispatch[unit], np.int64(SUBMIT), np.int64(unit)))
+            heapq.heappush(queue, (np.int64(submitted[unit] - dispatch[unit]), np.int64(_SUBMIT), np.int64(unit)))
     while len(queue) > 0:
         now, what, which = heapq.heappop(queue)
-        if what == BEGIN:
+        if what == _BEGIN:
             call_start[which] = now
             for at in range(launched_first[which], launched_first[which + 1]):
                 unit = launched[at]
-                heapq.heappush(queue, (now + submitted[unit], np.int64(SUBMIT), np.int64(unit)))
+                heapq.heappush(queue, (now + submitted[unit], np.int64(_SUBMIT), np.int64(unit)))
             if call_waits[which] == 0:
                 back = now + cost[which]
-                if done[which] >= 0 and done[which] + after[which] > back:
-                    back = done[which] + after[which]
-                heapq.heappush(queue, (back, np.int64(RETURN), which))
-        elif what == RETURN:
+                if done[which] >= 0:
+                    back = max(back, done[which] + after[which])
+                heapq.heappush(queue, (back, np.int64(_RETURN), which))
+        elif what == _RETURN:
             call_end[which] = now
             following = next_call[which]
             if following >= 0:
                 earliest[following] = max(earliest[following], now + before[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], np.int64(BEGIN), np.int64(following)))
+                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(following)))
             for at in range(handed_first[which], handed_first[which + 1]):
                 following = handed[at]
                 earliest[following] = max(earliest[following], now + handed_ns[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], np.int64(BEGIN), np.int64(following)))
-        elif what == SUBMIT:
+                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(following)))
+        elif what == _SUBMIT:
             unit_needs[which] -= 1
             if unit_needs[which] == 0:
-                heapq.heappush(queue, (now + dispatch[which], np.int64(START), which))
-        elif what == START:
+                heapq.heappush(queue, (now + dispatch[which], np.int64(_START), which))
+        elif what == _START:
             device = gpu[which]
+            own = own_first[device]
             if needed[which, 0] > 0:
                 if filling[device] > 0 or np.any(used[device] + needed[which] > limits[device]):
-                    held[held_first[device] + held_count[device]] = which
+                    held[own + held_count[device]] = which
                     held_count[device] += 1
                     continue
                 used[device] += taken[which]
                 filling[device] += fills[which]
             unit_start[which] = now
-            collective = members[which]
-            if collective < 0:
-                unit_began[which] = now
-                if needed[which, 0] > 0:
-                    heapq.heappush(queue, (now + np.int64(until[which] * transfer[which]), np.int64(DRAIN), which))
-                heapq.heappush(queue, (now + transfer[which], np.int64(END), which))
+            here[own + here_count[device]] = which
+            here_count[device] += 1
+            pace[which] = 1.0 if here_count[device] == 1 else 1.0 - slower[which]
+            if here_count[device] == 2:  # the other one is no longer alone
+                unit = here[own]
+                pace[unit] = 1.0 - slower[unit]
+                if unit_began[unit] >= 0:
+                    left[unit] -= now - since[unit]
+                    since[unit] = now
+                    if drains_at[unit] >= now:
+                        until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
+                        drains_at[unit] = now + np.int64(until_drained / pace[unit])
+                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), unit))
+                    ends_at[unit] = now + np.int64(np.round(left[unit] / pace[unit]))
+                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), unit))
+            number = collective[which]
+            begin, end = 0, 0
+            if number < 0:
+                end = 1
             else:
-                absent[collective] -= 1
-                if absent[collective] == 0:
-                    for at in range(member_first[collective], member_first[collective + 1]):
-                        unit = in_collective[at]
-                        unit_began[unit] = now
-                        if needed[unit, 0] > 0:
-                            drained = now + np.int64(until[unit] * transfer[unit])
-                            heapq.heappush(queue, (drained, np.int64(DRAIN), np.int64(unit)))
-                        heapq.heappush(queue, (now + transfer[unit], np.int64(END), np.int64(unit)))
-        elif what == DRAIN:
+                absent[number] -= 1
+                if absent[number] == 0:
+                    begin, end = member_first[number], member_first[number + 1]
+            for at in range(begin, end):
+                unit = which if number < 0 else members[at]
+                unit_began[unit] = now
+                since[unit] = now
+                if needed[unit, 0] > 0:
+                    drains_at[unit] = now + np.int64(until[unit] * work[unit] / pace[unit])
+                    heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(unit)))
+                ends_at[unit] = now + np.int64(np.round(work[unit] / pace[unit]))
+                heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(unit)))
+        elif what == _DRAIN:
+            if drains_at[which] != now:
+                continue
+            drains_at[which] = -1
             device = gpu[which]
             filling[device] -= fills[which]
             used[device] -= taken[which]
             for at in range(held_count[device]):
-                heapq.heappush(queue, (now, np.int64(START), held[held_first[device] + at]))
+                heapq.heappush(queue, (now, np.int64(_START), held[own_first[device] + at]))
             held_count[device] = 0
         else:
+            if ends_at[which] != now or unit_end[which] >= 0:
+                continue
             unit_end[which] = now
+            device = gpu[which]
+            own = own_first[device]
+            at = own
+            while here[at] != which:
+                at += 1
+            here_count[device] -= 1
+            while at < own + here_count[device]:
+                here[at] = here[at + 1]
+                at += 1
+            if drains_at[which] >= 0:
+                drains_at[which] = now
+                heapq.heappush(queue, (now, np.int64(_DRAIN), which))
+            if here_count[device] == 1:  # the other one is alone now
+                unit = here[own]
+                if unit_began[unit] >= 0:
+                    left[unit] -= (now - since[unit]) * pace[unit]
+                    since[unit] = now
+                    if drains_at[unit] >= now:
+                        until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
+                        drains_at[unit] = now + np.int64(until_drained)
+                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), unit))
+                    ends_at[unit] = now + np.int64(np.round(left[unit]))
+                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), unit))
+                pace[unit] = 1.0
             for at in range(follower_first[which], follower_first[which + 1]):
                 unit = followers[at]
                 unit_needs[unit] -= 1
                 if unit_needs[unit] == 0:
-                    heapq.heappush(queue, (now + dispatch[unit], np.int64(START), np.int64(unit)))
+                    heapq.heappush(queue, (now + dispatch[unit], np.int64(_START), np.int64(unit)))
             for at in range(blocked_first[which], blocked_first[which + 1]):
                 call = blocked[at]
                 call_waits[call] -= 1
                 done[call] = now
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
-                    heapq.heappush(queue, (back, np.int64(RETURN), np.int64(call)))
+                    heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(call)))

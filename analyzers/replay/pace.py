@@ -1,0 +1,59 @@
+"""How long units take alone, and how much slower they go on beside others, by like ones of the capture.
+
+A unit that took d, a share c of it beside others, did d (1 − α c) of work. Where like ones ran alone, their time is that
+work, and α follows; a unit that ran alone has the α of its like. Where nothing tells, α lies between 0 (others don't
+slow it) and 0.5 (two beside each other take as long as one after the other: nothing is gained).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Floats, Mask
+from analyzers.contention.alone import alone
+from analyzers.contention.timings import join, timings_of_streams
+from analyzers.replay.tasks import Units
+from analyzers.trace.tables import Trace
+
+NO_GAIN = 0.5
+MOST = 0.9
+LITTLE = 0.05  # of a unit's time beside others: too little to tell how slow it was there
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Per unit: the share of its pace that it loses beside others, and what it takes alone at that.
+
+    least_slower, most_slower : as far as it is known. beside : share of its time beside others in the capture.
+    known : whether the capture tells.
+    """
+
+    duration_ns: Floats
+    beside: Floats
+    least_slower: Floats
+    most_slower: Floats
+    known: Mask
+
+    def alone_ns(self, slower: Floats) -> Floats:
+        """What each takes alone, ns, if it loses so much beside others."""
+        return self.duration_ns * (1 - slower * self.beside)
+
+
+def pace(trace: Trace, units: Units) -> Pace:
+    """Find the pace of each unit."""
+    own = join([timings_of_streams(trace)])
+    known = alone(own)
+    rows = units.op
+    duration = units.transfer_ns.astype(float)
+    share = np.where(duration > 0, np.minimum(own.beside_ns[rows] / np.maximum(duration, 1), 1.0), 0.0)
+    kind = own.kind[rows]
+    alone_ns = known.taken_ns[kind]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slower = np.where(share >= LITTLE, np.clip((1 - alone_ns / duration) / share, 0, MOST), np.nan)
+    of_kind = pd.Series(slower).groupby(kind).median().reindex(kind).to_numpy()
+    slower = np.where(np.isnan(slower), of_kind, slower)
+    tells = ~np.isnan(slower)
+    return Pace(duration, share, np.where(tells, slower, 0.0), np.where(tells, slower, NO_GAIN), tells)
