@@ -1,7 +1,7 @@
 """Run a graph of tasks: when does each call begin and return, and when does each unit start and end?
 
-One loop over events in order of time, in plain Python, or compiled by numba where there is much to do. A unit goes on at
-its own pace alone, and at 1 − α of it while any other unit is on its GPU; who waits for a late rank is there, too.
+One loop over events in order of time, in plain Python, or compiled by numba where there is much to do. A unit goes on
+at its own pace alone, and at 1 − α of it while any other unit is on its GPU; who waits for a late rank is there, too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(tasks: Tasks, slower: Floats | None = None) -> Times:
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
         *(launched.first, launched.items, units.call, units.submitted_ns, units.dispatch_ns),
-        *(units.transfer_ns.astype(float), np.zeros(n_units) if slower is None else slower, units.collective),
+        *(units.transfer_ns, np.zeros(n_units) if slower is None else slower, units.collective),
         *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
         *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
         *(room.gpu, room.limits, room.needed, room.taken, room.fills, room.until, *times),
@@ -73,7 +73,7 @@ def run(tasks: Tasks, slower: Floats | None = None) -> Times:
 def _compiled() -> Callable[..., None]:
     from numba import njit
 
-    return njit(cache=True)(_loop)  # type: ignore[no-any-return]
+    return njit(cache=True)(_loop)
 
 
 _Array = npt.NDArray[Any]
@@ -193,10 +193,8 @@ def _loop(  # one function, for the compiler's sake
                     ends_at[unit] = now + np.int64(np.round(left[unit] / pace[unit]))
                     heapq.heappush(queue, (ends_at[unit], np.int64(_END), unit))
             number = collective[which]
-            begin, end = 0, 0
-            if number < 0:
-                end = 1
-            else:
+            begin, end = np.int64(0), np.int64(number < 0)
+            if number >= 0:
                 absent[number] -= 1
                 if absent[number] == 0:
                     begin, end = member_first[number], member_first[number + 1]
@@ -225,13 +223,11 @@ def _loop(  # one function, for the compiler's sake
             unit_end[which] = now
             device = gpu[which]
             own = own_first[device]
-            at = own
-            while here[at] != which:
-                at += 1
+            place = own
+            while here[place] != which:
+                place += 1
             here_count[device] -= 1
-            while at < own + here_count[device]:
-                here[at] = here[at + 1]
-                at += 1
+            here[place : own + here_count[device]] = here[place + 1 : own + here_count[device] + 1]
             if drains_at[which] >= 0:
                 drains_at[which] = now
                 heapq.heappush(queue, (now, np.int64(_DRAIN), which))

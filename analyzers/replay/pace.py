@@ -1,8 +1,8 @@
 """How long units take alone, and how much slower they go on beside others, by like ones of the capture.
 
-A unit that took d, a share c of it beside others, did d (1 − α c) of work. Where like ones ran alone, their time is that
-work, and α follows; a unit that ran alone has the α of its like. Where nothing tells, α lies between 0 (others don't
-slow it) and 0.5 (two beside each other take as long as one after the other: nothing is gained).
+A unit that took d, a share c of it beside others, did d (1 − α c) of work. Where like ones ran alone, their time is
+that work, and α follows; a unit that ran alone has the α of its like. Where nothing tells, α lies between 0 (others
+don't slow it) and 0.5 (two beside each other take as long as one after the other: nothing is gained).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """What a capture says each of its tasks waited for: calls of host threads, and units of streams.
 
-A *call* begins some host work after the call before it on its thread, or after the call of another thread that handed
-over to it, and returns after its own time, or some time after the work that it waits for is done. A *unit* (an op, or a
-whole CUDA-graph launch) starts `dispatch_ns` after the last of: its submission, the unit before it on its stream, the
-units that its stream was told to wait for. A collective moves data once all its ranks are there.
+A *call* begins some host work after the call before it on its thread, or after the call of another thread that
+handed over to it, and returns after its own time, or some time after the work that it waits for is done. A *unit* (an
+op, or a whole CUDA-graph launch) starts `dispatch_ns` after the last of: its submission, the unit before it on its
+stream, the units that its stream was told to wait for. A collective moves data once all its ranks are there.
 
     thread     |launch K|--20 µs of Python--|sync ........|
-    stream 7        |  K runs 100 µs            |           K: submitted within the launch; the sync returns 4 µs after it
+    stream 7        |  K runs 100 µs           |  K is submitted within its launch; the sync returns 4 µs after its end
 
 What no such rule explains is counted as unexplained, and not run again.
 """
@@ -22,7 +22,7 @@ from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.ordering.graph import EDGE_KINDS, Graph
-from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
+from analyzers.ordering.lanes import MIN_NS, Lanes, group_numbers, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.trace.columns import codes, ints
@@ -85,11 +85,12 @@ class HostCalls:
 class Units:
     """Units of streams, by lane and position; -1 where there is none.
 
-    op : row in `Trace.ops`, of a graph its first. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when it was
-    released, but for room on the GPU. call : number in `HostCalls` of its launch; submitted_ns : how long after that call began, or when it was there, without a call.
-    previous : the unit before it. dispatch_ns : from its release to its start. collective : its number; transfer_ns :
-    how long it takes once all ranks are there. waits : units that its stream waits for. unexplained_ns : time before
-    its start for which no rule gives a reason; idle_ns : all time for which its stream was idle before it.
+    op : row in `Trace.ops`, of a graph its first. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
+    it was released, but for room on the GPU. call : number in `HostCalls` of its launch; submitted_ns : how long after
+    that call began, or when it was there, without a call. previous : the unit before it. dispatch_ns : from its release
+    to its start. collective : its number; transfer_ns : how long it takes once all ranks are there. waits : units that
+    its stream waits for. unexplained_ns : time before its start for which no rule gives a reason; idle_ns : all time
+    for which its stream was idle before it.
     """
 
     op: Ints
@@ -104,7 +105,7 @@ class Units:
     previous: Ints
     dispatch_ns: Ints
     collective: Ints
-    transfer_ns: Ints
+    transfer_ns: Floats
     waits: Lists
     unexplained_ns: Ints
     idle_ns: Ints
@@ -184,56 +185,61 @@ def _stream_waits(graph: Graph) -> tuple[Lists, int]:
 
 def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[HostCalls, Ints]:
     """The calls that launch or wait, and the number among them of each unit's launch (-1: none)."""
-    lanes, api = ordering.lanes, trace.api
-    launch = ints(trace.ops, "launch")[lanes.op]
-    launching = np.unique(launch[launch >= 0])
-    row = np.concatenate([blocking.call, launching])
-    last = np.concatenate([blocking.last, launching])
-    is_blocking = np.arange(row.size) < blocking.size
-    start, end = ints(api, "start_ns")[row], ints(api, "end_ns")[last]
-    process, thread = ints(api, "process")[row], ints(api, "thread")[row]
-    order = np.lexsort((~is_blocking, -end, start, thread, process))
-    row, last, start, end, is_blocking = (each[order] for each in (row, last, start, end, is_blocking))
-    process, thread = process[order], thread[order]
-    new_thread = np.append(True, (np.diff(process) != 0) | (np.diff(thread) != 0))[: row.size]
-    number = np.cumsum(new_thread) - 1
-    inner = np.zeros(row.size, dtype=bool)
-    for rows in rows_by_key(number).values():
-        inner[rows[1:]] = start[rows[1:]] < np.maximum.accumulate(end[rows])[:-1]
-    kept = np.flatnonzero(~inner)
-    holder = np.cumsum(~inner) - 1  # an inner call is part of the one around it
-    call_of_unit = _numbered(row, holder, launch)
-    blocked = np.full(kept.size, -1, np.int64)
-    of_blocking = np.full(row.size, -1, np.int64)
-    of_blocking[is_blocking] = order[is_blocking]
-    blocked = of_blocking[kept]
-    start, end, thread_number = start[kept], end[kept], number[kept]
-    waits = _waited_for(trace, ordering, blocking, blocked)
-    owner = waits.owner
-    done = np.full(kept.size, MIN_NS)
-    np.maximum.at(done, owner, lanes.end_ns[waits.items])
-    refuted = done > end + TOLERANCE_NS
-    keep = ~refuted[owner]
-    waits = Lists.of(owner[keep], waits.items[keep], kept.size)
-    waited = (done > start) & ~refuted
-    duration = end - start
-    handed, handed_ns = _hand_overs(process[kept], thread_number, start, end)
-    before = start - np.where(np.append(True, np.diff(thread_number) != 0)[: kept.size], 0, np.append(0, end[:-1]))
-    return (
-        HostCalls(
-            call=row[kept],
-            thread=thread_number,
-            start_ns=start,
-            end_ns=end,
-            before_ns=np.where(handed >= 0, 0, before),
-            handed=handed,
-            handed_ns=handed_ns,
-            cost_ns=np.where(waited, np.minimum(duration, COST_NS), duration),
-            after_ns=np.where(waited, np.maximum(end - done, 0), RETURN_NS),
-            waits=waits,
-        ),
-        call_of_unit,
+    launch = ints(trace.ops, "launch")[ordering.lanes.op]
+    row, last, blocked, holder = _outer_calls(trace, blocking, np.unique(launch[launch >= 0]))
+    start, end, process = (
+        ints(trace.api, name)[rows] for name, rows in (("start_ns", row), ("end_ns", last), ("process", row))
     )
+    thread = group_numbers(process, ints(trace.api, "thread")[row])
+    waits, waited, after = _waits_of_calls(ordering, _waited_for(trace, ordering, blocking, blocked), start, end)
+    handed, handed_ns = _hand_overs(process, thread, start, end)
+    is_first = np.append(True, np.diff(thread) != 0)[: row.size]
+    before = start - np.where(is_first, 0, np.append(0, end[:-1])[: row.size])
+    found = HostCalls(
+        call=row,
+        thread=thread,
+        start_ns=start,
+        end_ns=end,
+        before_ns=np.where(handed >= 0, 0, before),
+        handed=handed,
+        handed_ns=handed_ns,
+        cost_ns=np.where(waited, np.minimum(end - start, COST_NS), end - start),
+        after_ns=after,
+        waits=waits,
+    )
+    return found, _numbered(*holder, launch)
+
+
+def _outer_calls(trace: Trace, blocking: Blocking, launching: Ints) -> tuple[Ints, Ints, Ints, tuple[Ints, Ints]]:
+    """Calls that block or launch and lie in no other such call, by thread and time.
+
+    Returns
+    -------
+    row, last : rows of `Trace.api`; another one than the first for a spin. blocked : row in `blocking`, -1 for calls
+    that only launch. holder : rows of all calls, and which of the outer ones each is or lies in.
+    """
+    row, last = np.concatenate([blocking.call, launching]), np.concatenate([blocking.last, launching])
+    blocked = np.append(np.arange(blocking.size), np.full(launching.size, -1))
+    process, thread, start = (ints(trace.api, name)[row] for name in ("process", "thread", "start_ns"))
+    end = ints(trace.api, "end_ns")[last]
+    order = np.lexsort((blocked < 0, -end, start, thread, process))
+    row, last, blocked, start, end = row[order], last[order], blocked[order], start[order], end[order]
+    inner = np.zeros(row.size, dtype=bool)
+    for rows in rows_by_key(process[order], thread[order]).values():
+        inner[rows[1:]] = start[rows[1:]] < np.maximum.accumulate(end[rows])[:-1]
+    outer = np.flatnonzero(~inner)
+    return row[outer], last[outer], blocked[outer], (row, np.cumsum(~inner) - 1)
+
+
+def _waits_of_calls(ordering: Ordering, waits: Lists, start: Ints, end: Ints) -> tuple[Lists, Mask, Ints]:
+    """What calls wait for, but where times rule that out; which of them did; how long after its end each returned."""
+    done = np.full(start.size, MIN_NS)
+    np.maximum.at(done, waits.owner, ordering.lanes.end_ns[waits.items])
+    possible = done <= end + TOLERANCE_NS
+    waited = (done > start) & possible
+    after = np.where(waited, np.maximum(end - done, 0), RETURN_NS)
+    keep = possible[waits.owner]
+    return Lists.of(waits.owner[keep], waits.items[keep], start.size), waited, after
 
 
 def _numbered(row: Ints, number: Ints, asked: Ints) -> Ints:
@@ -332,7 +338,7 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
         previous=previous,
         dispatch_ns=dispatch,
         collective=collective,
-        transfer_ns=lanes.end_ns - began,
+        transfer_ns=(lanes.end_ns - began).astype(float),
         waits=waits,
         unexplained_ns=np.where(is_launched, np.maximum(after_release - DISPATCH_NS, 0), 0),
         idle_ns=idle,
