@@ -6,29 +6,33 @@ Selectors are those of every command; of a range, calls count that its threads m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.tasks import COST_NS, HostCalls, Lists, Tasks, Units
+from analyzers.replay.edits import feeding, in_order, in_pieces, kept, late_segments, reordered, right_before
+from analyzers.replay.tasks import COST_NS, Lists, Tasks, Units
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import select
 from analyzers.trace.columns import ints
 from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 GRAPH_DISPATCH_NS = 1_500  # from the end of a node of a CUDA graph to the start of the next
 
 
 class Change(Protocol):
-    """A change of a program; `str` of it is how the command line writes it."""
+    """A change of a program; `str` of it is how the command line writes it, `assumes` what it takes for granted."""
+
+    assumes: ClassVar[str]
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
@@ -44,6 +48,7 @@ class DropSync:
     """Calls that block the host, made in `where`, return at once."""
 
     where: str
+    assumes: ClassVar[str] = "the host does not need the result there"
 
     def __str__(self) -> str:
         return f"drop-sync {self.where}"
@@ -57,7 +62,7 @@ class DropSync:
             tasks,
             calls=replace(
                 calls,
-                waits=_kept(calls.waits, ~dropped[calls.waits.owner]),
+                waits=kept(calls.waits, ~dropped[calls.waits.owner]),
                 cost_ns=np.where(dropped, np.minimum(calls.cost_ns, COST_NS), calls.cost_ns),
             ),
         )
@@ -69,17 +74,18 @@ class DropWait:
 
     a: str
     b: str
+    assumes: ClassVar[str] = "the first needs nothing that the second writes"
 
     def __str__(self) -> str:
         return f"drop-wait {self.a} on {self.b}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, of_a, of_b = tasks.units, _units_of(trace, tasks, self.a), _units_of(trace, tasks, self.b)
-        behind = _next_of(units, of_a)  # a wait may stand before what comes right before A on its stream
+        behind = right_before(units, of_a)  # a wait may stand before what comes right before A on its stream
         owner, item = units.waits.owner, units.waits.items
         dropped = (of_a[owner] | (behind[owner] & ~of_b[owner])) & of_b[item]
         _found(dropped, self, "no such wait is on record")
-        return replace(tasks, units=replace(units, waits=_kept(units.waits, ~dropped)))
+        return replace(tasks, units=replace(units, waits=kept(units.waits, ~dropped)))
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class MoveWait:
 
     a: str
     b: str
+    assumes: ClassVar[str] = "the first needs nothing from the host code of the second"
 
     def __str__(self) -> str:
         return f"move-wait {self.a} before {self.b}"
@@ -112,17 +119,22 @@ class MoveWait:
 
 @dataclass(frozen=True)
 class OwnStream:
-    """The work of `where` runs on a stream of its own: forked where it is launched, joined before `join_before`."""
+    """The work of `where` runs on a stream of its own: forked where it is launched, joined before `join_before`.
+
+    Without `join_before` it is joined at the end of its step.
+    """
 
     where: str
-    join_before: str
+    join_before: str = ""
+    assumes: ClassVar[str] = "nothing before the join needs what it writes"
 
     def __str__(self) -> str:
-        return f"own-stream {self.where} join-before {self.join_before}"
+        return f"own-stream {self.where}" + (f" join-before {self.join_before}" if self.join_before else "")
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
-        moved, needs = _units_of(trace, tasks, self.where), _units_of(trace, tasks, self.join_before)
+        moved = _units_of(trace, tasks, self.where)
+        needs = _units_of(trace, tasks, self.join_before) if self.join_before else begins_step(trace, units)
         _found(moved, self, "nothing runs there")
         _found(needs & ~moved, self, "nothing comes behind it")
         lane = np.where(moved, units.lane + int(units.lane.max()) + 1, units.lane)
@@ -147,7 +159,7 @@ class OwnStream:
         waits = Lists.of(
             np.concatenate([units.waits.owner, *owner]), np.concatenate([units.waits.items, *item]), units.op.size
         )
-        return replace(tasks, units=_in_order(replace(units, lane=lane, waits=waits), units.start_ns))
+        return replace(tasks, units=in_order(replace(units, lane=lane, waits=waits), units.start_ns))
 
 
 @dataclass(frozen=True)
@@ -155,13 +167,14 @@ class OnTime:
     """A rank's host comes to its collectives as early as the others' do; `rank` None: every rank's."""
 
     rank: int | None = None
+    assumes: ClassVar[str] = "the rank's host can be as fast as the others'"
 
     def __str__(self) -> str:
         return f"on-time {'all' if self.rank is None else self.rank}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, before = tasks.calls, tasks.calls.before_ns.copy()
-        for which, excess in _late(tasks, self.rank):
+        for which, excess in late_segments(tasks, self.rank):
             order = which[np.argsort(-before[which], kind="stable")]
             taken = np.minimum(before[order], np.maximum(excess - (np.cumsum(before[order]) - before[order]), 0))
             before[order] -= taken
@@ -175,6 +188,7 @@ class Scale:
 
     where: str
     factor: float
+    assumes: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return f"scale {self.where} {self.factor:g}"
@@ -192,6 +206,7 @@ class Split:
 
     where: str
     pieces: int
+    assumes: ClassVar[str] = "its pieces can be worked on one by one, at no cost but their launches"
 
     def __str__(self) -> str:
         return f"split {self.where} {self.pieces}"
@@ -199,10 +214,10 @@ class Split:
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
         chosen = np.flatnonzero(_units_of(trace, tasks, self.where) & (units.collective >= 0))
-        feeds = _feeding(units, chosen)
+        feeds = feeding(units, chosen)
         chosen, feeds = chosen[feeds >= 0], feeds[feeds >= 0]
         _found(chosen, self, "no collective there waits for work of its rank")
-        return _in_pieces(tasks, chosen, feeds, self.pieces)
+        return in_pieces(tasks, chosen, feeds, self.pieces)
 
 
 @dataclass(frozen=True)
@@ -210,6 +225,7 @@ class Graph:
     """What `where` launches is one CUDA graph: one launch instead of its calls."""
 
     where: str
+    assumes: ClassVar[str] = "shapes and addresses stay, as a graph needs"
 
     def __str__(self) -> str:
         return f"graph {self.where}"
@@ -247,6 +263,7 @@ class MoreRoom:
     """Kernels of `where` leave room for others beside them, and take no longer for it."""
 
     where: str
+    assumes: ClassVar[str] = "it takes no longer for leaving room"
 
     def __str__(self) -> str:
         return f"more-room {self.where}"
@@ -258,6 +275,85 @@ class MoreRoom:
         return replace(
             tasks, room=replace(room, taken=np.where(roomy[:, None], 0, room.taken), fills=room.fills & ~roomy)
         )
+
+
+def parse_change(text: str) -> Change:
+    """A change as the command line writes it, such as "scale collective:all_to_all 0.5".
+
+    Raises
+    ------
+    TracevizError : it is none.
+
+    >>> parse_change("move-wait nvtx:DP tower before nvtx:MP lookup")
+    MoveWait(a='nvtx:DP tower', b='nvtx:MP lookup')
+    """
+    verb, _, rest = text.strip().partition(" ")
+    rest = rest.strip()
+    form = FORMS.get(verb)
+    if form is None:
+        raise TracevizError(
+            f"{text!r} is no change.", hint=f"Changes are: {'; '.join(form for form, _ in FORMS.values())}."
+        )
+    words, make = form
+    try:
+        return make(rest)
+    except (ValueError, IndexError) as error:
+        raise TracevizError(f"{text!r} can't be read.", hint=f"Write it as: {words}.") from error
+
+
+def _two(rest: str, between: str) -> tuple[str, str]:
+    first, found, second = rest.rpartition(f" {between} ")
+    if not found or not first.strip() or not second.strip():
+        raise ValueError(between)
+    return first.strip(), second.strip()
+
+
+def _one(rest: str) -> str:
+    if not rest:
+        raise ValueError("nothing")
+    return rest
+
+
+def _own_stream(rest: str) -> OwnStream:
+    return OwnStream(*_two(rest, "join-before")) if " join-before " in rest else OwnStream(_one(rest))
+
+
+def _number(rest: str) -> tuple[str, float]:
+    where, _, number = rest.rpartition(" ")
+    if not float(number) > 0:
+        raise ValueError(number)
+    return _one(where.strip()), float(number)
+
+
+def _split(rest: str) -> Split:
+    where, pieces = _number(rest)
+    if pieces != int(pieces) or pieces < 2:
+        raise ValueError(pieces)
+    return Split(where, int(pieces))
+
+
+def _on_time(rest: str) -> OnTime:
+    return OnTime(None if rest in ("", "all") else int(rest))
+
+
+FORMS: dict[str, tuple[str, Callable[[str], Change]]] = {
+    "drop-sync": ("drop-sync SEL", lambda rest: DropSync(_one(rest))),
+    "drop-wait": ("drop-wait A on B", lambda rest: DropWait(*_two(rest, "on"))),
+    "move-wait": ("move-wait A before B", lambda rest: MoveWait(*_two(rest, "before"))),
+    "own-stream": ("own-stream SEL [join-before SEL]", _own_stream),
+    "on-time": ("on-time RANK|all", _on_time),
+    "scale": ("scale SEL FACTOR", lambda rest: Scale(*_number(rest))),
+    "split": ("split SEL N", _split),
+    "graph": ("graph SEL", lambda rest: Graph(_one(rest))),
+    "more-room": ("more-room SEL", lambda rest: MoreRoom(_one(rest))),
+}
+
+
+def combined(trace: Trace, tasks: Tasks, changes: Sequence[Change]) -> Tasks:
+    """All changes, one after the other."""
+    for change in changes:
+        tasks = change._apply(trace, tasks)
+    return tasks
 
 
 def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
@@ -299,135 +395,10 @@ def _found(mask: Mask | Ints, change: object, reason: str) -> None:
         raise TracevizError(f"{change}: {reason}.")
 
 
-def _kept(lists: Lists, keep: Mask) -> Lists:
-    return Lists.of(lists.owner[keep], lists.items[keep], lists.first.size - 1)
-
-
-def _next_of(units: Units, chosen: Mask) -> Mask:
-    """Units right before chosen ones on their lane."""
-    found = np.zeros(chosen.size, dtype=bool)
-    before = units.previous[chosen]
-    found[before[before >= 0]] = True
-    return found & ~chosen
-
-
-def _in_order(units: Units, key: Ints | Floats) -> Units:
-    """The same with the units of each lane one behind the other in the order of a key."""
-    order = np.lexsort((np.arange(units.op.size), key, units.lane))
-    previous = np.full(units.op.size, -1, np.int64)
-    same = units.lane[order][1:] == units.lane[order][:-1]
-    previous[order[1:][same]] = order[:-1][same]
-    return replace(units, previous=previous)
-
-
-def reordered(tasks: Tasks, key: Floats) -> Tasks:
-    """The same with the calls of each thread, and what they submit, in the order of a key per call."""
-    calls, units = tasks.calls, tasks.units
-    order = np.lexsort((key, calls.thread))
-    number = np.empty(order.size, np.int64)
-    number[order] = np.arange(order.size)
-    columns = {
-        name: getattr(calls, name)[order]
-        for name in ("call", "thread", "start_ns", "end_ns", "before_ns", "handed_ns", "cost_ns", "after_ns")
-    }
-    handed = take_or(number, calls.handed)[order]
-    waits = Lists.of(number[calls.waits.owner], calls.waits.items, order.size)
-    submitted = np.where(units.call >= 0, take_or(key, units.call, 0.0), -np.inf)
-    for rows in rows_by_key(units.lane).values():  # what has no launch stays where it is
-        known = units.call[rows] >= 0
-        filled = np.where(known, submitted[rows], -np.inf)
-        submitted[rows] = np.where(known, filled, np.maximum.accumulate(filled))
-    moved = replace(units, call=take_or(number, units.call))
-    return replace(tasks, calls=HostCalls(**columns, handed=handed, waits=waits), units=_in_order(moved, submitted))
-
-
-def _late(tasks: Tasks, rank: int | None) -> list[tuple[Ints, int]]:
-    """Calls before each collective's launch, since the one before, and how much longer their host took than others'."""
-    calls, units = tasks.calls, tasks.units
-    launched = np.flatnonzero((units.collective >= 0) & (units.call >= 0))
-    host = calls.before_ns + calls.cost_ns
-    total = np.cumsum(host)
-    segments: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
-    for (thread,), rows in rows_by_key(calls.thread[units.call[launched]]).items():
-        mine = launched[rows]
-        mine = mine[np.argsort(units.call[mine], kind="stable")]
-        first = int(np.searchsorted(calls.thread, thread))
-        last = first - 1
-        before = -1
-        for unit in mine.tolist():
-            call = int(units.call[unit])
-            took = int(total[call] - (total[last] if last >= 0 else 0))
-            key = (before, int(units.collective[unit]))
-            segments.setdefault(key, []).append((int(units.rank[unit]), last + 1, call + 1, took))
-            before, last = int(units.collective[unit]), call
-    found = []
-    for each in segments.values():
-        for number, low, high, took in each:
-            others = [other for of, _, _, other in each if of != number]
-            if others and (rank is None or rank == number):
-                excess = took - (min(others) if rank is None else int(np.median(others)))
-                if excess > 0:
-                    found.append((np.arange(low, high), excess))
-    return found
-
-
-def _feeding(units: Units, chosen: Ints) -> Ints:
-    """The unit that ends last of those each chosen one waits for, -1 where it waits for none."""
-    owner, item = units.waits.owner, units.waits.items
-    fed = np.flatnonzero(np.isin(owner, chosen))
-    fed = fed[np.lexsort((units.end_ns[item[fed]], owner[fed]))]
-    found = np.full(units.op.size, -1, np.int64)
-    found[owner[fed]] = item[fed]
-    return found[chosen]
-
-
-def _in_pieces(tasks: Tasks, chosen: Ints, feeds: Ints, pieces: int) -> Tasks:
-    """Cut collectives and what feeds them into pieces; the last piece of each keeps its number."""
-    units, count = tasks.units, tasks.units.op.size
-    fed, which = np.unique(feeds, return_inverse=True)
-    more = pieces - 1
-    new_feed = count + np.arange(fed.size * more).reshape(fed.size, more)
-    new_piece = count + fed.size * more + np.arange(chosen.size * more).reshape(chosen.size, more)
-    origin = np.concatenate([np.repeat(fed, more), np.repeat(chosen, more)]).astype(np.int64)
-    columns = {name: getattr(units, name) for name in Units.__dataclass_fields__ if name != "waits"}
-    columns = {name: np.append(values, values[origin]) for name, values in columns.items()}
-    divided = np.concatenate([fed, chosen, np.arange(count, count + origin.size)])
-    columns["transfer_ns"][divided] /= pieces
-    numbers = int(units.collective.max()) + 1
-    step = np.tile(np.arange(1, more + 1), chosen.size)
-    columns["collective"][count : count + fed.size * more] = -1
-    columns["collective"][count + fed.size * more :] = units.collective[np.repeat(chosen, more)] + numbers * step
-    for whole, parts in ((fed, new_feed), (chosen, new_piece)):
-        chain = np.concatenate([units.previous[whole][:, None], parts, whole[:, None]], axis=1)
-        columns["previous"][chain[:, 1:]] = chain[:, :-1]
-    # What comes first of a cut unit takes its waits; each piece of a collective waits for its piece of the work.
-    first = np.arange(count)
-    first[fed], first[chosen] = new_feed[:, 0] if more else fed, new_piece[:, 0] if more else chosen
-    is_feed = np.isin(units.waits.owner, chosen) & np.isin(units.waits.items, fed)
-    owner = np.concatenate([first[units.waits.owner[~is_feed]], new_piece.ravel(), chosen])
-    item = np.concatenate([units.waits.items[~is_feed], new_feed[which].ravel(), feeds])
-    calls = tasks.calls
-    cost = calls.cost_ns.copy()
-    for cut in (fed, chosen):
-        call = units.call[cut]
-        np.add.at(cost, call[call >= 0], more * calls.cost_ns[call[call >= 0]])
-    room = tasks.room
-    return replace(
-        tasks,
-        calls=replace(calls, cost_ns=cost),
-        units=Units(**columns, waits=Lists.of(owner, item, count + origin.size)),
-        room=replace(
-            room,
-            **{
-                name: np.concatenate([getattr(room, name), getattr(room, name)[origin]])
-                for name in ("gpu", "needed", "taken", "fills", "until")
-            },
-        ),
-    )
-
-
-def combined(trace: Trace, tasks: Tasks, changes: Sequence[Change]) -> Tasks:
-    """All changes, one after the other."""
-    for change in changes:
-        tasks = change._apply(trace, tasks)
-    return tasks
+def begins_step(trace: Trace, units: Units) -> Mask:
+    """The first unit of each step on each lane."""
+    steps = find_steps(trace)
+    step = step_of_ops(trace, steps)[units.op]
+    number = np.append(steps.numbers, -1)[step]
+    before = take_or(number, units.previous, -1)
+    return (number >= 0) & (before != number)

@@ -193,20 +193,20 @@ def _loop(  # one function, for the compiler's sake
                     ends_at[unit] = now + np.int64(np.round(left[unit] / pace[unit]))
                     heapq.heappush(queue, (ends_at[unit], np.int64(_END), unit))
             number = collective[which]
-            begin, end = np.int64(0), np.int64(number < 0)
+            begin, end = 0, int(number < 0)
             if number >= 0:
                 absent[number] -= 1
                 if absent[number] == 0:
-                    begin, end = member_first[number], member_first[number + 1]
+                    begin, end = int(member_first[number]), int(member_first[number + 1])
             for at in range(begin, end):
-                unit = which if number < 0 else members[at]
-                unit_began[unit] = now
-                since[unit] = now
-                if needed[unit, 0] > 0:
-                    drains_at[unit] = now + np.int64(until[unit] * work[unit] / pace[unit])
-                    heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(unit)))
-                ends_at[unit] = now + np.int64(np.round(work[unit] / pace[unit]))
-                heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(unit)))
+                each = which if number < 0 else members[at]
+                unit_began[each] = now
+                since[each] = now
+                if needed[each, 0] > 0:
+                    drains_at[each] = now + np.int64(until[each] * work[each] / pace[each])
+                    heapq.heappush(queue, (drains_at[each], np.int64(_DRAIN), np.int64(each)))
+                ends_at[each] = now + np.int64(np.round(work[each] / pace[each]))
+                heapq.heappush(queue, (ends_at[each], np.int64(_END), np.int64(each)))
         elif what == _DRAIN:
             if drains_at[which] != now:
                 continue
