@@ -60,7 +60,7 @@ def run(tasks: Tasks, slower: Floats | None = None) -> Times:
     loop(
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
-        *(launched.first, launched.items, units.call, units.submitted_ns, units.dispatch_ns),
+        *(launched.first, launched.items, units.call, units.submitted_ns, units.dispatch_ns, units.room_ns),
         *(units.transfer_ns, np.zeros(n_units) if slower is None else slower, units.collective),
         *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
         *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
@@ -94,6 +94,7 @@ def _loop(  # one function, for the compiler's sake
     unit_call: _Array,
     submitted: _Array,
     dispatch: _Array,
+    room_ns: _Array,
     work: _Array,
     slower: _Array,
     collective: _Array,
@@ -118,7 +119,7 @@ def _loop(  # one function, for the compiler's sake
     unit_end: _Array,
 ) -> None:
     gpus = limits.shape[0]
-    queue = [(np.int64(0), np.int64(-1), np.int64(-1))]
+    queue = [(np.int64(0), np.int64(-1), np.int64(-1), np.int64(-1))]
     queue.pop()
     earliest, done = np.zeros(before.size, np.int64), np.full(before.size, -1, np.int64)
     # Of each unit that moves: what is left to do, at which pace, since when, and when it drains and ends at that.
@@ -132,22 +133,24 @@ def _loop(  # one function, for the compiler's sake
     held, here = np.zeros(gpu.size, np.int64), np.zeros(gpu.size, np.int64)
     for call in range(before.size):
         if call_needs[call] == 0:
-            heapq.heappush(queue, (np.int64(before[call]), np.int64(_BEGIN), np.int64(call)))
+            heapq.heappush(queue, (np.int64(before[call]), np.int64(_BEGIN), np.int64(0), np.int64(call)))
     for unit in range(work.size):
         if unit_call[unit] < 0:
-            heapq.heappush(queue, (np.int64(submitted[unit] - dispatch[unit]), np.int64(_SUBMIT), np.int64(unit)))
+            heapq.heappush(
+                queue, (np.int64(submitted[unit] - dispatch[unit]), np.int64(_SUBMIT), np.int64(0), np.int64(unit))
+            )
     while len(queue) > 0:
-        now, what, which = heapq.heappop(queue)
+        now, what, _, which = heapq.heappop(queue)
         if what == _BEGIN:
             call_start[which] = now
             for at in range(launched_first[which], launched_first[which + 1]):
                 unit = launched[at]
-                heapq.heappush(queue, (now + submitted[unit], np.int64(_SUBMIT), np.int64(unit)))
+                heapq.heappush(queue, (now + submitted[unit], np.int64(_SUBMIT), np.int64(0), np.int64(unit)))
             if call_waits[which] == 0:
                 back = now + cost[which]
                 if done[which] >= 0:
                     back = max(back, done[which] + after[which])
-                heapq.heappush(queue, (back, np.int64(_RETURN), which))
+                heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(0), which))
         elif what == _RETURN:
             call_end[which] = now
             following = next_call[which]
@@ -155,17 +158,17 @@ def _loop(  # one function, for the compiler's sake
                 earliest[following] = max(earliest[following], now + before[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(following)))
+                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(0), np.int64(following)))
             for at in range(handed_first[which], handed_first[which + 1]):
                 following = handed[at]
                 earliest[following] = max(earliest[following], now + handed_ns[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(following)))
+                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(0), np.int64(following)))
         elif what == _SUBMIT:
             unit_needs[which] -= 1
             if unit_needs[which] == 0:
-                heapq.heappush(queue, (now + dispatch[which], np.int64(_START), which))
+                heapq.heappush(queue, (now + dispatch[which], np.int64(_START), np.int64(0), which))
         elif what == _START:
             device = gpu[which]
             own = own_first[device]
@@ -189,9 +192,9 @@ def _loop(  # one function, for the compiler's sake
                     if drains_at[unit] >= now:
                         until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
                         drains_at[unit] = now + np.int64(until_drained / pace[unit])
-                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), unit))
+                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(0), unit))
                     ends_at[unit] = now + np.int64(np.round(left[unit] / pace[unit]))
-                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), unit))
+                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(0), unit))
             number = collective[which]
             begin, end = 0, int(number < 0)
             if number >= 0:
@@ -204,9 +207,9 @@ def _loop(  # one function, for the compiler's sake
                 since[each] = now
                 if needed[each, 0] > 0:
                     drains_at[each] = now + np.int64(until[each] * work[each] / pace[each])
-                    heapq.heappush(queue, (drains_at[each], np.int64(_DRAIN), np.int64(each)))
+                    heapq.heappush(queue, (drains_at[each], np.int64(_DRAIN), np.int64(0), np.int64(each)))
                 ends_at[each] = now + np.int64(np.round(work[each] / pace[each]))
-                heapq.heappush(queue, (ends_at[each], np.int64(_END), np.int64(each)))
+                heapq.heappush(queue, (ends_at[each], np.int64(_END), np.int64(0), np.int64(each)))
         elif what == _DRAIN:
             if drains_at[which] != now:
                 continue
@@ -214,8 +217,9 @@ def _loop(  # one function, for the compiler's sake
             device = gpu[which]
             filling[device] -= fills[which]
             used[device] -= taken[which]
-            for at in range(held_count[device]):
-                heapq.heappush(queue, (now, np.int64(_START), held[own_first[device] + at]))
+            for at in range(held_count[device]):  # in the order in which they were released
+                unit = held[own_first[device] + at]
+                heapq.heappush(queue, (now + room_ns[unit], np.int64(_START), np.int64(at), unit))
             held_count[device] = 0
         else:
             if ends_at[which] != now or unit_end[which] >= 0:
@@ -230,7 +234,7 @@ def _loop(  # one function, for the compiler's sake
             here[place : own + here_count[device]] = here[place + 1 : own + here_count[device] + 1]
             if drains_at[which] >= 0:
                 drains_at[which] = now
-                heapq.heappush(queue, (now, np.int64(_DRAIN), which))
+                heapq.heappush(queue, (now, np.int64(_DRAIN), np.int64(0), which))
             if here_count[device] == 1:  # the other one is alone now
                 unit = here[own]
                 if unit_began[unit] >= 0:
@@ -239,19 +243,19 @@ def _loop(  # one function, for the compiler's sake
                     if drains_at[unit] >= now:
                         until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
                         drains_at[unit] = now + np.int64(until_drained)
-                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), unit))
+                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(0), unit))
                     ends_at[unit] = now + np.int64(np.round(left[unit]))
-                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), unit))
+                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(0), unit))
                 pace[unit] = 1.0
             for at in range(follower_first[which], follower_first[which + 1]):
                 unit = followers[at]
                 unit_needs[unit] -= 1
                 if unit_needs[unit] == 0:
-                    heapq.heappush(queue, (now + dispatch[unit], np.int64(_START), np.int64(unit)))
+                    heapq.heappush(queue, (now + dispatch[unit], np.int64(_START), np.int64(0), np.int64(unit)))
             for at in range(blocked_first[which], blocked_first[which + 1]):
                 call = blocked[at]
                 call_waits[call] -= 1
                 done[call] = now
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
-                    heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(call)))
+                    heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(0), np.int64(call)))

@@ -30,6 +30,7 @@ from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
+ROOM_NS = 1_000  # from when it has room to its start, where no op had to wait for it
 TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
 RETURN_NS = 5_000  # from the end of work to the return of the call that waits for it, where none was seen
 COST_NS = 3_000  # what a call that waits takes where it need not wait
@@ -88,9 +89,9 @@ class Units:
     op : row in `Trace.ops`, of a graph its first. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
     it was released, but for room on the GPU. call : number in `HostCalls` of its launch; submitted_ns : how long after
     that call began, or when it was there, without a call. previous : the unit before it. dispatch_ns : from its release
-    to its start. collective : its number; transfer_ns : how long it takes once all ranks are there. waits : units that
-    its stream waits for. unexplained_ns : time before its start for which no rule gives a reason; idle_ns : all time
-    for which its stream was idle before it.
+    to its start; room_ns : the same from when the GPU has room for it, where it had none. collective : its number;
+    transfer_ns : how long it takes once all ranks are there. waits : units that its stream waits for. unexplained_ns :
+    time before its start for which no rule gives a reason; idle_ns : all time for which its stream was idle before it.
     """
 
     op: Ints
@@ -104,6 +105,7 @@ class Units:
     submitted_ns: Ints
     previous: Ints
     dispatch_ns: Ints
+    room_ns: Ints
     collective: Ints
     transfer_ns: Floats
     waits: Lists
@@ -319,8 +321,12 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     np.maximum.at(ready, waits.owner, lanes.end_ns[waits.items])
     after_release = np.where(ready > MIN_NS, lanes.start_ns - ready, 0)
     ready_ns = lanes.start_ns - np.maximum(after_release, 0)
-    after_release -= _no_room(trace, lanes, ready)
-    dispatch = np.clip(after_release, 0, DISPATCH_NS)
+    held_ns = _no_room(trace, lanes, ready)
+    after_release -= held_ns
+    dispatch, held = np.clip(after_release, 0, DISPATCH_NS), held_ns > 0
+    room_ns = np.where(held, dispatch, round(float(np.median(dispatch[held]))) if held.any() else ROOM_NS)
+    if held.any() and not held.all():
+        dispatch[held] = round(float(np.median(dispatch[~held])))
     collective = ints(ops, "collective")[lanes.op]
     wait = np.where(collective >= 0, ints(ops, "wait_ns")[lanes.op], 0)
     began = np.minimum(lanes.start_ns + wait, lanes.end_ns)
@@ -337,6 +343,7 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
         submitted_ns=offset,
         previous=previous,
         dispatch_ns=dispatch,
+        room_ns=room_ns,
         collective=collective,
         transfer_ns=(lanes.end_ns - began).astype(float),
         waits=waits,
@@ -414,8 +421,9 @@ def _as_seen(room: Room, units: Units, kind: Ints) -> Room:
         kept_out &= (units.ready_ns[unit] < units.end_ns[taker] - TOLERANCE_NS) & (room.fills[taker] | ~fits)
         unit, taker = unit[kept_out], taker[kept_out]
         length = np.maximum(units.end_ns[taker] - units.start_ns[taker], 1)
-        part = np.clip((units.start_ns[unit] - units.start_ns[taker]) / length, 0, 1)
         held = units.start_ns[unit] - np.maximum(units.ready_ns[unit], units.start_ns[taker]) > DISPATCH_NS
+        room_at = units.start_ns[unit] - np.where(held, units.room_ns[unit], 0)
+        part = np.clip((room_at - units.start_ns[taker]) / length, 0, 1)
         tells = held | (part < room.until[taker])
         np.fmin.at(seen, taker[tells], part[tells])
     known = np.flatnonzero(~np.isnan(seen))

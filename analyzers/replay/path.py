@@ -1,0 +1,138 @@
+"""What a run's length rests on: the chain of tasks, each of which the next one waited for, from its end to its begin.
+
+At each task of the chain, the time back to what released it is its own: a kernel's run, a transfer, the host's work
+before a call, a call. Where a collective waited for its last rank, the chain goes on there.
+
+    thread of rank 0   |launch K|--host work--|launch L|
+    stream 7            |K 100 µs|                 |L 50 µs|    L's 50 µs, 3 µs of launch, host work, the launch of K
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.replay.engine import Times
+from analyzers.replay.tasks import Tasks
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.kernels import function, is_communication
+from analyzers.trace.tables import Trace
+
+HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (
+    "host work",
+    "calls",
+    "host waiting",
+    "launch",
+    "computation",
+    "communication",
+    "full GPU",
+)
+HELD_NS = 1_000  # a unit that starts later than this after its release had no room
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of the chain, [start_ns, end_ns) of the run: of which kind, on which rank, and what of."""
+
+    kind: str
+    rank: int
+    start_ns: int
+    end_ns: int
+    name: str
+
+    @property
+    def ns(self) -> int:
+        """How long it is."""
+        return self.end_ns - self.start_ns
+
+
+def critical_path(trace: Trace, tasks: Tasks, times: Times, begin_ns: int = 0) -> list[Segment]:
+    """Segments from the end of the run back to its begin, or to an instant of it, in order of time."""
+    if not times.unit_end.size:
+        return []
+    found = [one for one in _back(trace, tasks, times, begin_ns) if one.ns > 0]
+    return found[::-1]
+
+
+def by_kind(path: list[Segment]) -> dict[str, int]:
+    """How much of a path each kind has, ns, the most first."""
+    total = dict.fromkeys(KINDS, 0)
+    for one in path:
+        total[one.kind] += one.ns
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[Segment]:
+    calls, units = tasks.calls, tasks.units
+    code, names = codes(trace.ops, "name")
+    api_code, api_names = codes(trace.api, "name")
+    is_comm, rank_of_process = is_communication(trace), _ranks(trace)
+    process = ints(trace.api, "process")
+    unit, call, until = int(np.argmax(times.unit_end)), -1, int(times.unit_end.max())
+    while until > begin_ns:
+        if unit >= 0:
+            op, rank = int(units.op[unit]), int(units.rank[unit])
+            began, start = int(times.unit_began[unit]), int(times.unit_start[unit])
+            if is_comm[op] and began > start and units.collective[unit] >= 0:
+                yield Segment(COMMUNICATION, rank, began, until, function(names[code[op]]))
+                members = np.flatnonzero(units.collective == units.collective[unit])
+                unit, until = int(members[np.argmax(times.unit_start[members])]), began
+                rank, start = int(units.rank[unit]), int(times.unit_start[unit])
+            else:
+                kind = COMMUNICATION if is_comm[op] else KERNEL
+                yield Segment(kind, rank, start, until, function(names[code[op]]))
+            ready, unit, call, submitted = _released(tasks, times, unit)
+            if ready < 0:
+                return
+            held = start - ready - (submitted if call >= 0 else 0)
+            if held > HELD_NS and call < 0 and unit >= 0:
+                yield Segment(LAUNCH if held < 10 * HELD_NS else ROOM, rank, ready, start, "")
+                until = ready
+            elif call >= 0:
+                began = int(times.call_start[call])
+                yield Segment(LAUNCH, rank, began, start, api_names[api_code[calls.call[call]]])
+                until, unit = began, -1
+            else:
+                yield Segment(LAUNCH, rank, ready, start, "")
+                until = ready
+            continue
+        rank, name = rank_of_process[int(process[calls.call[call]])], api_names[api_code[calls.call[call]]]
+        previous, handed = call - 1, int(calls.handed[call])
+        own = previous >= 0 and calls.thread[previous] == calls.thread[call]
+        after_own = int(times.call_end[previous] + calls.before_ns[call]) if own else -1
+        after_other = int(times.call_end[handed] + calls.handed_ns[call]) if handed >= 0 else -1
+        source = previous if after_own >= after_other else handed
+        if max(after_own, after_other) < 0:
+            yield Segment(HOST, rank, max(begin_ns, 0), until, "")
+            return
+        back = int(times.call_end[source])
+        yield Segment(HOST, rank, back, until, "")
+        rank, name = rank_of_process[int(process[calls.call[source]])], api_names[api_code[calls.call[source]]]
+        waited = calls.waits[source]
+        done = times.unit_end[waited]
+        if waited.size and int(done.max()) > int(times.call_start[source]):
+            unit, until, call = int(waited[np.argmax(done)]), int(done.max()), -1
+            yield Segment(BLOCKED, rank, until, back, name)
+        else:
+            call, until = source, int(times.call_start[source])
+            yield Segment(CALL, rank, until, back, name)
+
+
+def _released(tasks: Tasks, times: Times, unit: int) -> tuple[int, int, int, int]:
+    """What released a unit: when, by which unit or call (-1), and how long after its begin that call submitted it."""
+    units = tasks.units
+    found = -1, -1, -1, 0
+    call = int(units.call[unit])
+    if call >= 0:
+        submitted = int(units.submitted_ns[unit])
+        found = int(times.call_start[call]) + submitted, -1, call, submitted
+    for other in (int(units.previous[unit]), *units.waits[unit].tolist()):
+        if other >= 0 and int(times.unit_end[other]) > found[0]:
+            found = int(times.unit_end[other]), other, -1, 0
+    return found
+
+
+def _ranks(trace: Trace) -> dict[int, int]:
+    return {number: process.rank for number, process in enumerate(trace.processes)}
