@@ -321,12 +321,11 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     np.maximum.at(ready, waits.owner, lanes.end_ns[waits.items])
     after_release = np.where(ready > MIN_NS, lanes.start_ns - ready, 0)
     ready_ns = lanes.start_ns - np.maximum(after_release, 0)
-    held_ns = _no_room(trace, lanes, ready)
+    held_ns, held_from = _no_room(trace, lanes, ready)
     after_release -= held_ns
     dispatch, held = np.clip(after_release, 0, DISPATCH_NS), held_ns > 0
     room_ns = np.where(held, dispatch, round(float(np.median(dispatch[held]))) if held.any() else ROOM_NS)
-    if held.any() and not held.all():
-        dispatch[held] = round(float(np.median(dispatch[~held])))
+    dispatch[held] = np.clip(held_from - ready + 1, 0, DISPATCH_NS)[held]  # what then took the room was there first
     collective = ints(ops, "collective")[lanes.op]
     wait = np.where(collective >= 0, ints(ops, "wait_ns")[lanes.op], 0)
     began = np.minimum(lanes.start_ns + wait, lanes.end_ns)
@@ -352,9 +351,9 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     )
 
 
-def _no_room(trace: Trace, lanes: Lanes, ready: Ints) -> Ints:
-    """For how long of the time from its release to its start the GPU had no room for each unit."""
-    columns, found = occupancy_columns(trace.ops), np.zeros(lanes.op.size, np.int64)
+def _no_room(trace: Trace, lanes: Lanes, ready: Ints) -> tuple[Ints, Ints]:
+    """For how long of the time from its release to its start the GPU had no room for each unit, and from when on."""
+    columns, found, begun = occupancy_columns(trace.ops), np.zeros(lanes.op.size, np.int64), ready.copy()
     owner, device = (ints(trace.ops, column) for column in ("process", "device"))
     slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > DISPATCH_NS))
     for (process, gpu), rows in rows_by_key(owner[lanes.op[slow]], device[lanes.op[slow]]).items():
@@ -363,8 +362,10 @@ def _no_room(trace: Trace, lanes: Lanes, ready: Ints) -> Ints:
             continue
         beside = np.flatnonzero((owner == process) & (device == gpu))
         pieces = room(columns, lanes.op[which], ready[which], lanes.start_ns[which], beside, limits)
-        np.add.at(found, which[pieces.row[pieces.full]], (pieces.high_ns - pieces.low_ns)[pieces.full])
-    return found
+        full = np.flatnonzero(pieces.full)[::-1]  # the first piece of each is assigned last
+        begun[which[pieces.row[full]]] = pieces.low_ns[full]
+        np.add.at(found, which[pieces.row[full]], (pieces.high_ns - pieces.low_ns)[full])
+    return found, begun
 
 
 def _room(trace: Trace, lanes: Lanes) -> Room:
