@@ -13,10 +13,25 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.edits import feeding, in_order, in_pieces, kept, late_segments, reordered, right_before
+from analyzers.replay.edits import (
+    Blocks,
+    feeding,
+    host_gaps,
+    in_order,
+    in_pieces,
+    kept,
+    late_hosts,
+    moved_ahead,
+    reordered,
+    right_before,
+    waiting_for_less,
+    with_gaps,
+    without_host_work,
+)
 from analyzers.replay.tasks import COST_NS, Lists, Tasks, Units
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
@@ -26,7 +41,7 @@ from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
-GRAPH_DISPATCH_NS = 1_500  # from the end of a node of a CUDA graph to the start of the next
+GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start of the next
 
 
 class Change(Protocol):
@@ -55,15 +70,16 @@ class DropSync:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
-        blocks = np.diff(calls.waits.first) > 0
-        dropped = issued(trace, tasks, self.where) & blocks
+        dropped = issued(trace, tasks, self.where) & (np.diff(calls.waits.first) > 0)
         _found(dropped, self, "no call that blocks its thread is made there")
+        launches = np.zeros(dropped.size, dtype=bool)  # a copy is still launched
+        launches[tasks.units.call[tasks.units.call >= 0]] = True
         return replace(
             tasks,
             calls=replace(
                 calls,
                 waits=kept(calls.waits, ~dropped[calls.waits.owner]),
-                cost_ns=np.where(dropped, np.minimum(calls.cost_ns, COST_NS), calls.cost_ns),
+                cost_ns=np.where(dropped, np.where(launches, np.minimum(calls.cost_ns, COST_NS), 0), calls.cost_ns),
             ),
         )
 
@@ -94,27 +110,28 @@ class MoveWait:
 
     a: str
     b: str
-    assumes: ClassVar[str] = "the first needs nothing from the host code of the second"
+    assumes: ClassVar[str] = "the first needs nothing of the second"
 
     def __str__(self) -> str:
         return f"move-wait {self.a} before {self.b}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
-        of_a, of_b = issued(trace, tasks, self.a), issued(trace, tasks, self.b)
-        key = calls.start_ns.astype(float)
-        moved = False
-        for rows in rows_by_key(calls.thread).values():
-            in_a, in_b = of_a[rows] & ~of_b[rows], of_b[rows]
-            begins_b = np.flatnonzero(in_b & ~np.append(False, in_b[:-1]))
-            for at, first in enumerate(begins_b):
-                until = begins_b[at + 1] if at + 1 < begins_b.size else rows.size
-                block = first + np.flatnonzero(in_a[first:until])
-                if block.size:
-                    key[rows[block]] = key[rows[first]] - 1 + np.arange(block.size) / (2 * block.size)
-                    moved = True
-        _found(np.array([moved]), self, "no occurrence of the first comes behind one of the second on its thread")
-        return reordered(tasks, key)
+        of_a, of_b = _stretches(trace, tasks, self.a), _stretches(trace, tasks, self.b)
+        key, gap, moved = calls.start_ns.astype(float), host_gaps(calls), np.zeros(calls.call.size, dtype=bool)
+        process = ints(trace.api, "process")[calls.call]
+        for (thread,), rows in rows_by_key(calls.thread).items():
+            if thread not in of_a or thread not in of_b:
+                continue
+            blocks = _ahead(trace, int(process[rows[0]]), of_a[thread], of_b[thread])
+            if blocks.to_ns.size:
+                start = calls.start_ns[rows]
+                at = np.searchsorted(blocks.start_ns, start, side="right") - 1
+                moved[rows] = (at >= 0) & (start < take_or(blocks.end_ns, at, 0))
+                key[rows], gap[rows] = moved_ahead(calls, rows, blocks)
+        _found(moved, self, "no occurrence of the first comes behind one of the second in its step, on its thread")
+        of_moved = take_or(moved, tasks.units.call, False)
+        return waiting_for_less(reordered(replace(tasks, calls=with_gaps(calls, gap)), key), of_moved)
 
 
 @dataclass(frozen=True)
@@ -173,13 +190,9 @@ class OnTime:
         return f"on-time {'all' if self.rank is None else self.rank}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        calls, before = tasks.calls, tasks.calls.before_ns.copy()
-        for which, excess in late_segments(tasks, self.rank):
-            order = which[np.argsort(-before[which], kind="stable")]
-            taken = np.minimum(before[order], np.maximum(excess - (np.cumsum(before[order]) - before[order]), 0))
-            before[order] -= taken
-        _found(before != calls.before_ns, self, "its host is never later than the others'")
-        return replace(tasks, calls=replace(calls, before_ns=before))
+        less = late_hosts(tasks, self.rank)
+        _found(less > 0, self, "its host is never later than the others'")
+        return replace(tasks, calls=replace(tasks.calls, before_ns=tasks.calls.before_ns - less))
 
 
 @dataclass(frozen=True)
@@ -232,29 +245,28 @@ class Graph:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, units = tasks.calls, tasks.units
-        inside, occurrence = _occurrences(trace, tasks, self.where)
-        blocks = np.diff(calls.waits.first) > 0
-        if (inside & blocks).any():
+        _, occurrence = _occurrences(trace, tasks, self.where)
+        inside = occurrence >= 0
+        _found(inside, self, "no range of that name launches anything")
+        if (inside & (np.diff(calls.waits.first) > 0)).any():
             raise TracevizError(f"{self}: a call there waits for the GPU, which no graph can hold.")
-        _found(inside, self, "nothing is launched there")
-        first, submitted = np.arange(calls.call.size), units.submitted_ns.copy()
-        before, cost = calls.before_ns.copy(), calls.cost_ns.copy()
+        first, gap, cost = np.arange(calls.call.size), host_gaps(calls), calls.cost_ns.copy()
+        stretches = _stretches(trace, tasks, self.where)
+        for (thread,), rows in rows_by_key(calls.thread).items():
+            if thread in stretches:
+                gap[rows] = without_host_work(calls, rows, stretches[thread])
         for rows in rows_by_key(calls.thread[inside], occurrence[inside]).values():
             which = np.flatnonzero(inside)[rows]
             first[which] = which[0]
-            before[which[1:]] = cost[which[1:]] = 0
-        merged = (units.call >= 0) & (take_or(first, units.call) != units.call)
-        submitted[merged] = cost[first[units.call[merged]]]
-        in_graph = inside[np.maximum(units.call, 0)] & (units.call >= 0)
+            gap[which[1:]] = cost[which[1:]] = 0
+        submitted, call = units.submitted_ns.copy(), take_or(first, units.call)
+        merged = (units.call >= 0) & (call != units.call)
+        submitted[merged] = cost[call[merged]]
+        dispatch = np.where(merged, np.minimum(units.dispatch_ns, GRAPH_DISPATCH_NS), units.dispatch_ns)
         return replace(
             tasks,
-            calls=replace(calls, before_ns=before, cost_ns=cost),
-            units=replace(
-                units,
-                call=take_or(first, units.call),
-                submitted_ns=submitted,
-                dispatch_ns=np.where(in_graph, np.minimum(units.dispatch_ns, GRAPH_DISPATCH_NS), units.dispatch_ns),
-            ),
+            calls=with_gaps(replace(calls, cost_ns=cost), gap),
+            units=replace(units, call=call, submitted_ns=submitted, dispatch_ns=dispatch),
         )
 
 
@@ -376,6 +388,46 @@ def _occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
         if _names_ranges(selection.selector):
             picked |= occurrence >= 0
     return picked, occurrence
+
+
+def _stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
+    """When each thread is in what a selector names, by the thread's number in `HostCalls`.
+
+    Of what is no range: while it launches it.
+    """
+    calls, selection = tasks.calls, select(trace, where)
+    if _names_ranges(selection.selector):
+        named = np.flatnonzero(selection.ranges)
+        columns = (ints(trace.ranges, name)[named] for name in ("process", "thread", "start_ns", "end_ns"))
+    else:
+        made = np.flatnonzero(issued(trace, tasks, where))
+        row = calls.call[made]
+        columns = (
+            ints(trace.api, "process")[row],
+            ints(trace.api, "thread")[row],
+            calls.start_ns[made],
+            calls.end_ns[made],
+        )
+    process, thread, start, end = columns
+    number, first = np.unique(calls.thread, return_index=True)
+    owner, caller = (ints(trace.api, name)[calls.call[first]].tolist() for name in ("process", "thread"))
+    number_of: dict[tuple[int, ...], int] = dict(zip(zip(owner, caller, strict=True), number.tolist(), strict=True))
+    found = {}
+    for key, rows in rows_by_key(process, thread).items():
+        if key in number_of:
+            found[number_of[key]] = union(start[rows], end[rows])
+    return found
+
+
+def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:
+    """Stretches of A that come behind one of B in the same step: to before the last such."""
+    last = np.searchsorted(b.starts, a.starts, side="right") - 1
+    to = take_or(b.starts, last)
+    steps = find_steps(trace)
+    index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
+    owner, thread = np.full(to.size, process), np.zeros(to.size, np.int64)
+    behind = (last >= 0) & (index.innermost(owner, thread, a.starts) == index.innermost(owner, thread, to))
+    return Blocks(a.starts[behind], a.ends[behind], to[behind])
 
 
 def _names_ranges(selector: Selector) -> bool:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import label, rows_by_key, runs
+from analyzers.arrays.intervals import Union, coverage
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.tasks import HostCalls, Lists, Tasks, Units
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Disjoint pieces of a thread's time, sorted, and when each comes instead: earlier."""
+
+    start_ns: Ints
+    end_ns: Ints
+    to_ns: Ints
 
 
 def kept(lists: Lists, keep: Mask) -> Lists:
@@ -34,6 +44,55 @@ def in_order(units: Units, key: Ints | Floats) -> Units:
     return replace(units, previous=previous)
 
 
+def host_gaps(calls: HostCalls) -> Ints:
+    """How long each call's thread works, or waits for another thread, before the call."""
+    return np.where(calls.handed >= 0, calls.handed_ns, calls.before_ns)
+
+
+def with_gaps(calls: HostCalls, gap: Ints) -> HostCalls:
+    """The same with other such times."""
+    handed = calls.handed >= 0
+    return replace(
+        calls, before_ns=np.where(handed, calls.before_ns, gap), handed_ns=np.where(handed, gap, calls.handed_ns)
+    )
+
+
+def without_host_work(calls: HostCalls, rows: Ints, inside: Union) -> Ints:
+    """What is left of the time before each of some calls of a thread without what lies in some intervals."""
+    gap, start = host_gaps(calls)[rows], calls.start_ns[rows]
+    return gap - coverage(start - gap, start, inside)
+
+
+def moved_ahead(calls: HostCalls, rows: Ints, blocks: Blocks) -> tuple[Floats, Ints]:
+    """When each call of a thread comes, and the time before it, where blocks of host time come earlier.
+
+    Calls and the host work between them, cut at the borders of blocks, are laid out anew: a block of [60, 80) that
+    comes at 20 takes what the host did from 60 to 80 with it, and what stood between 80 and the next call stays there.
+
+    Parameters
+    ----------
+    rows : all calls of a thread, in order.
+    """
+    start, gap = calls.start_ns[rows], host_gaps(calls)[rows]
+    cuts = np.unique(np.concatenate([start - gap, start, blocks.start_ns, blocks.end_ns, blocks.to_ns]))
+    piece, length = cuts[:-1], np.diff(cuts)
+    of = np.minimum(np.searchsorted(start, piece, side="right"), rows.size - 1)
+    length = np.where((piece >= start[of] - gap[of]) & (piece < start[of]), length, 0)
+    at = np.concatenate([piece, start])
+    block = np.searchsorted(blocks.start_ns, at, side="right") - 1
+    inside = (block >= 0) & (at < take_or(blocks.end_ns, block, 0))
+    begin = np.where(inside, take_or(blocks.to_ns, block, 0), at)
+    is_call = np.arange(at.size) >= piece.size
+    order = np.lexsort((~is_call, at, ~inside, begin))
+    total = np.cumsum(np.append(length, np.zeros(rows.size, np.int64))[order])
+    found = np.flatnonzero(is_call[order])
+    fresh, when = np.empty(rows.size, np.int64), np.empty(rows.size)
+    which = order[found] - piece.size
+    fresh[which] = np.diff(total[found], prepend=0)
+    when[which] = np.maximum.accumulate(begin[order[found]]) + np.arange(rows.size) / (rows.size + 1)
+    return when, fresh
+
+
 def reordered(tasks: Tasks, key: Floats) -> Tasks:
     """The same with the calls of each thread, and what they submit, in the order of a key per call."""
     calls, units = tasks.calls, tasks.units
@@ -55,33 +114,71 @@ def reordered(tasks: Tasks, key: Floats) -> Tasks:
     return replace(tasks, calls=HostCalls(**columns, handed=handed, waits=waits), units=in_order(moved, submitted))
 
 
-def late_segments(tasks: Tasks, rank: int | None) -> list[tuple[Ints, int]]:
-    """Calls before each collective's launch, since the one before, and how much longer their host took than others'."""
+def waiting_for_less(tasks: Tasks, moved: Mask) -> Tasks:
+    """Waits of moved units for what is launched behind them now: for what the stream then held, if anything.
+
+    An event that is recorded earlier stands for less work. Of one thread: what others launch comes when it comes.
+    """
+    calls, units, waits = tasks.calls, tasks.units, tasks.units.waits
+    of_owner, of_item = units.call[waits.owner], units.call[waits.items]
+    late = moved[waits.owner] & (of_owner >= 0) & (of_item > of_owner)
+    late &= take_or(calls.thread, of_owner) == take_or(calls.thread, of_item)
+    items, rows = waits.items.copy(), np.flatnonzero(late)
+    ahead = units.previous[items[rows]]
+    while rows.size:  # back along the stream
+        items[rows] = ahead
+        later = (ahead >= 0) & (take_or(units.call, ahead) > of_owner[rows])
+        rows, ahead = rows[later], take_or(units.previous, ahead[later])
+    pairs = np.unique(np.stack([waits.owner, items])[:, items >= 0], axis=1)
+    return replace(tasks, units=replace(units, waits=Lists.of(pairs[0], pairs[1], units.op.size)))
+
+
+def late_hosts(tasks: Tasks, rank: int | None) -> Ints:
+    """By how much less host work comes before each call, for every rank to come to its collectives as others do.
+
+    What a thread does from the launch of one collective to that of the next is compared with what others do between the
+    same two: with their median, or, for all ranks (None), with the least.
+    """
     calls, units = tasks.calls, tasks.units
-    launched = np.flatnonzero((units.collective >= 0) & (units.call >= 0))
-    host = calls.before_ns + calls.cost_ns
-    total = np.cumsum(host)
-    segments: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
-    for (thread,), rows in rows_by_key(calls.thread[units.call[launched]]).items():
-        mine = launched[rows]
-        mine = mine[np.argsort(units.call[mine], kind="stable")]
-        first = int(np.searchsorted(calls.thread, thread))
-        last = first - 1
-        before = -1
-        for unit in mine.tolist():
-            call = int(units.call[unit])
-            took = int(total[call] - (total[last] if last >= 0 else 0))
-            key = (before, int(units.collective[unit]))
-            segments.setdefault(key, []).append((int(units.rank[unit]), last + 1, call + 1, took))
-            before, last = int(units.collective[unit]), call
-    found = []
-    for each in segments.values():
-        for number, low, high, took in each:
-            others = [other for of, _, _, other in each if of != number]
-            if others and (rank is None or rank == number):
-                excess = took - (min(others) if rank is None else int(np.median(others)))
-                if excess > 0:
-                    found.append((np.arange(low, high), excess))
+    ends = np.flatnonzero((units.collective >= 0) & (units.call >= 0))
+    ends = ends[np.argsort(units.call[ends], kind="stable")]
+    call, thread = units.call[ends], calls.thread[units.call[ends]]
+    first = np.append(True, thread[1:] != thread[:-1])[: ends.size]
+    since = np.where(first, np.searchsorted(calls.thread, thread), np.append(-1, call[:-1])[: ends.size] + 1)
+    total = np.append(0, np.cumsum(calls.before_ns + calls.cost_ns))
+    took = total[call + 1] - total[since]
+    between = np.where(first, -1, np.append(-1, units.collective[ends][:-1])[: ends.size])
+    excess = took - _of_others(label(between, units.collective[ends]), took, least=rank is None)
+    excess = np.where((units.rank[ends] == rank) | (rank is None), np.maximum(excess, 0), 0)
+    rows, which = runs(since, np.where(excess > 0, call + 1 - since, 0))
+    order = np.lexsort((-calls.before_ns[rows], which))  # from the longest
+    rows, which = rows[order], which[order]
+    before = calls.before_ns[rows]
+    so_far = np.cumsum(before) - before
+    so_far -= so_far[np.searchsorted(which, which)]
+    less = np.zeros(calls.call.size, np.int64)
+    less[rows] = np.clip(excess[which] - so_far, 0, before)
+    return less
+
+
+def _of_others(group: Ints, values: Ints, *, least: bool) -> Ints:
+    """Of each row the least or the median (of two the mean) of the others of its group; its own where there are none.
+
+    >>> _of_others(np.array([0, 0, 0, 1]), np.array([5, 1, 2, 9]), least=False)
+    array([1, 3, 3, 9])
+    """
+    order = np.lexsort((values, group))
+    ranked, of = values[order], group[order]
+    first = np.searchsorted(of, of)
+    others = np.searchsorted(of, of, side="right") - first - 1
+    place = np.arange(of.size) - first
+
+    def other(number: Ints) -> Ints:
+        return ranked[np.where(others > 0, first + number + (number >= place), np.arange(of.size))]
+
+    low, high = (np.zeros(of.size, np.int64),) * 2 if least else ((others - 1) // 2, others // 2)
+    found = np.empty_like(values)
+    found[order] = (other(np.maximum(low, 0)) + other(high)) // 2
     return found
 
 

@@ -109,8 +109,10 @@ class Replayed:
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
         self.now = [self._run(self.tasks, slower) for slower in self._variants()]
 
-    def _variants(self) -> tuple[Floats, Floats]:
-        return self.pace.least_slower, self.pace.most_slower
+    def _variants(self) -> tuple[Floats, ...]:
+        """How much units may slow each other: most likely, and, where that is not known, least and most."""
+        known = bool(self.pace.known.all())
+        return (self.pace.likely_slower, *(() if known else (self.pace.least_slower, self.pace.most_slower)))
 
     def steps(self, start: Ints, end: Ints) -> Ints:
         """Time of each counted step on its slowest device, ns, from when ops start and end."""
@@ -198,9 +200,9 @@ class Replayed:
         unsure = [
             SURE * _error_of_median(ratio) + error * abs(1 - part) for ratio, part in zip(ratios, middle, strict=True)
         ]
-        low = min(part - by for part, by in zip(middle, unsure, strict=True))
+        low = max(min(part - by for part, by in zip(middle, unsure, strict=True)), 0.0)
         high = max(part + by for part, by in zip(middle, unsure, strict=True))
-        part = sum(middle) / len(middle)
+        part = middle[0]
         ranks = tuple(self._of_rank(key, found) for key in self.now[0].overlap)
         return Prediction(
             tuple(map(str, changes)),
@@ -215,7 +217,7 @@ class Replayed:
     def _of_rank(self, key: tuple[int, ...], found: Sequence[Outcome]) -> RankPrediction:
         real = [one.overlap[key][0] for one in found]
         now = self.now[0].overlap[key][0]
-        return RankPrediction(key[0], key[1], now, round(sum(real) / 2), min(real), max(real), found[0].overlap[key][1])
+        return RankPrediction(key[0], key[1], now, real[0], min(real), max(real), found[0].overlap[key][1])
 
     def _assumptions(self) -> tuple[str, ...]:
         known = float(self.pace.known.mean())

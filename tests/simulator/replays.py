@@ -28,7 +28,6 @@ from analyzers.replay.predict import Replayed
 from tests.simulator.generate import MAIN, SIDE, ns
 from tests.simulator.machine import Run, simulate
 from tests.simulator.measure import A, B, loaded
-from tests.simulator.recorded import NAMES
 from tests.simulator.program import (
     THREADS_PER_SM,
     Action,
@@ -44,6 +43,7 @@ from tests.simulator.program import (
     Synchronize,
     Wait,
 )
+from tests.simulator.recorded import NAMES
 
 OWN = 29  # the stream that work moves to
 MARK = "ProfilerStep#"
@@ -194,7 +194,7 @@ def own_stream(step: Step, changed: bool) -> list[Action]:
     first = step.work("a", OWN if changed else MAIN, step.plan.randint(1, 3), False)
     second = step.work("b", MAIN, step.plan.randint(1, 4), step.plan.random() < 0.3)
     end, head, tail = step.end(), step.head(), step.tail(*written(first, second))
-    fork, join = ([ordered(MAIN, OWN, "fork"), ordered(OWN, MAIN, "join")] if changed else [[], []])
+    fork, join = [ordered(MAIN, OWN, "fork"), ordered(OWN, MAIN, "join")] if changed else [[], []]
     return [*head, *in_range("first", [*fork, *first]), *in_range("second", second), *join, *tail, *end]
 
 
