@@ -2,6 +2,8 @@
 
 One loop over events in order of time, in plain Python, or compiled by numba where there is much to do. A unit goes on
 at its own pace alone, and at 1 − α of it while any other unit is on its GPU; who waits for a late rank is there, too.
+A collective goes on as its slowest rank does: at 1 − α of its pace while others are on any of its GPUs. A launch call
+for a stream whose queue is full goes on once the unit that many places before has started.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyzers.arrays.types import Floats, Ints
-from analyzers.replay.tasks import Lists, Tasks
+from analyzers.ordering.lanes import take_or
+from analyzers.replay.tasks import Lists, Tasks, Units
 
 MANY = 20_000  # units from which on compiling pays
 _BEGIN, _RETURN, _SUBMIT, _START, _DRAIN, _END = range(6)
@@ -52,21 +55,31 @@ def run(tasks: Tasks, slower: Floats | None = None) -> Times:
     handed = Lists.of(calls.handed[after_other], after_other, n_calls)
     first_of_thread = np.append(True, np.diff(calls.thread) != 0)[:n_calls]
     next_call = np.where(np.append(first_of_thread[1:], True)[:n_calls], -1, np.arange(n_calls) + 1)
-    in_collective = np.flatnonzero(units.collective >= 0)
     count = int(units.collective.max(initial=-1)) + 1
-    members = Lists.of(units.collective[in_collective], in_collective, count)
+    team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
+    members = Lists.of(team, np.arange(n_units), count + n_units)
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
     loop = _compiled() if n_units >= MANY else _loop
     loop(
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
         *(launched.first, launched.items, units.call, units.submitted_ns, units.dispatch_ns, units.room_ns),
-        *(units.transfer_ns, np.zeros(n_units) if slower is None else slower, units.collective),
+        *(units.transfer_ns, np.zeros(n_units) if slower is None else slower, team, places(units, tasks.queue)),
         *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
         *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
         *(room.gpu, room.limits, room.needed, room.taken, room.fills, room.until, *times),
     )
     return Times(*times)
+
+
+def places(units: Units, queue: int) -> Ints:
+    """The unit whose start leaves a place in the launch queue for each one: so many before it on its stream."""
+    found, jump = np.arange(units.op.size), units.previous
+    while queue and (jump >= 0).any():
+        if queue & 1:
+            found = take_or(jump, found)
+        jump, queue = take_or(jump, jump), queue >> 1
+    return np.full(units.op.size, -1) if queue else found
 
 
 @cache
@@ -97,7 +110,8 @@ def _loop(  # one function, for the compiler's sake
     room_ns: _Array,
     work: _Array,
     slower: _Array,
-    collective: _Array,
+    team: _Array,
+    place: _Array,
     unit_needs: _Array,
     follower_first: _Array,
     followers: _Array,
@@ -122,9 +136,14 @@ def _loop(  # one function, for the compiler's sake
     queue = [(np.int64(0), np.int64(-1), np.int64(-1), np.int64(-1))]
     queue.pop()
     earliest, done = np.zeros(before.size, np.int64), np.full(before.size, -1, np.int64)
-    # Of each unit that moves: what is left to do, at which pace, since when, and when it drains and ends at that.
+    # Of each unit that moves: what is left to do, at which pace, since when, when it drains and ends at that, and
+    # whether it has drained. Of each unit: the call that waits for its place in the queue.
     left, pace, since = work.copy(), np.ones(work.size), np.zeros(work.size, np.int64)
     drains_at, ends_at = np.full(work.size, -1, np.int64), np.full(work.size, -1, np.int64)
+    drained, stalled = needed[:, 0] == 0, np.full(work.size, -1, np.int64)
+    # Of each team (the ranks of a collective, or a unit by itself): how many have others beside them. Of one event: the
+    # teams whose pace changes.
+    crowd, changed, changes = np.zeros(absent.size, np.int64), np.zeros(2, np.int64), 0
     # Of each GPU: what its multiprocessors are taken of, how many kernels have more blocks than fit, which units are
     # there, and which have no room, in the order in which they were released.
     used, filling = np.zeros_like(limits), np.zeros(gpus, np.int64)
@@ -142,7 +161,16 @@ def _loop(  # one function, for the compiler's sake
     while len(queue) > 0:
         now, what, _, which = heapq.heappop(queue)
         if what == _BEGIN:
-            call_start[which] = now
+            if call_start[which] < 0:
+                call_start[which] = now
+            full = False
+            for at in range(launched_first[which], launched_first[which + 1]):
+                ahead = place[launched[at]]
+                if ahead >= 0 and unit_start[ahead] < 0:
+                    stalled[ahead], full = which, True
+                    break
+            if full:
+                continue
             for at in range(launched_first[which], launched_first[which + 1]):
                 unit = launched[at]
                 heapq.heappush(queue, (now + submitted[unit], np.int64(_SUBMIT), np.int64(0), np.int64(unit)))
@@ -180,40 +208,27 @@ def _loop(  # one function, for the compiler's sake
                 used[device] += taken[which]
                 filling[device] += fills[which]
             unit_start[which] = now
+            if stalled[which] >= 0:
+                heapq.heappush(queue, (now, np.int64(_BEGIN), np.int64(0), stalled[which]))
             here[own + here_count[device]] = which
             here_count[device] += 1
-            pace[which] = 1.0 if here_count[device] == 1 else 1.0 - slower[which]
+            number = team[which]
             if here_count[device] == 2:  # the other one is no longer alone
-                unit = here[own]
-                pace[unit] = 1.0 - slower[unit]
-                if unit_began[unit] >= 0:
-                    left[unit] -= now - since[unit]
-                    since[unit] = now
-                    if drains_at[unit] >= now:
-                        until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
-                        drains_at[unit] = now + np.int64(until_drained / pace[unit])
-                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(0), unit))
-                    ends_at[unit] = now + np.int64(np.round(left[unit] / pace[unit]))
-                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(0), unit))
-            number = collective[which]
-            begin, end = 0, int(number < 0)
-            if number >= 0:
-                absent[number] -= 1
-                if absent[number] == 0:
-                    begin, end = int(member_first[number]), int(member_first[number + 1])
-            for at in range(begin, end):
-                each = which if number < 0 else members[at]
-                unit_began[each] = now
-                since[each] = now
-                if needed[each, 0] > 0:
-                    drains_at[each] = now + np.int64(until[each] * work[each] / pace[each])
-                    heapq.heappush(queue, (drains_at[each], np.int64(_DRAIN), np.int64(0), np.int64(each)))
-                ends_at[each] = now + np.int64(np.round(work[each] / pace[each]))
-                heapq.heappush(queue, (ends_at[each], np.int64(_END), np.int64(0), np.int64(each)))
+                other = team[here[own]]
+                crowd[other] += 1
+                if crowd[other] == 1:
+                    changed[changes], changes = other, changes + 1
+            crowd[number] += here_count[device] > 1
+            absent[number] -= 1
+            if absent[number] == 0:
+                for at in range(member_first[number], member_first[number + 1]):
+                    unit_began[members[at]] = since[members[at]] = now
+            if absent[number] == 0 or crowd[number] == 1:
+                changed[changes], changes = number, changes + 1
         elif what == _DRAIN:
             if drains_at[which] != now:
                 continue
-            drains_at[which] = -1
+            drains_at[which], drained[which] = -1, True
             device = gpu[which]
             filling[device] -= fills[which]
             used[device] -= taken[which]
@@ -227,26 +242,20 @@ def _loop(  # one function, for the compiler's sake
             unit_end[which] = now
             device = gpu[which]
             own = own_first[device]
-            place = own
-            while here[place] != which:
-                place += 1
+            spot = own
+            while here[spot] != which:
+                spot += 1
             here_count[device] -= 1
-            here[place : own + here_count[device]] = here[place + 1 : own + here_count[device] + 1]
+            here[spot : own + here_count[device]] = here[spot + 1 : own + here_count[device] + 1]
             if drains_at[which] >= 0:
                 drains_at[which] = now
                 heapq.heappush(queue, (now, np.int64(_DRAIN), np.int64(0), which))
+            crowd[team[which]] -= here_count[device] > 0
             if here_count[device] == 1:  # the other one is alone now
-                unit = here[own]
-                if unit_began[unit] >= 0:
-                    left[unit] -= (now - since[unit]) * pace[unit]
-                    since[unit] = now
-                    if drains_at[unit] >= now:
-                        until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
-                        drains_at[unit] = now + np.int64(until_drained)
-                        heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(0), unit))
-                    ends_at[unit] = now + np.int64(np.round(left[unit]))
-                    heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(0), unit))
-                pace[unit] = 1.0
+                other = team[here[own]]
+                crowd[other] -= 1
+                if crowd[other] == 0:
+                    changed[changes], changes = other, changes + 1
             for at in range(follower_first[which], follower_first[which + 1]):
                 unit = followers[at]
                 unit_needs[unit] -= 1
@@ -259,3 +268,19 @@ def _loop(  # one function, for the compiler's sake
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
                     heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(0), np.int64(call)))
+        while changes > 0:
+            changes -= 1
+            number = changed[changes]
+            for at in range(member_first[number], member_first[number + 1]):
+                unit = members[at]
+                if unit_began[unit] < 0 or unit_end[unit] >= 0:
+                    continue
+                left[unit] -= (now - since[unit]) * pace[unit]
+                since[unit] = now
+                pace[unit] = 1.0 - slower[unit] if crowd[number] > 0 else 1.0
+                if not drained[unit]:
+                    until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
+                    drains_at[unit] = now + np.int64(until_drained / pace[unit])
+                    heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(0), np.int64(unit)))
+                ends_at[unit] = now + np.int64(np.round(max(left[unit], 0.0) / pace[unit]))
+                heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(0), np.int64(unit)))

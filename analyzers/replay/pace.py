@@ -14,10 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.types import Floats, Mask
-from analyzers.contention.alone import alone
-from analyzers.contention.timings import join, timings_of_streams
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.contention.alone import ALONE, alone
+from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
+from analyzers.ordering.ordering import Ordering
 from analyzers.replay.tasks import Units
+from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 NO_GAIN = 0.5
@@ -30,8 +34,8 @@ LITTLE = 0.05  # of a unit's time beside others: too little to tell how slow it 
 class Pace:
     """Per unit: the share of its pace that it loses beside others, and what it takes alone at that.
 
-    least_slower, likely_slower, most_slower : as far as it is known. beside : share of its time beside others in the capture.
-    known : whether the capture tells.
+    least_slower, likely_slower, most_slower : as far as it is known. beside : share of its time beside others in the
+    capture. known : whether the capture tells.
     """
 
     duration_ns: Floats
@@ -48,17 +52,40 @@ class Pace:
 
 def pace(trace: Trace, units: Units) -> Pace:
     """Find the pace of each unit."""
-    own = join([timings_of_streams(trace)])
-    known = alone(own)
-    rows = units.op
+    own = over_all_ranks(join([timings_of_streams(trace)]))
     duration = units.transfer_ns.astype(float)
-    share = np.where(duration > 0, np.minimum(own.beside_ns[rows] / np.maximum(duration, 1), 1.0), 0.0)
-    kind = own.kind[rows]
-    alone_ns = known.taken_ns[kind]
+    share = np.where(duration > 0, np.minimum(own.beside_ns[units.op] / np.maximum(own.taken_ns[units.op], 1), 1.0), 0.0)
+    kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
+    whole = np.flatnonzero(_is_graph(trace, units))
+    if whole.size:
+        share[whole] = _beside(units)[whole] / np.maximum(duration[whole], 1)
+        kind = np.where(_is_graph(trace, units), len(own.kinds) + ints(trace.ops, "graph")[units.op], kind)
+        near = np.where(share <= ALONE, duration, np.nan)
+        alone_ns[whole] = pd.Series(near[whole]).groupby(kind[whole]).transform("median")
     with np.errstate(invalid="ignore", divide="ignore"):
         slower = np.where(share >= LITTLE, np.clip((1 - alone_ns / duration) / share, 0, MOST), np.nan)
-    of_kind = pd.Series(slower).groupby(kind).median().reindex(kind).to_numpy()
+    of_kind = pd.Series(slower).groupby(kind).transform("median").to_numpy()
     slower = np.where(np.isnan(slower), of_kind, slower)
     tells = ~np.isnan(slower)
     likely = float(np.median(slower[tells])) if tells.any() else LIKELY
-    return Pace(duration, share, *(np.where(tells, slower, other) for other in (0.0, likely, NO_GAIN)), tells)
+    least, guess, most = (np.where(tells, slower, other) for other in (0.0, likely, NO_GAIN))
+    return Pace(duration, share, least, guess, most, tells)
+
+
+def _is_graph(trace: Trace, units: Units) -> Mask:
+    """Units that are several nodes of a graph."""
+    same = ints(trace.ops, "graph")[units.op] >= 0
+    count = np.bincount(trace.once(Ordering).lanes.unit_of_op, minlength=units.op.size)
+    return same & (count > 1)
+
+
+def _beside(units: Units) -> Ints:
+    """For how long of each unit others ran on its GPU, ns."""
+    found = np.zeros(units.op.size, np.int64)
+    for on_device in rows_by_key(units.rank, units.device).values():
+        lane = units.lane[on_device]
+        for (one,), rows in rows_by_key(lane).items():
+            mine, others = on_device[rows], on_device[lane != one]
+            elsewhere = union(units.start_ns[others], units.end_ns[others])
+            found[mine] = coverage(units.start_ns[mine], units.end_ns[mine], elsewhere)
+    return found

@@ -20,6 +20,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.causes.causes import FULL_QUEUE_NS, LAUNCH_QUEUE
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.ordering.graph import EDGE_KINDS, Graph
 from analyzers.ordering.lanes import MIN_NS, Lanes, group_numbers, take_or
@@ -133,12 +134,17 @@ class Room:
 
 @dataclass(frozen=True)
 class Tasks:
-    """All tasks of a run. `refuted` counts waits that the times rule out, which are left out."""
+    """All tasks of a run.
+
+    refuted : how many waits the times rule out, which are left out. queue : how many launches of a stream that have not
+    begun there may be.
+    """
 
     calls: HostCalls
     units: Units
     room: Room
     refuted: int
+    queue: int
 
 
 def tasks(trace: Trace) -> Tasks:
@@ -149,7 +155,7 @@ def tasks(trace: Trace) -> Tasks:
     waits, refuted = _stream_waits(ordering.graph)
     host, call_of_unit = _host_calls(trace, ordering, blocking)
     units = _units(trace, lanes, host, call_of_unit, waits)
-    return Tasks(host, units, _as_seen(_room(trace, lanes), units, _kinds(trace, lanes)), refuted)
+    return Tasks(host, units, _as_seen(_room(trace, lanes), units, _kinds(trace, lanes)), refuted, LAUNCH_QUEUE)
 
 
 def _stream_waits(graph: Graph) -> tuple[Lists, int]:
@@ -209,7 +215,22 @@ def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[H
         after_ns=after,
         waits=waits,
     )
-    return found, _numbered(*holder, launch)
+    call_of_unit = _numbered(*holder, launch)
+    return replace(found, cost_ns=found.cost_ns - _queue_full_ns(ordering.lanes, found, call_of_unit)), call_of_unit
+
+
+def _queue_full_ns(lanes: Lanes, calls: HostCalls, call: Ints) -> Ints:
+    """For how long each call waited for a place in the launch queue of its stream."""
+    unit = np.flatnonzero(call >= 0)
+    ahead = lanes.unit(lanes.lane_of_unit()[unit], unit - lanes.first[lanes.lane_of_unit()[unit]] - LAUNCH_QUEUE)
+    unit, ahead = unit[ahead >= 0], ahead[ahead >= 0]
+    start, end, began = calls.start_ns[call[unit]], calls.end_ns[call[unit]], lanes.start_ns[ahead]
+    full = (
+        (began > start) & (began <= end) & (end - start > FULL_QUEUE_NS) & (np.diff(calls.waits.first)[call[unit]] == 0)
+    )
+    found = np.zeros(calls.call.size, np.int64)
+    np.maximum.at(found, call[unit[full]], (began - start)[full])
+    return found
 
 
 def _outer_calls(trace: Trace, blocking: Blocking, launching: Ints) -> tuple[Ints, Ints, Ints, tuple[Ints, Ints]]:
@@ -312,9 +333,15 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     lane = lanes.lane_of_unit()
     previous = np.where(np.append(True, np.diff(lane) != 0)[:count], -1, np.arange(count) - 1)
     _, _, returned = launches(trace)
-    submitted = np.minimum(returned[lanes.op], lanes.start_ns)
     is_launched = call >= 0
-    offset = np.where(is_launched, np.maximum(submitted - take_or(host.start_ns, call, 0), 0), lanes.start_ns)
+    began, cost = take_or(host.start_ns, call, 0), take_or(host.cost_ns, call, 0)
+    offset = np.maximum(np.minimum(returned[lanes.op], lanes.start_ns) - began, 0)
+    waits_for_place = take_or(host.end_ns - host.start_ns - host.cost_ns, call, 0)
+    waits_for_place[take_or(np.diff(host.waits.first), call, 0) > 0] = 0
+    # A call that waits for work has submitted its own before; one that waits for a place submits it then.
+    offset = np.minimum(np.maximum(offset - waits_for_place, 0), cost)
+    submitted = began + waits_for_place + offset
+    offset = np.where(is_launched, offset, lanes.start_ns)
     ready = np.where(is_launched, submitted, MIN_NS)
     before = take_or(lanes.end_ns, previous, MIN_NS)
     ready = np.maximum(ready, before)
