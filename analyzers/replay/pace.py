@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.intervals import overlap_by_group, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.alone import ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
@@ -27,6 +27,7 @@ from analyzers.trace.tables import Trace
 NO_GAIN = 0.5
 LIKELY = 0.16
 MOST = 0.9
+LIKE = 0.2  # times alone that differ by more are not of like units: of collectives whose sizes nobody knows
 LITTLE = 0.05  # of a unit's time beside others: too little to tell how slow it was there
 
 
@@ -54,14 +55,14 @@ def pace(trace: Trace, units: Units) -> Pace:
     """Find the pace of each unit."""
     own = over_all_ranks(join([timings_of_streams(trace)]))
     duration = units.transfer_ns.astype(float)
-    share = np.where(duration > 0, np.minimum(own.beside_ns[units.op] / np.maximum(own.taken_ns[units.op], 1), 1.0), 0.0)
+    share = np.clip(_beside(units) / np.maximum(duration, 1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
-    whole = np.flatnonzero(_is_graph(trace, units))
-    if whole.size:
-        share[whole] = _beside(units)[whole] / np.maximum(duration[whole], 1)
-        kind = np.where(_is_graph(trace, units), len(own.kinds) + ints(trace.ops, "graph")[units.op], kind)
-        near = np.where(share <= ALONE, duration, np.nan)
-        alone_ns[whole] = pd.Series(near[whole]).groupby(kind[whole]).transform("median")
+    alone_ns = np.where(_scatter(kind, np.where(share <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
+    whole = _is_graph(trace, units)
+    if whole.any():
+        kind = np.where(whole, len(own.kinds) + ints(trace.ops, "graph")[units.op], kind)
+        near = pd.Series(np.where(share <= ALONE, duration, np.nan)).groupby(kind).transform("median").to_numpy()
+        alone_ns = np.where(whole, near, alone_ns)
     with np.errstate(invalid="ignore", divide="ignore"):
         slower = np.where(share >= LITTLE, np.clip((1 - alone_ns / duration) / share, 0, MOST), np.nan)
     of_kind = pd.Series(slower).groupby(kind).transform("median").to_numpy()
@@ -72,6 +73,13 @@ def pace(trace: Trace, units: Units) -> Pace:
     return Pace(duration, share, least, guess, most, tells)
 
 
+def _scatter(kind: Ints, taken: Floats) -> Floats:
+    """By how much the times alone of each unit's kind differ, of their median: from their first tenth to their last."""
+    of_kind = pd.Series(taken).groupby(kind)
+    low, middle, high = (of_kind.quantile(part).reindex(kind).to_numpy() for part in (0.1, 0.5, 0.9))
+    return (high - low) / middle
+
+
 def _is_graph(trace: Trace, units: Units) -> Mask:
     """Units that are several nodes of a graph."""
     same = ints(trace.ops, "graph")[units.op] >= 0
@@ -80,12 +88,22 @@ def _is_graph(trace: Trace, units: Units) -> Mask:
 
 
 def _beside(units: Units) -> Ints:
-    """For how long of each unit others ran on its GPU, ns."""
-    found = np.zeros(units.op.size, np.int64)
+    """For how long of each unit's work others were on its GPU, ns; of a collective, on that of any of its ranks."""
+    began, count = units.end_ns - units.transfer_ns.astype(np.int64), units.op.size
+    pieces = [np.empty((3, 0), np.int64)]
     for on_device in rows_by_key(units.rank, units.device).values():
         lane = units.lane[on_device]
         for (one,), rows in rows_by_key(lane).items():
             mine, others = on_device[rows], on_device[lane != one]
             elsewhere = union(units.start_ns[others], units.end_ns[others])
-            found[mine] = coverage(units.start_ns[mine], units.end_ns[mine], elsewhere)
-    return found
+            first = np.searchsorted(elsewhere.ends, began[mine], side="right")
+            at, which = runs(first, np.searchsorted(elsewhere.starts, units.end_ns[mine]) - first)
+            low = np.maximum(elsewhere.starts[at], began[mine[which]])
+            pieces.append(np.stack([low, np.minimum(elsewhere.ends[at], units.end_ns[mine[which]]), mine[which]]))
+    low, high, unit = np.concatenate(pieces, axis=1)
+    team = np.where(units.collective >= 0, units.collective, units.collective.max(initial=-1) + 1 + np.arange(count))
+    keep, none = high > low, np.empty(0, np.int64)
+    covered = overlap_by_group(
+        (low[keep], high[keep], team[unit[keep]]), (none, none, none), int(team.max(initial=-1)) + 1
+    )
+    return covered.a[team]

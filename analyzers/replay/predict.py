@@ -30,6 +30,7 @@ from analyzers.trace.tables import Trace
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
 SURE = 2.0  # standard errors
+NEVER_SURER = 0.01  # of a step: runs of one program differ by as much
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
 
 
@@ -198,7 +199,7 @@ class Replayed:
         ratios = [one.steps / np.maximum(now.steps, 1) for one, now in zip(found, self.now, strict=True)]
         middle = [float(np.median(ratio)) for ratio in ratios]
         unsure = [
-            SURE * _error_of_median(ratio) + error * abs(1 - part) for ratio, part in zip(ratios, middle, strict=True)
+            SURE * _error_of_median(ratio) + error * abs(1 - part) + NEVER_SURER for ratio, part in zip(ratios, middle, strict=True)
         ]
         low = max(min(part - by for part, by in zip(middle, unsure, strict=True)), 0.0)
         high = max(part + by for part, by in zip(middle, unsure, strict=True))

@@ -20,7 +20,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.causes.causes import FULL_QUEUE_NS, LAUNCH_QUEUE
+from analyzers.causes.causes import LAUNCH_QUEUE
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.ordering.graph import EDGE_KINDS, Graph
 from analyzers.ordering.lanes import MIN_NS, Lanes, group_numbers, take_or
@@ -225,9 +225,7 @@ def _queue_full_ns(lanes: Lanes, calls: HostCalls, call: Ints) -> Ints:
     ahead = lanes.unit(lanes.lane_of_unit()[unit], unit - lanes.first[lanes.lane_of_unit()[unit]] - LAUNCH_QUEUE)
     unit, ahead = unit[ahead >= 0], ahead[ahead >= 0]
     start, end, began = calls.start_ns[call[unit]], calls.end_ns[call[unit]], lanes.start_ns[ahead]
-    full = (
-        (began > start) & (began <= end) & (end - start > FULL_QUEUE_NS) & (np.diff(calls.waits.first)[call[unit]] == 0)
-    )
+    full = (began > start) & (began <= end) & (np.diff(calls.waits.first)[call[unit]] == 0)
     found = np.zeros(calls.call.size, np.int64)
     np.maximum.at(found, call[unit[full]], (began - start)[full])
     return found
