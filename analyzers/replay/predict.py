@@ -30,6 +30,7 @@ from analyzers.trace.tables import Trace
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
 SURE = 2.0  # standard errors
+MOST_UNSURE = 0.6  # of a step: a wider range says nothing
 NEVER_SURER = 0.01  # of a step: runs of one program differ by as much
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
 
@@ -67,7 +68,7 @@ class RankPrediction:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one change, or several together, is worth; step times in ns."""
+    """What one change, or several together, is worth; step times in ns. reason : why it can't be told, "" where it can."""
 
     changes: tuple[str, ...]
     step_ns: int
@@ -196,14 +197,11 @@ class Replayed:
         changed = combined(self.trace, self.tasks, changes)
         found = [self._run(changed, slower) for slower in self._variants()]
         measured = float(np.median(self.measured))
-        ratios = [one.steps / np.maximum(now.steps, 1) for one, now in zip(found, self.now, strict=True)]
-        middle = [float(np.median(ratio)) for ratio in ratios]
-        unsure = [
-            SURE * _error_of_median(ratio) + error * abs(1 - part) + NEVER_SURER for ratio, part in zip(ratios, middle, strict=True)
-        ]
-        low = max(min(part - by for part, by in zip(middle, unsure, strict=True)), 0.0)
-        high = max(part + by for part, by in zip(middle, unsure, strict=True))
-        part = middle[0]
+        guesses = [_compared(one.steps, now.steps) for one, now in zip(found, self.now, strict=True)]
+        part = guesses[0][1]
+        unsure = error * abs(1 - part) + NEVER_SURER
+        low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
+        high = max(most for _, _, most in guesses) + unsure
         ranks = tuple(self._of_rank(key, found) for key in self.now[0].overlap)
         return Prediction(
             tuple(map(str, changes)),
@@ -213,6 +211,9 @@ class Replayed:
             round(measured * (1 - part)),
             ranks,
             self._assumptions(),
+            ""
+            if high - low <= MOST_UNSURE
+            else f"can't be told: a step takes {percent(low)} to {percent(high)} of its time",
         )
 
     def _of_rank(self, key: tuple[int, ...], found: Sequence[Outcome]) -> RankPrediction:
@@ -251,9 +252,13 @@ def _unit_of_op(trace: Trace) -> Ints:
     return trace.once(Ordering).lanes.unit_of_op
 
 
-def _error_of_median(values: Floats) -> float:
-    deviation = _DEVIATION * float(np.median(np.abs(values - np.median(values))))
-    return _MEDIAN * deviation / float(np.sqrt(max(values.size, 1)))
+def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:
+    """Median step over median step before, between the least and most that it may be by what single steps say."""
+    ratio = steps / np.maximum(before, 1)
+    part, middle = float(np.median(steps) / max(np.median(before), 1)), float(np.median(ratio))
+    deviation = _DEVIATION * float(np.median(np.abs(ratio - middle)))
+    unsure = SURE * _MEDIAN * deviation / float(np.sqrt(max(ratio.size, 1)))
+    return min(part, middle) - unsure, part, max(part, middle) + unsure
 
 
 def what_if(trace: Trace, changes: Sequence[Sequence[Change]], a: str = "comm", b: str = "compute") -> WhatIf:

@@ -31,6 +31,7 @@ from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
+PROMPT_NS = 3_000  # from release to start: not for lack of room
 ROOM_NS = 1_000  # from when it has room to its start, where no op had to wait for it
 TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
 RETURN_NS = 5_000  # from the end of work to the return of the call that waits for it, where none was seen
@@ -380,7 +381,7 @@ def _no_room(trace: Trace, lanes: Lanes, ready: Ints) -> tuple[Ints, Ints]:
     """For how long of the time from its release to its start the GPU had no room for each unit, and from when on."""
     columns, found, begun = occupancy_columns(trace.ops), np.zeros(lanes.op.size, np.int64), ready.copy()
     owner, device = (ints(trace.ops, column) for column in ("process", "device"))
-    slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > DISPATCH_NS))
+    slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > PROMPT_NS))
     for (process, gpu), rows in rows_by_key(owner[lanes.op[slow]], device[lanes.op[slow]]).items():
         limits, which = limits_of(trace, process, gpu), slow[rows]
         if limits is None:
