@@ -36,12 +36,13 @@ class Times:
     unit_end: Ints
 
 
-def run(tasks: Tasks, slower: Floats | None = None) -> Times:
+def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | None = None) -> Times:
     """Run all tasks.
 
     Parameters
     ----------
     slower : per unit the share of its pace that it loses beside others; its `transfer_ns` is then what it takes alone.
+    loop : the one to use, plain or compiled; by default what suits the number of tasks.
     """
     calls, units, room = tasks.calls, tasks.units, tasks.room
     n_calls, n_units = calls.call.size, units.op.size
@@ -59,7 +60,7 @@ def run(tasks: Tasks, slower: Floats | None = None) -> Times:
     team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
     members = Lists.of(team, np.arange(n_units), count + n_units)
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
-    loop = _compiled() if n_units >= MANY else _loop
+    loop = loop or (compiled() if n_units >= MANY else _loop)
     loop(
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
@@ -83,7 +84,8 @@ def places(units: Units, queue: int) -> Ints:
 
 
 @cache
-def _compiled() -> Callable[..., None]:
+def compiled() -> Callable[..., None]:
+    """The loop compiled by numba, which is kept for later runs."""
     from numba import njit
 
     return njit(cache=True)(_loop)

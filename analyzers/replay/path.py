@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.replay.engine import Times
-from analyzers.replay.tasks import Tasks
+from analyzers.replay.tasks import Lists, Tasks
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function, is_communication
 from analyzers.trace.tables import Trace
@@ -70,6 +70,8 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
     api_code, api_names = codes(trace.api, "name")
     is_comm, rank_of_process = is_communication(trace), _ranks(trace)
     process = ints(trace.api, "process")
+    rows = np.flatnonzero(units.collective >= 0)
+    of_collective = Lists.of(units.collective[rows], rows, int(units.collective.max()) + 1)
     unit, call, until = int(np.argmax(times.unit_end)), -1, int(times.unit_end.max())
     while until > begin_ns:
         if unit >= 0:
@@ -77,7 +79,7 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
             began, start = int(times.unit_began[unit]), int(times.unit_start[unit])
             if is_comm[op] and began > start and units.collective[unit] >= 0:
                 yield Segment(COMMUNICATION, rank, began, until, function(names[code[op]]))
-                members = np.flatnonzero(units.collective == units.collective[unit])
+                members = of_collective[int(units.collective[unit])]
                 unit, until = int(members[np.argmax(times.unit_start[members])]), began
                 rank, start = int(units.rank[unit]), int(times.unit_start[unit])
             else:
