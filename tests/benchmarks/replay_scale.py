@@ -48,7 +48,7 @@ def rank_tables(rank: int, kernels: int, steps: int, first_call: int) -> dict[st
     order = np.lexsort((np.append(of_step[:-1], 0), np.append(at, kernels)))
     kind = np.tile(of_step[order], steps)
     calls = kind.size
-    within = np.tile(np.cumsum(np.where(of_step[order] == 0, CALL_NS, 300)), steps)
+    within = np.tile(np.cumsum(np.append(0, np.where(of_step[order] == 0, CALL_NS, 300)))[:-1], steps)
     begin = within + np.repeat(np.arange(steps), calls // steps) * step_ns
     start = begin + draw.integers(0, 100, calls)
     end = start + np.where(kind == 0, CALL_NS - 2_000, 150)
