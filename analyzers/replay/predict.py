@@ -19,6 +19,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import percent
 from analyzers.compare.late_start import late_start
 from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
+from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.engine import Times, run
 from analyzers.replay.pace import Pace, pace
@@ -177,6 +178,11 @@ class Replayed:
         reason = f"run again, the unchanged program misses its captured {' and '.join(reasons)}" if reasons else ""
         if unexplained > MOST_OFF:
             reason = f"{percent(unexplained)} of the time for which streams stood idle has no reason in the capture"
+        if not self.trace.once(Ordering).waits_recorded.all():
+            reason = (
+                "the capture does not say which streams wait for what (torch.profiler does with "
+                "experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True))"
+            )
         steps = self.now[0].steps
         return Fidelity(
             round(float(np.median(steps))),
@@ -247,8 +253,6 @@ def _origins(before: Tasks, after: Tasks) -> Ints:
 
 
 def _unit_of_op(trace: Trace) -> Ints:
-    from analyzers.ordering.ordering import Ordering
-
     return trace.once(Ordering).lanes.unit_of_op
 
 

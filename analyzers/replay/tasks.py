@@ -293,15 +293,16 @@ def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: I
         in_time = take_or(lanes.end_ns, last, MIN_NS) <= ints(trace.api, "end_ns")[blocking.last[of[here]]]
         owner.append(rows[here[in_time]])
         items.append(last[in_time])
-    owners, units = np.concatenate(owner), np.concatenate(items)
-    return Lists.of(owners[units >= 0], units[units >= 0], blocked.size)
+    pairs = np.stack([np.concatenate(owner), np.concatenate(items)])
+    owners, units = np.unique(pairs[:, pairs[1] >= 0], axis=1)
+    return Lists.of(owners, units, blocked.size)
 
 
 def _hand_overs(process: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """The call of another thread that each call follows, -1 where there is none, and how long after it begins.
 
     A thread waits for another where it pauses, and the other makes calls for most of the pause, and before it paused
-    and after it goes on makes none: they take turns.
+    and after it goes on makes none: they take turns. What a thread calls first follows the last call of another, too.
     """
     found, lag = np.full(start.size, -1, np.int64), np.zeros(start.size, np.int64)
     for rows in rows_by_key(process).values():
@@ -316,12 +317,12 @@ def _hand_overs(process: Ints, thread: Ints, start: Ints, end: Ints) -> tuple[In
         began = start[order[first_of_run[before]]]
         mine = order[heads]
         first_of_thread = np.append(True, np.diff(thread) != 0)[mine]
-        own_end = np.where(first_of_thread, MIN_NS, end[mine - 1])
+        own_end = np.where(first_of_thread, began, end[mine - 1])
         other = order[before]
         pause = start[mine] - own_end
         covered = end[other] - np.maximum(began, own_end)
-        fits = ~first_of_thread & (pause >= HANDED_OVER_NS) & (end[other] <= start[mine])
-        fits &= (began >= own_end) & (covered >= COVERED * pause)
+        fits = first_of_thread | ((pause >= HANDED_OVER_NS) & (began >= own_end) & (covered >= COVERED * pause))
+        fits &= end[other] <= start[mine]
         found[mine[fits]] = other[fits]
         lag[mine[fits]] = (start[mine] - end[other])[fits]
     return found, lag
@@ -347,11 +348,16 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     np.maximum.at(ready, waits.owner, lanes.end_ns[waits.items])
     after_release = np.where(ready > MIN_NS, lanes.start_ns - ready, 0)
     ready_ns = lanes.start_ns - np.maximum(after_release, 0)
-    held_ns, held_from = _no_room(trace, lanes, ready)
-    after_release -= held_ns
+    in_graph = ints(ops, "graph") >= 0
+    held_ns, held_from = _no_room(trace, lanes, ready, in_graph)
+    by_graphs = np.zeros(held_ns.size, np.int64)
+    if in_graph.any():  # the room that nodes take is not run again: what waited for it, or for a node's, waits as long
+        by_graphs = _no_room(trace, lanes, ready, np.zeros(in_graph.size, dtype=bool))[0] - held_ns
+    after_release -= held_ns + by_graphs
     dispatch, held = np.clip(after_release, 0, DISPATCH_NS), held_ns > 0
     room_ns = np.where(held, dispatch, round(float(np.median(dispatch[held]))) if held.any() else ROOM_NS)
     dispatch[held] = np.clip(held_from - ready + 1, 0, DISPATCH_NS)[held]  # what then took the room was there first
+    dispatch += by_graphs
     collective = ints(ops, "collective")[lanes.op]
     wait = np.where(collective >= 0, ints(ops, "wait_ns")[lanes.op], 0)
     began = np.minimum(lanes.start_ns + wait, lanes.end_ns)
@@ -377,16 +383,21 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     )
 
 
-def _no_room(trace: Trace, lanes: Lanes, ready: Ints) -> tuple[Ints, Ints]:
-    """For how long of the time from its release to its start the GPU had no room for each unit, and from when on."""
+def _no_room(trace: Trace, lanes: Lanes, ready: Ints, without: Mask) -> tuple[Ints, Ints]:
+    """For how long of the time from its release to its start the GPU had no room for each unit, and from when on.
+
+    Parameters
+    ----------
+    without : ops that don't count, neither as what takes room nor as what waits for it.
+    """
     columns, found, begun = occupancy_columns(trace.ops), np.zeros(lanes.op.size, np.int64), ready.copy()
     owner, device = (ints(trace.ops, column) for column in ("process", "device"))
-    slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > PROMPT_NS))
+    slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > PROMPT_NS) & ~without[lanes.op])
     for (process, gpu), rows in rows_by_key(owner[lanes.op[slow]], device[lanes.op[slow]]).items():
         limits, which = limits_of(trace, process, gpu), slow[rows]
         if limits is None:
             continue
-        beside = np.flatnonzero((owner == process) & (device == gpu))
+        beside = np.flatnonzero((owner == process) & (device == gpu) & ~without)
         pieces = room(columns, lanes.op[which], ready[which], lanes.start_ns[which], beside, limits)
         full = np.flatnonzero(pieces.full)[::-1]  # the first piece of each is assigned last
         begun[which[pieces.row[full]]] = pieces.low_ns[full]

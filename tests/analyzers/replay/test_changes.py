@@ -1,0 +1,219 @@
+"""Each change of a program on a capture of a few ops, whose times after it follow by hand (µs)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.replay.changes import (
+    FORMS,
+    DropSync,
+    DropWait,
+    Graph,
+    MoreRoom,
+    MoveWait,
+    OnTime,
+    OwnStream,
+    Scale,
+    Split,
+    combined,
+    parse_change,
+)
+from analyzers.replay.edits import Blocks, _of_others, late_hosts, moved_ahead
+from analyzers.replay.tasks import tasks
+from tests.analyzers.replay.programs import US, Program, blocked, replayed
+from tests.support.builder import Builder
+
+
+def test_without_the_sync_the_host_goes_on() -> None:
+    """L's launch follows at 25 + 8, is submitted at 38, and L starts 2 µs after K's end."""
+    assert replayed(blocked(), [DropSync("nvtx:fetch")]) == {"K": [(8, 108)], "L": [(110, 160)]}
+
+
+def test_a_sync_elsewhere_is_not_dropped() -> None:
+    with pytest.raises(TracevizError, match="drop-sync kernel:L: no call that blocks"):
+        replayed(blocked(), [DropSync("kernel:L")])
+
+
+def waiting() -> Program:
+    """B runs 100 µs on stream 7; A, on 9, waits for it; the host works for 40 µs in B's range before B's launch."""
+    program = Program()
+    program.kernel("in", 7, call=0, start=7, end=10)
+    program.range("B", 6, 55)
+    program.kernel("B", 7, call=46, start=53, end=153)
+    program.range("A", 56, 80)
+    program.wait(9, 7, at=57)
+    program.kernel("A", 9, call=65, start=155, end=175)
+    program.kernel("tail", 7, call=85, start=155, end=160)
+    return program
+
+
+def test_without_the_wait_it_starts_when_submitted() -> None:
+    found = replayed(waiting().trace(), [DropWait("nvtx:A", "nvtx:B")])
+    assert found["A"] == [(72, 92)]
+    assert found["B"] == [(53, 153)]
+
+
+def test_moved_ahead_it_waits_for_what_there_was_then() -> None:
+    """A's 24 µs of host time come at 6: its launch 9 µs in, at 15, and A, behind "in", starts at 15 + 7.
+
+    All of B comes 24 µs later.
+    """
+    found = replayed(waiting().trace(), [MoveWait("nvtx:A", "nvtx:B")])
+    assert found["A"] == [(22, 42)]
+    assert found["B"] == [(77, 177)]
+    assert found["tail"] == [(179, 184)]
+
+
+def test_what_comes_first_anyway_does_not_move() -> None:
+    with pytest.raises(TracevizError, match="no occurrence of the first comes behind"):
+        replayed(waiting().trace(), [MoveWait("nvtx:B", "nvtx:A")])
+
+
+def test_host_time_is_cut_at_the_borders_of_a_block() -> None:
+    """Calls at 10 and 70, each of 5; of the 55 before the second, 10 are in the block from 60 to 80 that comes at 8."""
+    program = Program()
+    program.kernel("K", 7, call=10, start=17, end=20)
+    program.kernel("L", 7, call=70, start=77, end=80)
+    program.kernel("M", 7, call=90, start=97, end=99)
+    calls = tasks(program.trace()).calls
+    assert calls.before_ns.tolist() == [10 * US, 55 * US, 15 * US]
+    blocks = Blocks(*(np.array([at * US]) for at in (60, 80, 8)))
+    when, gap = moved_ahead(calls, np.arange(3), blocks)
+    assert np.argsort(when).tolist() == [1, 0, 2]
+    # L: 8 before the block and 10 of it; K: 5 of the block after L's call, 2 of its own; M: 45 that stood, and 10.
+    assert gap.tolist() == [7 * US, 18 * US, 55 * US]
+
+
+def test_a_stream_of_its_own() -> None:
+    """S no longer waits for K, only for what was on the stream where it forks; the tail waits for both."""
+    program = Program()
+    program.kernel("in", 7, call=0, start=7, end=10)
+    program.range("K", 5, 19)
+    program.kernel("K", 7, call=10, start=17, end=117)
+    program.range("S", 19, 29)
+    program.kernel("S", 7, call=20, start=119, end=139)
+    program.range("tail", 29, 40)
+    program.kernel("tail", 7, call=30, start=141, end=146)
+    found = replayed(program.trace(), [OwnStream("nvtx:K", "nvtx:tail")])
+    assert found == {"in": [(7, 10)], "K": [(17, 117)], "S": [(27, 47)], "tail": [(119, 124)]}
+
+
+def two_ranks() -> Builder:
+    """Rank 1's host works for 50 µs before its all-reduce, rank 0's for 10; the transfer takes 20."""
+    both = Builder()
+    for number, call in ((0, 20), (1, 60)):
+        program = Program(both, number)
+        program.kernel("K", 7, call=5, start=12, end=15)
+        wait = {0: 40 * US, 1: 0}[number]
+        program.kernel("ncclDevKernel_AllReduce", 9, call=call, start=call + 7, end=87, collective=0, wait_ns=wait)
+    return both
+
+
+def test_a_late_rank_that_is_on_time() -> None:
+    for change in (OnTime(1), OnTime()):
+        assert replayed(two_ranks().trace(), [change])["ncclDevKernel_AllReduce"] == [(27, 47), (27, 47)]
+
+
+def test_the_early_rank_has_nothing_to_make_up_for() -> None:
+    with pytest.raises(TracevizError, match="never later than the others'"):
+        replayed(two_ranks().trace(), [OnTime(0)])
+
+
+def test_the_longest_host_work_is_shortened_first() -> None:
+    found = tasks(two_ranks().trace())
+    assert late_hosts(found, 1).tolist() == [0, 0, 0, 40 * US]
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_others_of_a_group(least: bool) -> None:
+    draw = np.random.default_rng(3)
+    for _ in range(50):
+        group, values = draw.integers(0, 4, 12), draw.integers(0, 30, 12)
+        expected = []
+        for row in range(12):
+            others = sorted(int(values[i]) for i in range(12) if i != row and group[i] == group[row])
+            middle = others[(len(others) - 1) // 2 : len(others) // 2 + 1] if others else [int(values[row])]
+            expected.append((min(others) if least else sum(middle) // len(middle)) if others else middle[0])
+        assert _of_others(group, values, least=least).tolist() == expected
+
+
+def test_scaled_kernels() -> None:
+    assert replayed(blocked(), [Scale("kernel:K", 0.5)]) == {"K": [(8, 58)], "L": [(77, 127)]}
+
+
+def test_pieces_of_a_collective_follow_the_pieces_of_what_feeds_it() -> None:
+    """K's 100 µs in two pieces of 50, then each half of the all-reduce's 60: from 62 + 2 on instead of 109."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.wait(9, 7, at=6)
+    program.kernel("ncclDevKernel_AllReduce", 9, call=10, start=109, end=169, collective=0)
+    found = tasks(program.trace())
+    changed = combined(program.trace(), found, [Split("kernel:~AllReduce", 2)])
+    assert changed.units.op.size == 4
+    assert sorted(changed.units.transfer_ns.tolist()) == [30 * US, 30 * US, 50 * US, 50 * US]
+    spans = replayed(program.trace(), [Split("kernel:~AllReduce", 2)])
+    (first_k, second_k), (first, second) = spans["K"], spans["ncclDevKernel_AllReduce"]
+    assert first_k == (7, 57)
+    assert 57 < second_k[0] <= 59
+    assert first == (first_k[1] + 2, first_k[1] + 32)
+    assert second == (second_k[1] + 2, second_k[1] + 32)
+
+
+def test_a_graph_is_launched_at_once_and_its_host_code_is_gone() -> None:
+    """Three launches with 30 µs of host work between; as a graph all are submitted with the first, at 15."""
+    program = Program()
+    program.kernel("in", 7, call=0, start=7, end=9)
+    program.range("layers", 10, 90)
+    for at in (10, 45, 80):
+        program.kernel("K", 7, call=at, start=at + 7, end=at + 17)
+    program.kernel("tail", 7, call=95, start=102, end=105)
+    found = replayed(program.trace(), [Graph("nvtx:layers")])
+    assert found["K"] == [(17, 27), (28, 38), (39, 49)]  # 1 µs from node to node
+    assert found["tail"] == [(51, 54)]  # the call comes at 20; 2 µs after the graph
+
+
+def test_a_graph_needs_a_range_and_no_sync_in_it() -> None:
+    with pytest.raises(TracevizError, match="no range of that name"):
+        replayed(blocked(), [Graph("kernel:K")])
+    with pytest.raises(TracevizError, match="waits for the GPU, which no graph can hold"):
+        replayed(blocked(), [Graph("nvtx:fetch")])
+
+
+def test_kernels_that_leave_room_take_none() -> None:
+    found = combined(blocked(), tasks(blocked()), [MoreRoom("kernel:K")])
+    assert found.room.taken[0].tolist() == [0, 0, 0, 0]
+    assert not found.room.fills[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "drop-sync nvtx:fetch",
+        "drop-wait nvtx:A on nvtx:B",
+        "move-wait nvtx:A before nvtx:B",
+        "own-stream nvtx:S",
+        "own-stream nvtx:S join-before nvtx:tail",
+        "on-time all",
+        "on-time 3",
+        "scale comm 0.5",
+        "split collective:all_reduce 4",
+        "graph nvtx:layers",
+        "more-room comm",
+    ],
+)
+def test_a_change_is_written_as_it_is_read(text: str) -> None:
+    assert str(parse_change(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fly", "drop-wait nvtx:A", "scale comm", "scale comm -1", "split comm 1", "graph"]
+)
+def test_what_is_no_change_is_refused(text: str) -> None:
+    with pytest.raises(TracevizError):
+        parse_change(text)
+
+
+def test_every_form_starts_with_its_verb() -> None:
+    assert all(words.split()[0] == verb for verb, (words, _) in FORMS.items())

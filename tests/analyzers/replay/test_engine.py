@@ -1,0 +1,111 @@
+"""Programs run again: by hand, as captured, and compiled as in plain Python."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.replay import engine
+from analyzers.replay.engine import places, run
+from analyzers.replay.tasks import tasks
+from tests.analyzers.replay.programs import US, Program, blocked, replayed, spans
+from tests.simulator.generate import generate
+from tests.simulator.machine import simulate
+from tests.simulator.measure import loaded
+from tests.support.builder import Builder
+
+
+def test_a_program_runs_as_captured() -> None:
+    assert replayed(blocked()) == {"K": [(8, 108)], "L": [(127, 177)]}
+
+
+def two_streams() -> Program:
+    """K of 100 µs from 7 to 107, and L of 40 µs beside it from 27 to 67."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.kernel("L", 9, call=20, start=27, end=67)
+    return program
+
+
+def test_units_beside_each_other_are_slower() -> None:
+    """At half pace L takes 80 µs from 27 on; K has done 20 of its 100 by then, 40 more by 107, and ends at 147."""
+    trace = two_streams().trace()
+    found = tasks(trace)
+    assert spans(trace, found, run(found, np.array([0.5, 0.5]))) == {"K": [(7, 147)], "L": [(27, 107)]}
+
+
+def test_a_collective_waits_for_its_last_rank_and_goes_on_as_its_slowest() -> None:
+    """Rank 1 comes 30 µs later; K runs beside the transfer on rank 0 alone, and slows it on both."""
+    both = Builder()
+    for number, call, kernel in ((0, 0, True), (1, 30, False)):
+        program = Program(both, number)
+        wait = 30 * US if number == 0 else 0
+        program.kernel("ncclDevKernel_AllReduce", 9, call=call, start=call + 7, end=57, collective=0, wait_ns=wait)
+        if kernel:
+            program.kernel("K", 7, call=10, start=17, end=117)
+    trace = both.trace()
+    found = tasks(trace)
+    assert found.units.transfer_ns[found.units.collective == 0].tolist() == [20 * US, 20 * US]
+    slower = np.where(found.units.collective == 0, 0.5, 0.0)
+    times = run(found, slower)
+    of_both = found.units.collective == 0
+    assert times.unit_began[of_both].tolist() == [37 * US, 37 * US]
+    assert times.unit_end[of_both].tolist() == [77 * US, 77 * US]
+
+
+def test_no_room_holds_a_unit_until_what_fills_the_gpu_drains() -> None:
+    trace = two_streams().trace()
+    found = tasks(trace)
+    room = replace(
+        found.room,
+        limits=np.array([[2048, 32, 65536, 100_000]]),
+        needed=np.array([[1024, 1, 0, 0], [1024, 1, 0, 0]]),
+        taken=np.array([[2048, 2, 0, 0], [1024, 1, 0, 0]]),
+        fills=np.array([True, False]),
+        until=np.array([0.5, 1.0]),  # K's last blocks begin halfway
+    )
+    held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, US])))
+    assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(58, 98)]}
+
+
+def test_places_in_the_queue_are_so_many_before() -> None:
+    program = Program()
+    for at in range(7):
+        program.kernel("K", 7, call=10 * at, start=10 * at + 7, end=10 * at + 9)
+    units = tasks(program.trace()).units
+    assert places(units, 3).tolist() == [-1, -1, -1, 0, 1, 2, 3]
+    assert places(units, 7).tolist() == [-1] * 7
+    assert places(units, 1_021).tolist() == [-1] * 7
+
+
+def test_what_waits_for_itself_never_ends() -> None:
+    trace = two_streams().trace()
+    found = tasks(trace)
+    circle = replace(found.units, previous=np.array([1, 0]))
+    assert run(replace(found, units=circle)).unit_end.tolist() == [-1, -1]
+
+
+def compiled_is_plain(seeds: range, folder: Path) -> None:
+    for seed in seeds:
+        found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", folder))
+        draw = np.random.default_rng(seed)
+        slower = draw.uniform(0, 0.6, found.units.op.size)
+        few = replace(found, queue=random.Random(seed).choice([3, 1_021]))
+        one, other = (run(few, slower, loop) for loop in (engine._loop, engine.compiled()))
+        for name in engine.Times.__dataclass_fields__:
+            assert np.array_equal(getattr(one, name), getattr(other, name)), (seed, name)
+
+
+def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    compiled_is_plain(range(6), tmp_path)
+
+
+@pytest.mark.nightly
+def test_the_compiled_loop_does_as_the_plain_one_on_many(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    compiled_is_plain(range(6, 200), tmp_path)

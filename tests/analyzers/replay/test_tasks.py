@@ -1,0 +1,101 @@
+"""What a capture says each call and unit waited for, in programs small enough to follow by hand."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+
+from analyzers.replay import tasks as module
+from analyzers.replay.tasks import HostCalls, Lists, Tasks, tasks
+from tests.analyzers.replay.programs import US, Program, blocked, replayed
+
+
+def calls_and_units(found: Tasks) -> tuple[HostCalls, list[list[int]]]:
+    return found.calls, [found.units.waits[unit].tolist() for unit in range(found.units.op.size)]
+
+
+def test_host_work_waits_and_dispatch() -> None:
+    found = tasks(blocked())
+    calls, units = found.calls, found.units
+    assert calls.before_ns.tolist() == [0, 20 * US, 8 * US]
+    assert [calls.waits[call].tolist() for call in range(3)] == [[], [0], []]
+    assert calls.after_ns[1] == 4 * US  # K ends at 108, the sync returns at 112
+    assert calls.cost_ns[1] <= 3 * US  # what it takes where nothing is to be waited for
+    assert units.submitted_ns.tolist() == [5 * US, 5 * US]
+    assert units.dispatch_ns.tolist() == [3 * US, 2 * US]
+    assert units.unexplained_ns.tolist() == [0, 0]
+
+
+def test_a_stream_that_waits_for_another() -> None:
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.wait(9, 7, at=6)
+    program.kernel("L", 9, call=10, start=109, end=120)
+    found = tasks(program.trace())
+    assert [found.units.waits[unit].tolist() for unit in range(2)] == [[], [0]]
+    assert found.units.dispatch_ns.tolist() == [2 * US, 2 * US]
+
+
+def test_a_long_gap_that_nothing_explains_is_counted() -> None:
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=17)
+    program.kernel("L", 7, call=10, start=57, end=67)  # 40 µs after K's end
+    found = tasks(program.trace())
+    assert found.units.unexplained_ns.tolist() == [0, 30 * US]
+    assert found.units.idle_ns.tolist() == [0, 40 * US]
+
+
+def test_threads_that_take_turns() -> None:
+    program = Program()
+    program.kernel("forward", 7, call=0, start=7, end=12)
+    with program.rank.on_thread(2):
+        program.kernel("backward", 7, call=15, start=22, end=40)
+        program.kernel("backward", 7, call=40, start=47, end=50)
+    program.kernel("optimizer", 7, call=60, start=67, end=99)
+    calls = tasks(program.trace()).calls
+    by_start = np.argsort(calls.start_ns)
+    follows = {int(calls.start_ns[call]) // US: int(calls.handed[call]) for call in by_start}
+    started = {call: int(calls.start_ns[call]) // US for call in by_start}
+    assert {at: started.get(other, -1) for at, other in follows.items()} == {0: -1, 15: 0, 40: -1, 60: 40}
+    assert calls.handed_ns[calls.handed >= 0].tolist() == [15 * US, 10 * US]  # by thread: 60 - 45, 15 - 5
+
+
+def test_threads_that_call_at_the_same_time_follow_nobody() -> None:
+    program = Program()
+    for at in (0, 40, 80):
+        program.kernel("a", 7, call=at, start=at + 7, end=at + 9)
+        with program.rank.on_thread(2):
+            program.kernel("b", 9, call=at + 3, start=at + 10, end=at + 12)
+    assert (tasks(program.trace()).calls.handed == -1).all()
+
+
+def test_a_full_queue_holds_a_launch() -> None:
+    """With 2 places, the third launch waits until the first kernel behind the running one begins."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.kernel("K", 7, call=10, start=109, end=209)
+    program.kernel("K", 7, call=20, start=211, end=311)
+    launch = (30 * US, 114 * US)  # begins when the second starts, at 109, and takes 5 µs then
+    program.rank.kernel("L", 7, 313 * US, 320 * US, launch=launch)
+    with patch.object(module, "LAUNCH_QUEUE", 2):
+        trace = program.trace()
+        found = tasks(trace)
+        assert found.calls.cost_ns.tolist() == [5 * US, 5 * US, 5 * US, 5 * US]
+        assert replayed(trace)["L"] == [(313, 320)]
+    assert tasks(trace).calls.cost_ns[3] == 84 * US  # without a full queue that is the call's own time
+
+
+def test_a_copy_that_blocks_is_submitted_within_its_call() -> None:
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.rank.copy("DtoH", 7, 109 * US, 111 * US, copy_target="pageable", launch=(10 * US, 115 * US))
+    found = tasks(program.trace())
+    assert found.units.submitted_ns[1] <= 3 * US
+    assert found.units.dispatch_ns[1] == 2 * US
+
+
+def test_lists_of_pairs() -> None:
+    lists = Lists.of(np.array([2, 0, 2]), np.array([7, 8, 9]), 3)
+    assert [lists[task].tolist() for task in range(3)] == [[8], [], [7, 9]]
+    assert lists.owner.tolist() == [0, 2, 2]
