@@ -398,17 +398,15 @@ def _stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
     calls, selection = tasks.calls, select(trace, where)
     if _names_ranges(selection.selector):
         named = np.flatnonzero(selection.ranges)
-        columns = (ints(trace.ranges, name)[named] for name in ("process", "thread", "start_ns", "end_ns"))
+        table, start, end = (
+            trace.ranges.iloc[named],
+            ints(trace.ranges, "start_ns")[named],
+            ints(trace.ranges, "end_ns")[named],
+        )
     else:
         made = np.flatnonzero(issued(trace, tasks, where))
-        row = calls.call[made]
-        columns = (
-            ints(trace.api, "process")[row],
-            ints(trace.api, "thread")[row],
-            calls.start_ns[made],
-            calls.end_ns[made],
-        )
-    process, thread, start, end = columns
+        table, start, end = trace.api.iloc[calls.call[made]], calls.start_ns[made], calls.end_ns[made]
+    process, thread = ints(table, "process"), ints(table, "thread")
     number, first = np.unique(calls.thread, return_index=True)
     owner, caller = (ints(trace.api, name)[calls.call[first]].tolist() for name in ("process", "thread"))
     number_of: dict[tuple[int, ...], int] = dict(zip(zip(owner, caller, strict=True), number.tolist(), strict=True))

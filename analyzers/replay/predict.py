@@ -69,7 +69,10 @@ class RankPrediction:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one change, or several together, is worth; step times in ns. reason : why it can't be told, "" where it can."""
+    """What one change, or several together, is worth; step times in ns.
+
+    reason : why it can't be told, "" where it can.
+    """
 
     changes: tuple[str, ...]
     step_ns: int
@@ -178,11 +181,7 @@ class Replayed:
         reason = f"run again, the unchanged program misses its captured {' and '.join(reasons)}" if reasons else ""
         if unexplained > MOST_OFF:
             reason = f"{percent(unexplained)} of the time for which streams stood idle has no reason in the capture"
-        if not self.trace.once(Ordering).waits_recorded.all():
-            reason = (
-                "the capture does not say which streams wait for what (torch.profiler does with "
-                "experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True))"
-            )
+        reason = self._not_on_record() or reason
         steps = self.now[0].steps
         return Fidelity(
             round(float(np.median(steps))),
@@ -192,6 +191,18 @@ class Replayed:
             unexplained,
             reason,
         )
+
+    def _not_on_record(self) -> str:
+        """What the capture lacks, so that nothing tells what depends on what."""
+        remedy = "torch.profiler records it with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
+        if not self.trace.once(Ordering).waits_recorded.all():
+            return f"the capture does not say which streams wait for what: {remedy}"
+        calls = self.tasks.calls
+        span = int(calls.end_ns.max() - calls.start_ns.min()) * len(self.trace.processes)
+        blind = self.tasks.blind_ns / max(span, 1)
+        if blind > MOST_OFF:
+            return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
+        return ""
 
     def predict(self, changes: Sequence[Change], error: float) -> Prediction:
         """What some changes are worth together.

@@ -138,7 +138,8 @@ class Tasks:
     """All tasks of a run.
 
     refuted : how many waits the times rule out, which are left out. queue : how many launches of a stream that have not
-    begun there may be.
+    begun there may be. blind_ns : how long calls blocked their thread with nothing on record that they waited for, which
+    is run again as host work.
     """
 
     calls: HostCalls
@@ -146,6 +147,7 @@ class Tasks:
     room: Room
     refuted: int
     queue: int
+    blind_ns: int
 
 
 def tasks(trace: Trace) -> Tasks:
@@ -154,9 +156,11 @@ def tasks(trace: Trace) -> Tasks:
     lanes = ordering.lanes
     blocking = blocking_calls(trace, ordering)
     waits, refuted = _stream_waits(ordering.graph)
-    host, call_of_unit = _host_calls(trace, ordering, blocking)
+    host, call_of_unit, blind_ns = _host_calls(trace, ordering, blocking)
     units = _units(trace, lanes, host, call_of_unit, waits)
-    return Tasks(host, units, _as_seen(_room(trace, lanes), units, _kinds(trace, lanes)), refuted, LAUNCH_QUEUE)
+    return Tasks(
+        host, units, _as_seen(_room(trace, lanes), units, _kinds(trace, lanes)), refuted, LAUNCH_QUEUE, blind_ns
+    )
 
 
 def _stream_waits(graph: Graph) -> tuple[Lists, int]:
@@ -192,8 +196,9 @@ def _stream_waits(graph: Graph) -> tuple[Lists, int]:
     return Lists.of(pairs_in_time[0], pairs_in_time[1], lanes.op.size), int(np.count_nonzero(~in_time))
 
 
-def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[HostCalls, Ints]:
-    """The calls that launch or wait, and the number among them of each unit's launch (-1: none)."""
+def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[HostCalls, Ints, int]:
+    """The calls that launch or wait; the number among them of each unit's launch (-1: none); for how long calls block
+    with nothing to wait for."""
     launch = ints(trace.ops, "launch")[ordering.lanes.op]
     row, last, blocked, holder = _outer_calls(trace, blocking, np.unique(launch[launch >= 0]))
     start, end, process = (
@@ -217,7 +222,13 @@ def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[H
         waits=waits,
     )
     call_of_unit = _numbered(*holder, launch)
-    return replace(found, cost_ns=found.cost_ns - _queue_full_ns(ordering.lanes, found, call_of_unit)), call_of_unit
+    synchronizes = np.isin(
+        take_or(blocking.kind, blocked), [KINDS.index(kind) for kind in ("stream", "event", "device")]
+    )
+    blind = synchronizes & ~waited & (np.diff(waits.first) == 0)
+    blind_ns = int(np.maximum(end - start - COST_NS, 0)[blind].sum())
+    found = replace(found, cost_ns=found.cost_ns - _queue_full_ns(ordering.lanes, found, call_of_unit))
+    return found, call_of_unit, blind_ns
 
 
 def _queue_full_ns(lanes: Lanes, calls: HostCalls, call: Ints) -> Ints:

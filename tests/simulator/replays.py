@@ -309,7 +309,7 @@ def on_time(seed: int, *, contends: bool) -> Case:
                 step = Step(random.Random(plan), own, number, contends)
                 host_ns = [host[rank, number, k] for k in range(reductions)]
                 actions += in_range(f"{MARK}{number}", reduced(step, host_ns))
-            threads.append((tuple([*actions, Synchronize(None)]),))
+            threads.append(((*actions, Synchronize(None)),))
         programs.append(Program(tuple(threads), seed=seed))
     return Case("on-time all" if everyone else f"on-time {who}", *programs)
 
@@ -355,7 +355,7 @@ def case(kind: str, seed: int) -> Case:
             for number in range(steps):
                 step = Step(random.Random(plan), random.Random(f"{seed} {rank} {number}"), number, contends)
                 actions += in_range(f"{MARK}{number}", body(step, changed))
-            threads.append((tuple([*actions, Synchronize(None)]),))
+            threads.append(((*actions, Synchronize(None)),))
         return Program(tuple(threads), seed=seed)
 
     return Case(words, program(False), program(True))

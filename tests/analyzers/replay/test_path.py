@@ -18,7 +18,7 @@ from tests.support.builder import Builder
 
 
 def test_a_path_known_by_hand() -> None:
-    """K is launched and runs to 108; the host waits for it to 112, works for 8 µs, and launches L, which runs to 177."""
+    """K is launched and runs to 108; the host waits to 112, works for 8 µs, and launches L, which runs to 177."""
     trace = blocked()
     found = tasks(trace)
     path = critical_path(trace, found, run(found))

@@ -89,7 +89,7 @@ def test_a_full_queue_holds_a_launch() -> None:
 def test_a_copy_that_blocks_is_submitted_within_its_call() -> None:
     program = Program()
     program.kernel("K", 7, call=0, start=7, end=107)
-    program.rank.copy("DtoH", 7, 109 * US, 111 * US, copy_target="pageable", launch=(10 * US, 115 * US))
+    program.rank.copy("DtoH", 7, 109 * US, 111 * US, target_memory="pageable", launch=(10 * US, 115 * US))
     found = tasks(program.trace())
     assert found.units.submitted_ns[1] <= 3 * US
     assert found.units.dispatch_ns[1] == 2 * US

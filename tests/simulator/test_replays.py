@@ -1,0 +1,78 @@
+"""Replays of random programs, and what they predict of changes, against the changed programs themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.replay.predict import Replayed
+from tests.simulator.generate import races
+from tests.simulator.machine import simulate
+from tests.simulator.measure import A, B, loaded, programs
+from tests.simulator.replays import KINDS, Answer, answers, case, queue_of, tells
+
+POINTS = 0.05  # of a step, by which a prediction may be off
+CLOSE = 0.02  # of a step, by which the unchanged program may be
+REPLAYED = {"nsys": 0.98, "kineto": 0.94}
+RIGHT = WITHIN = 0.9
+
+
+def close(seeds: range, form: str, folder: Path) -> list[bool]:
+    """Whether each unchanged program takes as long as captured, step by step."""
+    found = []
+    for _, program in programs(seeds):
+        with queue_of(program):
+            try:
+                found.append(Replayed(loaded(simulate(program), form, folder), A, B).fidelity().error <= CLOSE)
+            except TracevizError:
+                found.append(False)
+    return found
+
+
+def hold(found: list[Answer], seeds: Sequence[int]) -> None:
+    """Where the capture tells how kernels slow each other down, step times are right; ranges hold them everywhere."""
+    told = [one for one, seed in zip(found, seeds, strict=True) if tells(seed)]
+    wrong = [str(one) for one in found if one.off > POINTS or not one.within]
+    assert sum(one.off <= POINTS for one in told) >= RIGHT * len(told), wrong
+    assert sum(one.within for one in found) >= WITHIN * len(found), wrong
+
+
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+def test_a_program_takes_as_long_as_captured(form: str, tmp_path: Path) -> None:
+    found = close(range(8), form, tmp_path)
+    assert sum(found) >= 7
+
+
+def test_changes_bring_what_was_predicted(tmp_path: Path) -> None:
+    found = [one for kind in KINDS for one in answers(kind, range(3), "nsys", tmp_path)]
+    hold(found, [*range(3)] * len(KINDS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_programs_are_right_before_and_after(kind: str) -> None:
+    for seed in range(3):
+        for program in (case(kind, seed).before, case(kind, seed).after):
+            assert not any(races(program, rank) for rank in range(len(program.ranks)))
+
+
+def test_without_records_nothing_is_predicted(tmp_path: Path) -> None:
+    for kind in KINDS:
+        assert all(one.refused for one in answers(kind, range(1), "kineto-default", tmp_path))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+def test_many_programs_take_as_long_as_captured(form: str, tmp_path: Path) -> None:
+    found = close(range(400), form, tmp_path)
+    assert sum(found) >= REPLAYED[form] * len(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_changes_of_many_programs_bring_what_was_predicted(kind: str, form: str, tmp_path: Path) -> None:
+    seeds = range(3, 103)
+    hold(answers(kind, seeds, form, tmp_path), seeds)
