@@ -138,7 +138,7 @@ class Tasks:
     """All tasks of a run.
 
     refuted : how many waits the times rule out, which are left out. queue : how many launches of a stream that have not
-    begun there may be. blind_ns : how long calls blocked their thread with nothing on record that they waited for, which
+    begun there may be. blind_ns : how long calls blocked their thread with nothing on record to wait for, which
     is run again as host work.
     """
 
@@ -156,6 +156,7 @@ def tasks(trace: Trace) -> Tasks:
     lanes = ordering.lanes
     blocking = blocking_calls(trace, ordering)
     waits, refuted = _stream_waits(ordering.graph)
+    waits = _with_unnamed(trace, ordering, waits)
     host, call_of_unit, blind_ns = _host_calls(trace, ordering, blocking)
     units = _units(trace, lanes, host, call_of_unit, waits)
     return Tasks(
@@ -194,6 +195,34 @@ def _stream_waits(graph: Graph) -> tuple[Lists, int]:
     in_time = lanes.end_ns[pairs[1]] <= lanes.start_ns[pairs[0]] + TOLERANCE_NS
     pairs_in_time = pairs[:, in_time]
     return Lists.of(pairs_in_time[0], pairs_in_time[1], lanes.op.size), int(np.count_nonzero(~in_time))
+
+
+def _with_unnamed(trace: Trace, ordering: Ordering, waits: Lists) -> Lists:
+    """The same with what streams waited for that were told to wait, the capture doesn't say for what.
+
+    Where the first unit behind such a wait starts late, right behind the end of another unit of its GPU, it is that.
+    """
+    lanes, linked = ordering.lanes, ordering.linked
+    unnamed = np.flatnonzero((linked.waits.source < 0) & (linked.wait_lane >= 0))
+    lane = linked.wait_lane[unnamed]
+    unit = lanes.unit(lane, lanes.queued_before(lane, linked.calls.waits.start_ns[unnamed]))
+    unit = np.unique(unit[unit >= 0])
+    released = np.maximum(launches(trace)[2][lanes.op], MIN_NS)
+    same = np.append(False, np.diff(lanes.lane_of_unit()) == 0)[: released.size]
+    released[same] = np.maximum(released[same], lanes.end_ns[np.flatnonzero(same) - 1])
+    np.maximum.at(released, waits.owner, lanes.end_ns[waits.items])
+    owner, items = [waits.owner], [waits.items]
+    process, device = (ints(trace.ops, column)[lanes.op] for column in ("process", "device"))
+    late = np.zeros(released.size, dtype=bool)
+    late[unit] = lanes.start_ns[unit] - released[unit] > PROMPT_NS
+    for rows in rows_by_key(process, device).values():
+        waiting, by_end = rows[late[rows]], rows[np.argsort(lanes.end_ns[rows], kind="stable")]
+        last = by_end[np.searchsorted(lanes.end_ns[by_end], lanes.start_ns[waiting], side="right") - 1]
+        ended = lanes.end_ns[last]
+        right_before = (ended > released[waiting]) & (lanes.start_ns[waiting] - ended <= DISPATCH_NS)
+        owner.append(waiting[right_before & (ended <= lanes.start_ns[waiting])])
+        items.append(last[right_before & (ended <= lanes.start_ns[waiting])])
+    return Lists.of(np.concatenate(owner), np.concatenate(items), released.size)
 
 
 def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[HostCalls, Ints, int]:

@@ -99,3 +99,14 @@ def test_lists_of_pairs() -> None:
     lists = Lists.of(np.array([2, 0, 2]), np.array([7, 8, 9]), 3)
     assert [lists[task].tolist() for task in range(3)] == [[8], [], [7, 9]]
     assert lists.owner.tolist() == [0, 2, 2]
+
+
+def test_a_wait_whose_event_nobody_names_is_for_what_ended_right_before() -> None:
+    """The record was made before the capture began; L starts 2 µs after K's end, 90 µs after its launch."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.rank.wait(9, -1, 6 * US, stated=False)
+    program.kernel("L", 9, call=10, start=109, end=120)
+    found = tasks(program.trace())
+    assert [found.units.waits[unit].tolist() for unit in range(2)] == [[], [0]]
+    assert found.units.unexplained_ns.tolist() == [0, 0]
