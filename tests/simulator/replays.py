@@ -434,17 +434,21 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", default=KINDS)
     parser.add_argument("--wrong", type=int, default=0, help="show so many of the worst, per kind and format")
     given = parser.parse_args()
-    print("| change | format | within 5 points | in range | refused | median width | median change |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| change | format | within 5 points | where the capture tells | in range | refused | width | median change |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for kind in given.kinds:
             for form in given.formats:
                 found = answers(kind, range(given.first, given.first + given.count), form, Path(folder))
                 told = [one for one in found if not one.refused]
-                shares = (
-                    f"{sum(map(of, found)) / len(found):.0%}"
-                    for of in (lambda one: one.off <= 0.05, lambda one: one.within, lambda one: bool(one.refused))
-                )
+                known = [one for at, one in enumerate(found) if tells(given.first + at)]
+                shares = [f"{sum(one.off <= 0.05 for one in some) / len(some):.0%}" for some in (found, known)]
+                shares += [
+                    f"{sum(some) / len(found):.0%}"
+                    for some in ([one.within for one in found], [bool(one.refused) for one in found])
+                ]
                 width = statistics.median(one.width for one in told) if told else np.nan
                 print(
                     f"| {kind} | {form} | {' | '.join(shares)} | {width:.1%} | "
