@@ -60,7 +60,7 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
     team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
     members = Lists.of(team, np.arange(n_units), count + n_units)
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
-    loop = loop or (compiled() if n_units >= MANY else _loop)
+    loop = loop or _suited(n_units)
     loop(
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
@@ -81,6 +81,14 @@ def places(units: Units, queue: int) -> Ints:
             found = take_or(jump, found)
         jump, queue = take_or(jump, jump), queue >> 1
     return np.full(units.op.size, -1) if queue else found
+
+
+def _suited(units: int) -> Callable[..., None]:
+    """The loop for so many units; without numba the plain one, which is some 30 times slower."""
+    try:
+        return compiled() if units >= MANY else _loop
+    except ImportError:
+        return _loop
 
 
 @cache

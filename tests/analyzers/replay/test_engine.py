@@ -89,23 +89,13 @@ def test_what_waits_for_itself_never_ends() -> None:
     assert run(replace(found, units=circle)).unit_end.tolist() == [-1, -1]
 
 
-def compiled_is_plain(seeds: range, folder: Path) -> None:
-    for seed in seeds:
-        found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", folder))
-        draw = np.random.default_rng(seed)
-        slower = draw.uniform(0, 0.6, found.units.op.size)
+@pytest.mark.nightly  # compiling takes longer than all else here
+def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    for seed in range(100):
+        found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", tmp_path))
+        slower = np.random.default_rng(seed).uniform(0, 0.6, found.units.op.size)
         few = replace(found, queue=random.Random(seed).choice([3, 1_021]))
         one, other = (run(few, slower, loop) for loop in (engine._loop, engine.compiled()))
         for name in engine.Times.__dataclass_fields__:
             assert np.array_equal(getattr(one, name), getattr(other, name)), (seed, name)
-
-
-def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
-    compiled_is_plain(range(6), tmp_path)
-
-
-@pytest.mark.nightly
-def test_the_compiled_loop_does_as_the_plain_one_on_many(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
-    compiled_is_plain(range(6, 200), tmp_path)
