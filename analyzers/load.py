@@ -51,7 +51,7 @@ def load(
 
 
 def refuse_parts(reading: Reading) -> None:
-    """Refuse to go capture by capture: timeline, report, compare, export and --save need all ops of a run at once.
+    """Refuse to go capture by capture: timeline, report, what-if, compare, export and --save need all ops at once.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def refuse_parts(reading: Reading) -> None:
     """
     if reading.by_parts:
         raise TracevizError(
-            "Timelines, reports, comparisons, exports and saved runs need all ranks in memory at once.",
+            "Timelines, reports, predictions, comparisons, exports and saved runs need all ranks in memory at once.",
             hint="Leave out memory and dask.",
         )
 

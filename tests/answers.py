@@ -75,7 +75,7 @@ def questions() -> Iterator[tuple[str, list[str]]]:
         pair = pair_of(name)
         sides = ["-a", pair[0], "-b", pair[1]] if pair else []
         for output in FORMATS:
-            for command in ("check-overlap", "collectives", "syncs", "streams", "info"):
+            for command in ("check-overlap", "collectives", "syncs", "streams", "info", "what-if"):
                 yield f"{name}/{command}.{output}", [command, *files, "--format", output]
             if pair:
                 yield f"{name}/check-overlap.pair.{output}", ["check-overlap", *files, *sides, "--format", output]

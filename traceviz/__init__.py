@@ -26,6 +26,18 @@ if TYPE_CHECKING:
         sync_points,
         timeline,
         trend,
+        what_if,
+    )
+    from traceviz.changes import (
+        DropSync,
+        DropWait,
+        Graph,
+        MoreRoom,
+        MoveWait,
+        OnTime,
+        OwnStream,
+        Scale,
+        Split,
     )
     from traceviz.results import (
         Capture,
@@ -34,10 +46,12 @@ if TYPE_CHECKING:
         OrderReport,
         OverlapResult,
         PairTrend,
+        Prediction,
         Report,
         StreamContention,
         StreamsResult,
         TraceInfo,
+        WhatIf,
     )
     from traceviz.trace import Trace
     from traceviz.version import __version__
@@ -46,15 +60,26 @@ __all__ = [
     "Capture",
     "Collectives",
     "Comparison",
+    "DropSync",
+    "DropWait",
+    "Graph",
+    "MoreRoom",
+    "MoveWait",
+    "OnTime",
     "OrderReport",
     "OverlapResult",
+    "OwnStream",
     "PairTrend",
+    "Prediction",
     "Report",
+    "Scale",
+    "Split",
     "StreamContention",
     "StreamsResult",
     "Trace",
     "TraceInfo",
     "TracevizError",
+    "WhatIf",
     "__version__",
     "capture",
     "check_overlap",
@@ -68,9 +93,12 @@ __all__ = [
     "sync_points",
     "timeline",
     "trend",
+    "what_if",
 ]
 _RESULTS = [name for name in __all__ if name[0].isupper()]
-_HOMES = dict.fromkeys(_RESULTS, "traceviz.results") | {
+_CHANGES = ["DropSync", "DropWait", "Graph", "MoreRoom", "MoveWait", "OnTime", "OwnStream", "Scale", "Split"]
+_HOMES = dict.fromkeys(_RESULTS, "traceviz.results") | dict.fromkeys(_CHANGES, "traceviz.changes")
+_HOMES |= {
     "Trace": "traceviz.trace",
     "TracevizError": "traceviz.api",
     "__version__": "traceviz.version",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from analyzers.contention.neighbours import StreamContention
     from analyzers.info import TraceInfo
     from analyzers.readers.reading import Reading
+    from analyzers.replay.changes import Change
+    from analyzers.replay.result import WhatIf
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace import tables as tables
@@ -326,6 +328,53 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
         return answers.syncs(run)
 
 
+def what_if(
+    trace: Run,
+    *changes: Change | str,
+    a: str = "comm",
+    b: str = "compute",
+    critical_path: bool = False,
+    **reading: Unpack[ReadingOfAll],
+) -> WhatIf:
+    """What is a fix worth? Step time and real overlap, predicted by running the captured program again with it.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list. Of a part of a trace all is run again, and that
+        part's ranks and steps count.
+    changes : what is tried, all together: `DropSync`, `DropWait`, `MoveWait`, `OwnStream`, `OnTime`, `Scale`, `Split`,
+        `Graph`, `MoreRoom`, or texts as the command takes them. Without any, each that a found cause suggests is tried
+        alone, and the best two together.
+    a, b : selectors of the pair whose overlap is predicted.
+    critical_path : whether `.path` has what the steps rest on as captured.
+    reading : for paths, all that `load` takes by name.
+
+    Returns
+    -------
+    WhatIf : `.replay`, how well the replay gives the capture itself; `.changes`, predictions, the largest gain first;
+        `.best`; `.reason`, why nothing is predicted, where nothing is. `.to_frame()` has a row per prediction: step_ns,
+        step_low_ns, step_high_ns, gain_ns, tells, ratios of real overlap, next_cause, assumptions; `.ranks_frame()` one
+        per prediction, rank and device; `.path.to_frame()` one per segment of the critical path.
+
+    Raises
+    ------
+    TracevizError : a change or a selector can't be read, or the capture has nothing to change in that way.
+
+    Examples
+    --------
+    >>> captures = "tests/data/torch/item_before.rank*.json.gz"
+    >>> found = what_if(captures, "drop-sync nvtx:MP lookup")
+    >>> found.replay.error < 0.01, found.best.gain_ns > 0, found.best.next_cause
+    (True, True, 'computation')
+    """
+    from analyzers.replay import answer
+
+    wanted = _changes(changes)
+    whole = _loaded(trace, reading)
+    with progress() as on_progress:
+        return answer.what_if(whole, wanted, a, b, critical_path=critical_path, progress=on_progress)
+
+
 def trend(database: str | Path, a: str | None = None, b: str | None = None) -> list[PairTrend]:
     """How did a pair's overlap and step time go from run to run? Of what `check-overlap --save` kept.
 
@@ -357,6 +406,7 @@ def timeline(
     *,
     min_overlap: float = 0.6,
     accept_apparent: bool = False,
+    what_if: Sequence[Change | str] = (),
     dark: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> go.Figure:
@@ -366,6 +416,7 @@ def timeline(
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
     a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
+    what_if : changes, all together, as `what_if` takes them: what they would make of it is drawn beneath, predicted.
     dark : on dark ground.
     reading : for paths, all that `load` takes by name.
 
@@ -386,6 +437,10 @@ def timeline(
     whole = _loaded(trace, reading)
     result = check.check_overlap(whole, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     drawn = picture.picture(whole, result, order_report.order_report(whole))
+    if what_if:
+        from traceviz.timelines.predicted import with_predicted
+
+        drawn = with_predicted(whole, drawn, result, _changes(what_if))
     return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
 
 
@@ -411,7 +466,7 @@ def report(
     Returns
     -------
     Report : `.files` were written (no timeline.png where neither a browser nor kaleido can draw it); `.overlap`,
-        `.collectives`, `.order`, `.streams` and `.info` are the results they show.
+        `.collectives`, `.order`, `.streams`, `.info` and `.what_if` are the results they show.
 
     Raises
     ------
@@ -477,6 +532,13 @@ def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
         return run
     with progress() as on_progress:
         return read(_paths((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
+
+
+def _changes(given: Sequence[Change | str]) -> list[Change]:
+    """Changes, those that are texts read."""
+    from analyzers.replay.changes import parse_change
+
+    return [parse_change(one) if isinstance(one, str) else one for one in given]
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:

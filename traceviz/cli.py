@@ -22,6 +22,7 @@ from traceviz.commands import (
     streams,
     syncs,
     timeline,
+    what_if,
     workload,
 )
 from traceviz.output.terminal import fail
@@ -42,6 +43,7 @@ app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("export", epilog=export.EPILOG)(export.export)
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
+app.command("what-if", epilog=what_if.EPILOG)(what_if.what_if)
 app.command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")
 app.command("workload", epilog=workload.EPILOG)(workload.workload)

@@ -4,6 +4,8 @@ from analyzers.collectives.report import Collectives as Collectives
 from analyzers.compare.results import Comparison as Comparison
 from analyzers.contention.neighbours import StreamContention as StreamContention
 from analyzers.info import TraceInfo as TraceInfo
+from analyzers.replay.result import Prediction as Prediction
+from analyzers.replay.result import WhatIf as WhatIf
 from analyzers.streams import StreamsResult as StreamsResult
 from analyzers.syncs.report import OrderReport as OrderReport
 from analyzers.verdict.result import OverlapResult as OverlapResult

@@ -60,7 +60,7 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
     team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
     members = Lists.of(team, np.arange(n_units), count + n_units)
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
-    loop = loop or _suited(n_units)
+    loop = loop or (compiled() if n_units >= MANY else None) or _loop
     loop(
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
@@ -83,20 +83,17 @@ def places(units: Units, queue: int) -> Ints:
     return np.full(units.op.size, -1) if queue else found
 
 
-def _suited(units: int) -> Callable[..., None]:
-    """The loop for so many units; without numba the plain one, which is some 30 times slower."""
-    try:
-        return compiled() if units >= MANY else _loop
-    except ImportError:
-        return _loop
-
-
 @cache
-def compiled() -> Callable[..., None]:
-    """The loop compiled by numba, which is kept for later runs."""
-    from numba import njit
-
-    return njit(cache=True)(_loop)
+def compiled() -> Callable[..., None] | None:
+    """The loop over events, compiled; None without numba, which an extra brings."""
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    try:
+        return njit(cache=True)(_loop)
+    except RuntimeError:  # there is no folder to keep it in
+        return njit(_loop)
 
 
 _Array = npt.NDArray[Any]

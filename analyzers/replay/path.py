@@ -10,14 +10,15 @@ before a call, a call. Where a collective waited for its last rank, the chain go
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analyzers.replay.engine import Times
 from analyzers.replay.tasks import Lists, Tasks
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import function, is_communication
+from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
 
 HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (
@@ -47,6 +48,11 @@ class Segment:
         """How long it is."""
         return self.end_ns - self.start_ns
 
+    @property
+    def blocks(self) -> bool:
+        """Whether it is communication, which on the path holds the step up."""
+        return self.kind == COMMUNICATION
+
 
 def critical_path(trace: Trace, tasks: Tasks, times: Times, begin_ns: int = 0) -> list[Segment]:
     """Segments from the end of the run back to its begin, or to an instant of it, in order of time."""
@@ -54,6 +60,15 @@ def critical_path(trace: Trace, tasks: Tasks, times: Times, begin_ns: int = 0) -
         return []
     found = [one for one in _back(trace, tasks, times, begin_ns) if one.ns > 0]
     return found[::-1]
+
+
+def clipped(path: list[Segment], begin_ns: int, end_ns: int) -> list[Segment]:
+    """What of a path lies in [begin_ns, end_ns)."""
+    inside = [one for one in path if one.end_ns > begin_ns and one.start_ns < end_ns]
+    for at in {0, len(inside) - 1} if inside else ():
+        one = inside[at]
+        inside[at] = replace(one, start_ns=max(one.start_ns, begin_ns), end_ns=min(one.end_ns, end_ns))
+    return inside
 
 
 def by_kind(path: list[Segment]) -> dict[str, int]:
@@ -67,6 +82,7 @@ def by_kind(path: list[Segment]) -> dict[str, int]:
 def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[Segment]:
     calls, units = tasks.calls, tasks.units
     code, names = codes(trace.ops, "name")
+    range_of_call = trace.once(_range_of_call)
     api_code, api_names = codes(trace.api, "name")
     is_comm, rank_of_process = is_communication(trace), _ranks(trace)
     process = ints(trace.api, "process")
@@ -107,10 +123,10 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
         after_other = int(times.call_end[handed] + calls.handed_ns[call]) if handed >= 0 else -1
         source = previous if after_own >= after_other else handed
         if max(after_own, after_other) < 0:
-            yield Segment(HOST, rank, max(begin_ns, 0), until, "")
+            yield Segment(HOST, rank, max(begin_ns, 0), until, range_of_call[int(calls.call[call])])
             return
         back = int(times.call_end[source])
-        yield Segment(HOST, rank, back, until, "")
+        yield Segment(HOST, rank, back, until, range_of_call[int(calls.call[call])])
         rank, name = rank_of_process[int(process[calls.call[source]])], api_names[api_code[calls.call[source]]]
         waited = calls.waits[source]
         done = times.unit_end[waited]
@@ -134,6 +150,15 @@ def _released(tasks: Tasks, times: Times, unit: int) -> tuple[int, int, int, int
         if other >= 0 and int(times.unit_end[other]) > found[0]:
             found = int(times.unit_end[other]), other, -1, 0
     return found
+
+
+def _range_of_call(trace: Trace) -> list[str]:
+    """The name of the range that a program marked around each call, "" where there is none."""
+    rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))
+    process, thread, start = (ints(trace.api, name) for name in ("process", "thread", "start_ns"))
+    found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
+    code, names = codes(trace.ranges, "name")
+    return [names[code[rows[one]]] if one >= 0 else "" for one in found.tolist()]
 
 
 def _ranks(trace: Trace) -> dict[int, int]:

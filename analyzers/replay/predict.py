@@ -7,7 +7,7 @@ unchanged replay misses the capture. Where that is too much, nothing is predicte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,85 +19,38 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import percent
 from analyzers.compare.late_start import late_start
 from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
+from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.engine import Times, run
 from analyzers.replay.pace import Pace, pace
+from analyzers.replay.path import Segment, clipped, critical_path
+from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
 from analyzers.replay.tasks import Tasks, tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.columns import ints
+from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.tables import Trace
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
 SURE = 2.0  # standard errors
-MOST_UNSURE = 0.6  # of a step: a wider range says nothing
 NEVER_SURER = 0.01  # of a step: runs of one program differ by as much
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
 
 
-@dataclass(frozen=True)
-class Fidelity:
-    """How well the replay of the unchanged program gives the capture.
-
-    step_ns, measured_step_ns : median step time, replayed and captured. error : of the steps, mean of how far each is
-    off, over the captured one. overlap_error : the same of the ratio of real overlap, of the worst rank. unexplained :
-    part of the time that streams stood idle before an op, for which no rule gives a reason. reason : why nothing is
-    predicted, "" where something is.
-    """
-
-    step_ns: int
-    measured_step_ns: int
-    error: float
-    overlap_error: float
-    unexplained: float
-    reason: str
-
-
-@dataclass(frozen=True)
-class RankPrediction:
-    """Real overlap of a rank's device, ns: as replayed now, and predicted, with the range."""
-
-    rank: int
-    device: int
-    now_ns: int
-    real_overlap_ns: int
-    low_ns: int
-    high_ns: int
-    achievable_ns: int
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What one change, or several together, is worth; step times in ns.
-
-    reason : why it can't be told, "" where it can.
-    """
-
-    changes: tuple[str, ...]
-    step_ns: int
-    step_low_ns: int
-    step_high_ns: int
-    gain_ns: int
-    ranks: tuple[RankPrediction, ...]
-    assumptions: tuple[str, ...]
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """The answer of `what_if`: how well the replay does, and predictions, by gain."""
-
-    a: str
-    b: str
-    replay: Fidelity
-    changes: tuple[Prediction, ...]
+class CantReplayError(TracevizError):
+    """A capture can't be run again, changed or not: the message says why."""
 
 
 class Replayed:
-    """A capture with its tasks, run again as it was."""
+    """A capture with its tasks, run again as it was.
+
+    All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
+    """
 
     def __init__(self, trace: Trace, a: str, b: str) -> None:
+        part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
             raise TracevizError(
                 "The capture holds no CUDA calls, so nothing tells what each op waited for.",
@@ -105,15 +58,33 @@ class Replayed:
             )
         self.trace, self.tasks = trace, tasks(trace)
         one, other, _ = without_shared(trace, select(trace, a), select(trace, b))
-        self.sides = one.picked, other.picked
+        here = np.ones(len(trace.ops), dtype=bool)
+        if part.rows is not None:
+            here = np.isin(np.arange(here.size), part.rows)
+        self.sides = one.picked & here, other.picked & here
         self.pace: Pace = pace(trace, self.tasks.units)
         self.groups: StepGroups = group_steps(trace)
-        late = late_start(trace, self.groups)
-        left_out = (WHOLE_CAPTURE, late.step) if late and self.groups.numbers.size > 1 else ()
-        counted = self.groups.there.all(axis=0) & ~np.isin(self.groups.numbers, left_out)
-        self.counted: Mask = counted if counted.any() else np.ones(counted.size, dtype=bool)
+        self.looked_at, self.counted = self._counted(here)
+        if not self.counted.any():
+            raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
         self.now = [self._run(self.tasks, slower) for slower in self._variants()]
+
+    def _counted(self, here: Mask) -> tuple[Mask, Mask]:
+        """Lanes and steps that count: of what is looked at, whole steps that all ranks have, but for a late start."""
+        groups, shape = self.groups, self.groups.there.shape
+        late = late_start(self.trace, groups)
+        left_out = (WHOLE_CAPTURE, late.step) if late and groups.numbers.size > 1 else ()
+        inside = groups.group >= 0
+        ops, seen = (
+            np.bincount(groups.group[which], minlength=groups.size).reshape(shape) for which in (inside, inside & here)
+        )
+        lanes: Mask = np.any(seen > 0, axis=1)
+        any_of: Mask = np.any(seen[lanes] > 0, axis=0)
+        all_of: Mask = np.all(seen[lanes] == ops[lanes], axis=0)
+        counted: Mask = any_of & np.all(groups.there[lanes], axis=0) & ~np.isin(groups.numbers, left_out)
+        whole = counted & all_of
+        return lanes, next((steps for steps in (whole, counted, any_of) if steps.any()), any_of)
 
     def _variants(self) -> tuple[Floats, ...]:
         """How much units may slow each other: most likely, and, where that is not known, least and most."""
@@ -122,7 +93,8 @@ class Replayed:
 
     def steps(self, start: Ints, end: Ints) -> Ints:
         """Time of each counted step on its slowest device, ns, from when ops start and end."""
-        return slowest(step_times(self.groups, start, end).reshape(self.groups.there.shape))[self.counted]
+        times = step_times(self.groups, start, end).reshape(self.groups.there.shape)
+        return slowest(times[self.looked_at])[self.counted]
 
     def _run(self, changed: Tasks, slower: Floats) -> Outcome:
         units = changed.units
@@ -131,7 +103,7 @@ class Replayed:
         alone = replace(units, transfer_ns=self.pace.alone_ns(slower)[origin] * scale)
         times = run(replace(changed, units=alone), slower[origin])
         if (times.unit_end < 0).any():
-            raise TracevizError("With these changes the program would wait for itself for ever.")
+            raise CantReplayError("run again, the program would wait for itself for ever")
         return self._outcome(times, changed)
 
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
@@ -146,18 +118,21 @@ class Replayed:
         np.minimum.at(began_of, origin, times.unit_began)
         last = np.full(units.op.size, np.iinfo(np.int64).min)
         np.maximum.at(last, origin, times.unit_end)
-        whole = self.trace.once(_unit_of_op)
+        whole = self.unit_of_op
         shift = (first - units.start_ns)[whole]
         starts, ends, began = starts + shift, ends + shift, began + shift
         starts[units.op], began[units.op] = first, began_of
         alone = np.bincount(whole, minlength=units.op.size) == 1
         ends[units.op[alone]] = last[alone]
-        return Outcome(self.steps(starts, ends), self._overlap(began, ends))
+        return Outcome(self.steps(starts, ends), self._overlap(began, ends), times, changed, starts, began, ends)
 
     def _overlap(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
         """Real overlap and the most it could be, ns, per rank and device."""
         found = {}
+        lanes = [lane for lane, one in zip(self.groups.lanes, self.looked_at, strict=True) if one]
         for key, rows in rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device")).items():
+            if key[0] not in {rank for rank, _ in lanes}:
+                continue
             a, b = (union(began[rows[side[rows]]], ends[rows[side[rows]]]) for side in self.sides)
             found[key] = measure(intersect(a, b)), min(measure(a), measure(b))
         return found
@@ -166,7 +141,9 @@ class Replayed:
         """How well the replay does."""
         begin = ints(self.trace.ops, "start_ns") + ints(self.trace.ops, "wait_ns")
         captured = self._overlap(begin, ints(self.trace.ops, "end_ns"))
-        error = max(float(np.abs(one.steps - self.measured).mean() / self.measured.mean()) for one in self.now)
+        error = max(
+            float(np.abs(one.steps - self.measured).mean() / max(self.measured.mean(), 1.0)) for one in self.now
+        )
         ratio = [
             abs(one.overlap[key][0] - real) / most for one in self.now for key, (real, most) in captured.items() if most
         ]
@@ -174,13 +151,17 @@ class Replayed:
         unexplained = float(units.unexplained_ns.sum() / max(int(units.idle_ns.sum()), 1))
         overlap_error = max(ratio, default=0.0)
         reasons = [
-            f"{what} by {percent(off)}"
-            for what, off in (("steps", error), ("overlap", overlap_error))
+            f"{what} by {percent(off)} of {of}"
+            for what, off, of in (("step times", error, "a step"), ("real overlap", overlap_error, "what is possible"))
             if off > MOST_OFF
         ]
-        reason = f"run again, the unchanged program misses its captured {' and '.join(reasons)}" if reasons else ""
+        most = f"more than {percent(MOST_OFF)}"
+        reason = (
+            f"run again unchanged, the program misses its captured {' and '.join(reasons)}: {most}" if reasons else ""
+        )
         if unexplained > MOST_OFF:
-            reason = f"{percent(unexplained)} of the time for which streams stood idle has no reason in the capture"
+            idle = f"{percent(unexplained)} of the time streams stood idle"
+            reason = f"for {idle} the capture gives no reason: {most}"
         reason = self._not_on_record() or reason
         steps = self.now[0].steps
         return Fidelity(
@@ -204,6 +185,20 @@ class Replayed:
             return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
         return ""
 
+    @property
+    def unit_of_op(self) -> Ints:
+        """The unit that each op of the trace is of."""
+        return self.trace.once(_unit_of_op)
+
+    def outcome(self, changes: Sequence[Change]) -> Outcome:
+        """The run with some changes, of as much slowdown as the first variant has.
+
+        Raises
+        ------
+        TracevizError : the capture has nothing to change in this way.
+        """
+        return self._run(combined(self.trace, self.tasks, changes), self._variants()[0])
+
     def predict(self, changes: Sequence[Change], error: float) -> Prediction:
         """What some changes are worth together.
 
@@ -219,41 +214,99 @@ class Replayed:
         unsure = error * abs(1 - part) + NEVER_SURER
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
-        ranks = tuple(self._of_rank(key, found) for key in self.now[0].overlap)
+        binds, most = next_on(self.path(found[0]))
         return Prediction(
-            tuple(map(str, changes)),
-            round(measured * part),
-            round(measured * low),
-            round(measured * high),
-            round(measured * (1 - part)),
-            ranks,
-            self._assumptions(),
-            ""
-            if high - low <= MOST_UNSURE
-            else f"can't be told: a step takes {percent(low)} to {percent(high)} of its time",
+            changes=tuple(map(str, changes)),
+            now_ns=round(measured),
+            step_ns=round(measured * part),
+            step_low_ns=round(measured * low),
+            step_high_ns=round(measured * high),
+            ranks=tuple(self._of_rank(key, found) for key in self.now[0].overlap),
+            assumptions=(*_assumed(changes), *self._assumptions(found)),
+            next_cause=binds,
+            next_share=most,
         )
+
+    def path(self, outcome: Outcome) -> CriticalPath:
+        """The critical path of a run over the steps that count, and how much communication stands in it."""
+        inside = self._in_counted_steps()
+        begin, end = int(outcome.start_ns[inside].min()), int(outcome.end_ns[inside].max())
+        path = clipped(critical_path(self.trace, outcome.tasks, outcome.times, begin), begin, end)
+        return CriticalPath(tuple(path), tuple(self._communication(outcome, path, begin, end)))
+
+    def _in_counted_steps(self) -> Mask:
+        counted = (self.looked_at[:, None] & self.counted[None, :]).ravel()
+        return np.append(counted, False)[self.groups.group]
+
+    def _communication(
+        self, outcome: Outcome, path: list[Segment], begin: int, end: int
+    ) -> Iterator[RankCommunication]:
+        """Per device: communication, what of it runs beside no computation, and what of that blocks.
+
+        A collective of the path is on it whole: its ranks transfer at the same time, whichever the path goes through.
+        """
+        on_path = [(one.start_ns, one.end_ns) for one in path if one.blocks]
+        starts, ends = np.array(on_path, np.int64).reshape(-1, 2).T
+        is_sides = is_communication(self.trace), is_compute(self.trace)
+        for (rank, device), rows in rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device")).items():
+            comm, compute = (
+                union(np.clip(outcome.began_ns[mine], begin, end), np.clip(outcome.end_ns[mine], begin, end))
+                for mine in (rows[side[rows]] for side in is_sides)
+            )
+            alone = intersect(comm, union(starts, ends))
+            blocking = measure(alone) - measure(intersect(alone, compute))
+            exposed = measure(comm) - measure(intersect(comm, compute))
+            if comm[0].size:
+                yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
     def _of_rank(self, key: tuple[int, ...], found: Sequence[Outcome]) -> RankPrediction:
         real = [one.overlap[key][0] for one in found]
-        now = self.now[0].overlap[key][0]
-        return RankPrediction(key[0], key[1], now, real[0], min(real), max(real), found[0].overlap[key][1])
+        most = [one.overlap[key][1] for one in found]
+        now, could = self.now[0].overlap[key]
+        return RankPrediction(key[0], key[1], now, could, real[0], min(real), max(real), most[0])
 
-    def _assumptions(self) -> tuple[str, ...]:
+    def _assumptions(self, found: Sequence[Outcome]) -> tuple[str, ...]:
+        """What is taken for granted whatever the change is."""
+        assumed = []
         known = float(self.pace.known.mean())
-        if known == 1:
-            return ()
-        return (
-            f"{percent(1 - known)} of the ops never ran both alone and beside others: the range holds all from no "
-            "slowdown to no gain",
-        )
+        if known < 1 and any(not np.array_equal(one.steps, found[0].steps) for one in found):
+            assumed.append(
+                f"{percent(1 - known)} of the ops never ran both alone and beside others: the range holds all from no "
+                "slowdown to no gain"
+            )
+        matches, given = self.trace.matches, len(self.trace.rank_ids)
+        if matches is not None and len(matches.collectives):
+            whole = float(waits_seen(matches, ranks_known(self.trace), given).mean())
+            if whole < 1:
+                assumed.append(
+                    f"{percent(1 - whole)} of the collectives have ranks that were not captured: they stay as long as "
+                    "they were, waits included"
+                )
+        if np.count_nonzero(self.counted) == 1:
+            assumed.append("only one step counts: the range leaves out how steps scatter")
+        return tuple(assumed)
+
+
+def _assumed(changes: Sequence[Change]) -> list[str]:
+    """What changes take for granted."""
+    several = len(changes) > 1
+    return list(dict.fromkeys(f"{one}: {one.assumes}" if several else one.assumes for one in changes if one.assumes))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one run: time of each counted step, ns; real overlap and the most it could be, per rank and device."""
+    """Of one run: time of each counted step, ns; real overlap and the most it could be, per rank and device; tasks.
+
+    start_ns, began_ns, end_ns : of each op of the trace, when it started, when that was over but for waits, its end.
+    """
 
     steps: Ints
     overlap: dict[tuple[int, ...], tuple[int, int]]
+    times: Times
+    tasks: Tasks
+    start_ns: Ints
+    began_ns: Ints
+    end_ns: Ints
 
 
 def _origins(before: Tasks, after: Tasks) -> Ints:
@@ -274,22 +327,3 @@ def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:
     deviation = _DEVIATION * float(np.median(np.abs(ratio - middle)))
     unsure = SURE * _MEDIAN * deviation / float(np.sqrt(max(ratio.size, 1)))
     return min(part, middle) - unsure, part, max(part, middle) + unsure
-
-
-def what_if(trace: Trace, changes: Sequence[Sequence[Change]], a: str = "comm", b: str = "compute") -> WhatIf:
-    """Predict what changes are worth.
-
-    Parameters
-    ----------
-    trace : all ranks of a run.
-    changes : what is tried; those of one entry together.
-    a, b : selectors of the pair whose overlap is predicted.
-
-    Raises
-    ------
-    TracevizError : a selector can't be read, or the capture holds no calls.
-    """
-    replayed = Replayed(trace, a, b)
-    fidelity = replayed.fidelity()
-    found = [] if fidelity.reason else [replayed.predict(each, fidelity.error) for each in changes]
-    return WhatIf(a, b, fidelity, tuple(sorted(found, key=lambda one: one.step_ns)))

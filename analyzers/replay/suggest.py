@@ -21,6 +21,7 @@ from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints
+from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
@@ -58,8 +59,18 @@ def _syncing(trace: Trace) -> list[str]:
     cost: Counter[str] = Counter()
     for name, idle in zip(table["range"].astype(str), table["gpu_idle_ns"].to_numpy(np.int64), strict=True):
         if name:
-            cost[name] += int(idle)
-    return [f"nvtx:{name}" for name, idle in cost.most_common(MOST_SYNCS) if idle > 0]
+            cost[_of_any_step(name)] += int(idle)
+    return [str(Atom("nvtx", name)) for name, idle in cost.most_common(MOST_SYNCS) if idle > 0]
+
+
+def _of_any_step(name: str) -> str:
+    """The name of a range; of a step's mark that of all steps' marks.
+
+    >>> _of_any_step("ProfilerStep#12"), _of_any_step("lookup 12")
+    ('ProfilerStep#*', 'lookup 12')
+    """
+    mark = STEP.match(name)
+    return f"{name[: mark.start(1)]}*" if mark else name
 
 
 def _last(trace: Trace) -> int | None:

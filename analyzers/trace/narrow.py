@@ -102,6 +102,13 @@ def these_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
     return _keep(trace, _launched_in_steps(trace, steps, np.isin(steps.numbers, list(numbers))))
 
 
+def only_ops(trace: Trace, rows: Ints) -> Trace:
+    """Keep some GPU ops of a whole trace, by their rows, ascending: those that a part of another one keeps."""
+    kept = np.zeros(len(trace.ops), dtype=bool)
+    kept[rows] = True
+    return _keep(trace, kept)
+
+
 def _launched_in_steps(trace: Trace, steps: Steps, wanted: Mask) -> Mask:
     position = step_of_ops(trace, steps)
     return (position >= 0) & np.append(wanted, False)[position]

@@ -109,6 +109,8 @@ def commands(
         ["check-overlap", *files, *sides, *form, "--window", "0us:1s", "--ranks", "0-7"],
         ["check-overlap", *files, *sides, "--format", "json", "--baseline", original[0]],
         ["check-overlap", *files, *sides, "--save", str(out / "runs.db")],
+        ["what-if", *files, *sides, "--critical-path", "--format", "json"],
+        ["what-if", *files, *sides, *form, "--change", "scale comm 0.5", "--change", "on-time all"],
         ["compare", original[0], files[0], *sides, *form],
         ["timeline", *files, *sides, "-o", str(out / "page.html")],
         ["report", *files, *sides, "-o", str(out / "report")],

@@ -24,7 +24,16 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("definitions", "capturing-well", "reading-a-verdict", "cannot-tell", "contention", "python", "commands")
+PAGES = (
+    "definitions",
+    "capturing-well",
+    "reading-a-verdict",
+    "cannot-tell",
+    "contention",
+    "what-if",
+    "python",
+    "commands",
+)
 BY_PAGE = pytest.mark.parametrize("page", PAGES)
 SHOWN = re.compile(r"```bash\n(traceviz .*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 

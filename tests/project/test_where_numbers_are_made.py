@@ -34,6 +34,9 @@ ASKED = {
     ],
     "streams": [["streams", *DPMP]],
     "info": [["info", *DPMP]],
+    "what-if": [
+        ["what-if", str(TORCH / "item_before.rank*.json.gz"), "--critical-path"],
+    ],
     "compare": [
         ["compare", str(TORCH / "dpmp_serial.rank*.json.gz"), str(TORCH / "dpmp_overlap.rank*.json.gz"), *SIDES],
         ["compare", str(TORCH / "ddp.rank*.json.gz"), str(TORCH / "ddp.rank*.json.gz"), "--claimed", "2x"],
@@ -47,11 +50,11 @@ def rows() -> Iterator[tuple[str, list[str], list[str]]]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where each number is made")[2]
     schemas: list[str] = []
     for line in text.partition("\n## ")[0].splitlines():
-        schemas = re.findall(r"`traceviz\.(\w+)/\d`", line) or schemas
+        schemas = re.findall(r"`traceviz\.([\w-]+)/\d`", line) or schemas
         row = ROW.match(line)
         if row is None:
             continue
-        keys = re.findall(r"`(?:(\w+): )?([^`]+)`", row["keys"])
+        keys = re.findall(r"`(?:([\w-]+): )?([^`]+)`", row["keys"])
         for schema in {schema or schemas[0] for schema, _ in keys}:
             mine = [key for of, key in keys if (of or schemas[0]) == schema]
             yield schema, mine, re.findall(r"`(\w[\w/]*\.py)`", row["made"])

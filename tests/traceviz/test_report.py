@@ -16,11 +16,14 @@ from typer.testing import CliRunner
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.replay.result import Prediction, WhatIf
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
 from traceviz.cli import app
+from traceviz.output.document import markdown
 from traceviz.reports import files as reports
+from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt
 from traceviz.reports.page import html
 from traceviz.reports.report import Report, make
@@ -103,10 +106,18 @@ def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) ->
         "traceviz.syncs/2",
         "traceviz.streams/1",
         "traceviz.info/1",
+        "traceviz.what-if/1",
     }
     assert [one["overlap_ns"] for one in data["overlap"]["ranks"]] == [one.overlap_ns for one in report.overlap.ranks]
     page = (tmp_path / "out" / "report.html").read_text()
-    for section in ("Verdict", "Timeline", "Collectives", "Sync points and ordering", "Streams", "Capture", "Command"):
+    for section in (
+        "Verdict",
+        "Timeline",
+        "What fixes are worth",
+        "Collectives",
+        "Sync points and ordering",
+        "Streams",
+    ):
         assert f"<h2>{section}</h2>" in page
     assert "162.9 µs" in page
     assert "162.9 µs" in (tmp_path / "out" / "summary.md").read_text()
@@ -277,3 +288,29 @@ def test_where_nothing_was_paid_there_is_no_such_panel() -> None:
     assert 'class="cost-row"' not in html(
         make(load(["tests/data/contention/gather_copy.rank*.json.gz"]), "comm", "compute")
     )
+
+
+def test_the_best_fixes_stand_on_one_axis_with_the_captured_step() -> None:
+    """Bars as wide as step times: 1,000 µs now; 800 predicted; none for what is slower or says nothing."""
+
+    def made(change: str, step: int, low: int, high: int) -> Prediction:
+        return Prediction((change,), 1000, step, low, high, (), ("it is so",), "host work", 0.5)
+
+    slower, unsure = made("on-time all", 1200, 1150, 1250), made("scale comm 2", 900, 100, 2000)
+    result = WhatIf("comm", "compute", None, (made("drop-sync <x>", 800, 750, 850), unsure, slower))
+    html = fixes.panel(result)
+    assert re.findall(r"width:([\d.]+)%", html) == ["100.00", "80.00", "10.00"]
+    assert "left:75.00%" in html
+    assert "drop-sync &lt;x&gt;" in html
+    assert fixes.panel(WhatIf("comm", "compute", None, (slower,))) == ""
+    words = markdown(fixes.short_blocks(result))
+    assert "predicted by replay, not measured" in words
+    assert "Assumed: it is so." in words
+    assert "on-time all" not in words
+
+
+def test_a_large_run_is_left_to_the_command(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
+    assert report.what_if.changes
+    monkeypatch.setattr(fixes, "MOST_OPS", 1)
+    made = make(load(FILES[:1]), *DP_MP)
+    assert (made.what_if.changes, "traceviz what-if" in made.what_if.reason) == ((), True)

@@ -16,11 +16,15 @@ Examples:
   traceviz timeline report.nsys-rep
   traceviz timeline rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" -o overlap.html
   traceviz timeline captures/ --steps 10:12 --ranks 0-3 -o steps.svg
+  traceviz timeline captures/ --what-if "drop-sync nvtx:MP lookup" -o what-if.html
   traceviz timeline report.sqlite --window 10ms:25ms --dark -o window.png
 
 \b
 An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show what it opens on; they need kaleido
-  (pip install 'traceviz-gpu[png]') and Chrome or Chromium."""
+  (pip install 'traceviz-gpu[png]') and Chrome or Chromium.
+
+\b
+Exit code: 0, 2 bad input or usage, 3 what --what-if asks can't be predicted, and nothing is drawn."""
 
 
 def timeline(
@@ -39,6 +43,14 @@ def timeline(
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write: .html, .png or .svg.")
     ] = Path("timeline.html"),
     dark: Annotated[bool, typer.Option("--dark", help="Draw .png and .svg on dark ground; .html has both.")] = False,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHANGE",
+            help="Draw what a change would make of it beneath, predicted (see: traceviz what-if); repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     workers: option.WorkersForAll = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
@@ -57,9 +69,18 @@ def timeline(
     from analyzers.verdict.check import check_overlap
     from traceviz.timelines.picture import picture
 
+    changes = []
+    if what_if:
+        from analyzers.replay.changes import parse_change
+
+        changes = [parse_change(text) for text in what_if]
     with progress() as on_progress:
         trace = options.loaded(on_progress)
         result = check_overlap(trace, a, b, min_overlap=bar, accept_apparent=options.accept_apparent)
         drawn = picture(trace, result, order_report(trace), window=options.window)
+        if changes:
+            from traceviz.timelines.predicted import with_predicted
+
+            drawn = with_predicted(trace, drawn, result, changes, options.window)
         files.write(output, drawn, dark=dark)
     typer.echo(f"{output}: opens on {drawn.shown.text}.")

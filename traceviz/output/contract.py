@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import RankOverlap, Side
+    from analyzers.replay.result import WhatIf
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
@@ -261,7 +262,8 @@ def report(command: str, shown: Json, answers: Mapping[str, Json]) -> Json:
     Parameters
     ----------
     shown : the instance that its timeline opens on: rank, instance, start_ns, end_ns.
-    answers : what `overlap`, `collectives`, `syncs`, `streams` and `info` make of its results, by these names.
+    answers : what `overlap`, `collectives`, `syncs`, `streams`, `info` and `what_if` make of its results, by these
+        names.
     """
     return {"schema": "traceviz.report/1", "command": command, "shown": shown, **answers}
 
@@ -354,4 +356,35 @@ def history(found: Sequence[PairTrend]) -> Json:
             }
             for one in found
         ],
+    }
+
+
+def what_if(result: WhatIf) -> Json:
+    """`traceviz.what-if/1`: what changes are worth, the largest gain first; whole ns.
+
+    `replay` is null where there was nothing to replay, `changes` is empty where nothing is predicted: `reason` says
+    why. `tells` is false where the range is too wide to say anything. `critical_path` and `communication` are null
+    unless asked for: of the steps as captured, segments in order of time, of which communication `blocks`, and per
+    device what of communication is exposed, and what of that is on the path.
+    """
+    path = result.path
+    return {
+        "schema": "traceviz.what-if/1",
+        "reason": result.reason,
+        "pair": {"a": result.a, "b": result.b},
+        "replay": vars(result.replay) if result.replay else None,
+        "changes": [
+            {
+                "change": one.change,
+                "together": list(one.changes),
+                **_fields(one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells"),
+                "ranks": [vars(rank) for rank in one.ranks],
+                **_fields(one, "next_cause", "next_share"),
+                "assumptions": list(one.assumptions),
+            }
+            for one in result.changes
+        ],
+        "critical_path": None if path is None else [{**vars(one), "blocks": one.blocks} for one in path.segments],
+        "communication": None if path is None else [vars(one) for one in path.communication],
+        "warnings": _warnings(result.warnings),
     }

@@ -69,6 +69,7 @@ def results(report: Report) -> contract.Json:
             "syncs": contract.syncs(report.order),
             "streams": contract.streams(report.streams),
             "info": contract.info(report.info),
+            "what_if": contract.what_if(report.what_if),
         },
     )
 

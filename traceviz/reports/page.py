@@ -7,6 +7,7 @@ from html import escape
 
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, plain
 from traceviz.output.views import collectives, info, overlap, streams, syncs
+from traceviz.reports import fixes
 from traceviz.reports.cost import panel
 from traceviz.reports.report import Report
 from traceviz.reports.summary import capture
@@ -21,6 +22,7 @@ def html(report: Report) -> str:
     sections: list[tuple[str, str, str]] = [
         ("verdict", "Verdict", rendered(_without_repeats([verdict, *figures], already_shown)) + panel(report.overlap)),
         ("timeline-section", "Timeline", timeline(report.picture)),
+        ("what-if", "What fixes are worth", panel_of_fixes(report)),
         (
             "collectives",
             "Collectives",
@@ -37,6 +39,11 @@ def html(report: Report) -> str:
         f'<section id="{anchor}">\n<h2>{title}</h2>\n{content}\n</section>' for anchor, title, content in sections
     )
     return document(report.picture.headline, f'<nav class="about">{links}</nav>\n{body}', scripts=True)
+
+
+def panel_of_fixes(report: Report) -> str:
+    """What the fixes that the causes suggest are worth; how to read that is in the manual."""
+    return rendered(fixes.blocks(report.what_if)) + fixes.panel(report.what_if)
 
 
 def _without_repeats(blocks: Sequence[Block], already_shown: set[str]) -> list[Block]:

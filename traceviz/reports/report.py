@@ -12,12 +12,15 @@ from analyzers import streams as concurrency
 from analyzers.collectives import report as collectives
 from analyzers.collectives.report import Collectives
 from analyzers.info import TraceInfo
+from analyzers.replay.answer import what_if
+from analyzers.replay.result import WhatIf
 from analyzers.streams import StreamsResult
 from analyzers.syncs import report as order_report
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
+from traceviz.reports import fixes
 from traceviz.timelines.picture import Picture, picture
 
 
@@ -33,6 +36,7 @@ class Report:
     order: OrderReport
     streams: StreamsResult
     info: TraceInfo
+    what_if: WhatIf
     picture: Picture
     command: str
     files: tuple[Path, ...] = ()
@@ -70,9 +74,15 @@ def make(
         order,
         concurrency.streams(trace),
         info.info(trace),
+        _what_if(trace, a, b),
         picture(trace, result, order, window=window),
         command,
     )
+
+
+def _what_if(trace: Trace, a: str, b: str) -> WhatIf:
+    """What the fixes that its causes suggest are worth."""
+    return what_if(trace, (), a, b) if len((trace.whole or trace).ops) <= fixes.MOST_OPS else fixes.refused(a, b)
 
 
 def command_of(paths: Sequence[str], a: str, b: str, min_overlap: float, *more: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain
 from traceviz.output.quantities import duration, listing
 from traceviz.output.views import collectives, overlap
+from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt, legend
 from traceviz.reports.report import Report
 
@@ -24,6 +25,7 @@ def summary(report: Report, *, with_image: bool) -> str:
         markdown([_short(verdict)]),
         f"{fenced(code, 'mermaid')}\n{markdown([_short(Paragraph(legend(report.picture)))])}" if code else "",
         *(markdown([_short(block)]) for block in figures),
+        markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
         markdown(conditions(report)),
         f"To see this again:\n\n{fenced(report.command, 'bash')}" if report.command else "",
         "`report.html` has the zoomable timeline and every section, `results.json` the data"

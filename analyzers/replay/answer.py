@@ -1,0 +1,140 @@
+"""The answer of `traceviz what-if`: the changes that are asked about, or those that the found causes suggest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress, silent
+from analyzers.replay import engine
+from analyzers.replay.changes import Change
+from analyzers.replay.predict import CantReplayError, Replayed
+from analyzers.replay.result import CriticalPath, Prediction, WhatIf
+from analyzers.replay.suggest import suggested
+from analyzers.select.select import select
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+NO_CALLS = (
+    "the capture holds no CUDA calls, so nothing tells what each op waited for; capture them as well: nsys profile -t "
+    "cuda,nvtx, or torch.profiler with CPU activities"
+)
+NOTHING_SUGGESTED = "no cause that was found suggests a change that this capture could show; name one with --change"
+
+
+def what_if(
+    trace: Trace,
+    changes: Sequence[Change] = (),
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    critical_path: bool = False,
+    progress: Progress = silent,
+) -> WhatIf:
+    """Predict what changes are worth.
+
+    Parameters
+    ----------
+    trace : all ranks of a run; of a part of one all is run again, and that part's ranks and steps count.
+    changes : what is tried, all together; where there are none, each that the causes found suggest is tried alone, and
+        the best two together.
+    a, b : selectors of the pair whose overlap is predicted.
+    critical_path : whether to find that of the run as captured, too.
+
+    Raises
+    ------
+    TracevizError : a selector can't be read, or the capture has nothing to change in a way that was asked for.
+    """
+    whole = trace.whole or trace
+    empty = _empty_sides(whole, a, b)
+    for change in changes:
+        _refuse_misnamed(whole, change)
+    given = bool(changes)
+    if not len(whole.api) or not (ints(whole.ops, "launch") >= 0).any():
+        return WhatIf(a, b, None, (), NO_CALLS, given, warnings=(*empty, *trace.warnings))
+    progress("Replaying", 0, 0)
+    try:
+        replayed = Replayed(trace, a, b)
+    except CantReplayError as error:
+        return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings))
+    fidelity = replayed.fidelity()
+    found: list[Prediction] = []
+    reason = fidelity.reason
+    if not reason and given:
+        try:
+            found = [replayed.predict(changes, fidelity.error)]
+        except CantReplayError as error:
+            reason = f"with {' + '.join(map(str, changes))}, {error.message}"
+    elif not reason:
+        found = _of_suggestions(replayed, suggested(trace, a, b), fidelity.error, progress)
+    path: CriticalPath | None = replayed.path(replayed.now[0]) if critical_path and not fidelity.reason else None
+    return WhatIf(
+        a=a,
+        b=b,
+        replay=fidelity,
+        changes=tuple(sorted(found, key=lambda one: one.step_ns)),
+        reason=reason or ("" if found else NOTHING_SUGGESTED),
+        given=given,
+        path=path,
+        warnings=(*empty, *trace.warnings, *_slow(replayed)),
+    )
+
+
+def _empty_sides(trace: Trace, a: str, b: str) -> list[TraceWarning]:
+    """Sides that pick nothing, whose overlap is then no question."""
+    reasons = {text: select(trace, text).reason for text in (a, b)}
+    return [
+        TraceWarning("no-overlap-predicted", f"'{text}': {reason} No overlap is predicted.".replace("?.", "?"))
+        for text, reason in reasons.items()
+        if reason
+    ]
+
+
+def _refuse_misnamed(trace: Trace, change: Change) -> None:
+    """A change of what the capture does not have.
+
+    Raises
+    ------
+    TracevizError : one of its selectors names neither an op nor a range.
+    """
+    texts = [value for value in vars(change).values() if isinstance(value, str) and value]
+    for text in texts:
+        selection = select(trace, text)
+        if selection.reason and not selection.ranges.any() and not selection.before.any():
+            raise TracevizError(f"{change}: {selection.reason}{'' if selection.reason.endswith('?') else '.'}")
+
+
+def _of_suggestions(
+    replayed: Replayed, suggestions: Sequence[Change], error: float, progress: Progress
+) -> list[Prediction]:
+    """Each suggestion that finds something to change, and the two that gain most together."""
+    found: list[tuple[Prediction, Change]] = []
+    for done, change in enumerate(suggestions):
+        progress("Replaying with changes", done, len(suggestions) + 1)
+        try:
+            found.append((replayed.predict([change], error), change))
+        except TracevizError:  # the capture has nothing to change in this way
+            continue
+    alone = [one for one, _ in found]
+    gaining = sorted(
+        (each for each in found if each[0].tells and each[0].gain_ns > 0), key=lambda each: each[0].step_ns
+    )
+    if len(gaining) < 2:
+        return alone
+    try:
+        return [*alone, replayed.predict([change for _, change in gaining[:2]], error)]
+    except TracevizError:  # what one does leaves the other nothing to change
+        return alone
+
+
+def _slow(replayed: Replayed) -> list[TraceWarning]:
+    ops = replayed.tasks.units.op.size
+    if ops < engine.MANY or engine.compiled() is not None:
+        return []
+    return [
+        TraceWarning(
+            "replay-not-compiled",
+            f"{ops:,} ops were replayed in plain Python; pip install 'traceviz-gpu[what-if]' makes that some 50 times "
+            "faster.",
+        )
+    ]

@@ -1,0 +1,107 @@
+"""The trace that a changed program would leave: its ops, calls and ranges at the times at which its replay has them.
+
+Calls that launch or block have times of their own. All else on a thread keeps its distance from such calls: a range
+begins as long before the first call in it, and ends as long after the last, as in the capture; what holds none, and
+other calls, keep their distance from the call before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.replay.changes import Change
+from analyzers.replay.predict import Outcome, Replayed
+from analyzers.trace.columns import ints
+from analyzers.trace.schemas import WAIT_RANGE
+from analyzers.trace.tables import Trace
+
+
+def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
+    """A trace with the times, and the streams, of the changed program.
+
+    Raises
+    ------
+    TracevizError : the capture has nothing to change in this way.
+    """
+    trace, outcome = replayed.trace, replayed.outcome(changes)
+    wait = outcome.began_ns - outcome.start_ns
+    ops = trace.ops.assign(
+        start_ns=outcome.start_ns,
+        end_ns=np.maximum(outcome.end_ns, outcome.began_ns),
+        stream=_streams(replayed, outcome),
+        **dict.fromkeys(("wait_ns", *WAIT_RANGE), np.maximum(wait, 0)),
+    )
+    calls = outcome.tasks.calls
+    row = calls.call
+    api_start, api_end = ints(trace.api, "start_ns").copy(), ints(trace.api, "end_ns").copy()
+    ranges_start, ranges_end = ints(trace.ranges, "start_ns").copy(), ints(trace.ranges, "end_ns").copy()
+    threads = {}
+    for key, of_thread in rows_by_key(ints(trace.api, "process")[row], ints(trace.api, "thread")[row]).items():
+        order = of_thread[np.argsort(calls.start_ns[of_thread], kind="stable")]
+        begun = outcome.times.call_start[order]
+        threads[key] = calls.start_ns[order], calls.end_ns[order], begun, outcome.times.call_end[order]
+    for table, start, end in ((trace.api, api_start, api_end), (trace.ranges, ranges_start, ranges_end)):
+        for key, rows in rows_by_key(ints(table, "process"), ints(table, "thread")).items():
+            if key in threads:
+                start[rows], end[rows] = _moved(start[rows], end[rows], *threads[key])
+    api_start[row], api_end[row] = outcome.times.call_start, outcome.times.call_end
+    return replace(
+        trace,
+        ops=ops,
+        api=trace.api.assign(start_ns=api_start, end_ns=api_end),
+        ranges=trace.ranges.assign(start_ns=ranges_start, end_ns=ranges_end),
+        syncs=_with_times_of_calls(trace.syncs, trace.api, api_start, api_end),
+    )
+
+
+def _moved(start: Ints, end: Ints, first: Ints, last: Ints, new_first: Ints, new_last: Ints) -> tuple[Ints, Ints]:
+    """Where intervals of a thread are once its calls are where they are now; calls are sorted by when they began.
+
+    Calls of [10, 20) and [30, 40) that are at [10, 20) and [25, 35) now take a range of [28, 45) to [23, 40).
+    """
+    low, high = np.searchsorted(first, start), np.searchsorted(first, end)
+    before = np.maximum(low - 1, 0)
+    inside_call = start < last[before]
+    shift = np.where(inside_call, new_first[before] - first[before], new_last[before] - last[before])
+    to_start, to_end = start + shift, end + shift
+    holds = high > low
+    if holds.any():
+        borders = np.stack([low[holds], high[holds]], axis=1).ravel()
+        lead = np.append(new_first - first, np.iinfo(np.int64).max)
+        tail = np.append(new_last, np.iinfo(np.int64).min)
+        earliest = np.minimum.reduceat(np.append(new_first, np.iinfo(np.int64).max), borders)[::2]
+        latest = np.maximum.reduceat(tail, borders)[::2]
+        to_start[holds] = np.minimum(start[holds] + lead[low[holds]], earliest)
+        to_end[holds] = latest + (end[holds] - np.minimum(last[high[holds] - 1], end[holds]))
+    return to_start, np.maximum(to_end, to_start)
+
+
+def _streams(replayed: Replayed, outcome: Outcome) -> Ints:
+    """The stream of each op; those of a lane that the capture does not have get a number that it does not have."""
+    stream = ints(replayed.trace.ops, "stream").copy()
+    before, after = replayed.tasks.units, outcome.tasks.units
+    moved = after.lane[: before.lane.size] != before.lane
+    if moved.any():
+        ops = np.isin(replayed.unit_of_op, np.flatnonzero(moved))
+        stream[ops] = int(stream.max()) + 1
+    return stream
+
+
+def _with_times_of_calls(syncs: pd.DataFrame, api: pd.DataFrame, start: Ints, end: Ints) -> pd.DataFrame:
+    """Records of synchronization with the times of the calls that made them."""
+    calls = pd.DataFrame(
+        {"process": ints(api, "process"), "correlation": ints(api, "correlation"), "start": start, "end": end}
+    ).drop_duplicates(["process", "correlation"])
+    wanted = pd.DataFrame({"process": ints(syncs, "process"), "correlation": ints(syncs, "correlation")})
+    found = wanted.merge(calls[calls["correlation"] >= 0], on=["process", "correlation"], how="left")
+    known = found["start"].notna().to_numpy()
+    columns = {}
+    for name, values in (("start_ns", found["start"]), ("end_ns", found["end"])):
+        columns[name] = np.where(known, values.fillna(0).to_numpy(np.int64), ints(syncs, name))
+    return syncs.assign(**columns)

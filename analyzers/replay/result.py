@@ -1,0 +1,344 @@
+"""What `what_if` answers: how well the replay does, and what each change is worth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+
+import pandas as pd
+
+from analyzers.common.errors import TraceWarning
+from analyzers.common.notebook import card
+from analyzers.common.wording import duration, percent
+from analyzers.overlap.job import DECIDES_FROM
+from analyzers.replay.path import KERNEL as COMPUTATION
+from analyzers.replay.path import Segment, by_kind
+from analyzers.trace.devices import DeviceLabels
+
+LITTLE_ELSE = 0.1  # of the critical path, beside computation
+LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
+LEAST_SHARE = 0.0005  # of the step: less is no change
+MOST_UNSURE = 0.6  # of the step: a wider range says nothing
+TOO_WIDE = 0.2  # of the step: a range that reaches so far and to both sides of the present step time says nothing
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How well the replay of the unchanged program gives the capture.
+
+    step_ns, measured_step_ns : median step time, replayed and captured. error : of the steps, mean of how far each is
+    off, over the captured one. overlap_error : the same of the ratio of real overlap, of the worst rank. unexplained :
+    part of the time that streams stood idle before an op, for which no rule gives a reason. reason : why nothing is
+    predicted, "" where something is.
+    """
+
+    step_ns: int
+    measured_step_ns: int
+    error: float
+    overlap_error: float
+    unexplained: float
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """How well it does, in a sentence."""
+        return (
+            f"step {duration(self.step_ns)}, captured {duration(self.measured_step_ns)} (error {percent(self.error)}), "
+            f"{percent(self.unexplained)} of the time streams stood idle has no reason"
+        )
+
+
+@dataclass(frozen=True)
+class RankPrediction:
+    """Real overlap of a rank's device, ns: as replayed now, and predicted, with the range; and the most it could be."""
+
+    rank: int
+    device: int
+    now_ns: int
+    now_achievable_ns: int
+    real_overlap_ns: int
+    low_ns: int
+    high_ns: int
+    achievable_ns: int
+
+    @property
+    def now_ratio(self) -> float | None:
+        """Of what could overlap, as replayed now."""
+        return self.now_ns / self.now_achievable_ns if self.now_achievable_ns else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Of what could overlap, predicted."""
+        return self.real_overlap_ns / self.achievable_ns if self.achievable_ns else None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one change, or several together, is worth; step times in ns.
+
+    changes : as the command line writes them. now_ns : the step time as captured. next_cause : the kind of task that,
+    computation aside, has most of the critical path of the predicted run, or computation, where all else has less than
+    a tenth of it; next_share : how much of the path it has. ranks : real overlap.
+    """
+
+    changes: tuple[str, ...]
+    now_ns: int
+    step_ns: int
+    step_low_ns: int
+    step_high_ns: int
+    ranks: tuple[RankPrediction, ...]
+    assumptions: tuple[str, ...]
+    next_cause: str
+    next_share: float
+
+    @property
+    def change(self) -> str:
+        """The changes in one text."""
+        return " + ".join(self.changes)
+
+    @property
+    def gain_ns(self) -> int:
+        """How much shorter a step gets; less than zero where it gets longer."""
+        return self.now_ns - self.step_ns
+
+    @property
+    def tells(self) -> bool:
+        """Whether the range says more than that a step may become much shorter or much longer."""
+        wide = self.step_high_ns - self.step_low_ns
+        if wide > MOST_UNSURE * self.now_ns:
+            return False
+        return wide <= TOO_WIDE * self.now_ns or not self.step_low_ns < self.now_ns < self.step_high_ns
+
+    @property
+    def worst_now(self) -> RankPrediction | None:
+        """The rank whose real overlap is the smallest part of what it could be now."""
+        deciding = _deciding(self.ranks, [one.now_achievable_ns for one in self.ranks])
+        return min(deciding, key=lambda one: one.now_ratio or 0.0, default=None)
+
+    @property
+    def worst(self) -> RankPrediction | None:
+        """The same as predicted."""
+        deciding = _deciding(self.ranks, [one.achievable_ns for one in self.ranks])
+        return min(deciding, key=lambda one: one.ratio or 0.0, default=None)
+
+
+def _deciding(ranks: tuple[RankPrediction, ...], most: list[int]) -> list[RankPrediction]:
+    """Those that could overlap enough to count, as in a verdict."""
+    enough = DECIDES_FROM * median(most) if most else 0
+    return [one for one, could in zip(ranks, most, strict=True) if could and could >= enough]
+
+
+@dataclass(frozen=True)
+class RankCommunication:
+    """Communication of a rank's device, without waits: all of it, what runs beside no computation, and what of that
+    runs while communication is on the critical path, ns. What else is exposed holds up nothing."""
+
+    rank: int
+    device: int
+    busy_ns: int
+    exposed_ns: int
+    blocking_ns: int
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The chain of tasks that the counted steps rest on, in order of time, and what communication stands in it."""
+
+    segments: tuple[Segment, ...]
+    communication: tuple[RankCommunication, ...]
+
+    @property
+    def length_ns(self) -> int:
+        """How long all segments are together."""
+        return sum(one.ns for one in self.segments)
+
+    def by_rank(self) -> dict[int, dict[str, int]]:
+        """How much each kind has on each rank, ns."""
+        found: dict[int, dict[str, int]] = {}
+        for one in self.segments:
+            of_rank = found.setdefault(one.rank, {})
+            of_rank[one.kind] = of_rank.get(one.kind, 0) + one.ns
+        return dict(sorted(found.items()))
+
+    def longest(self) -> list[tuple[int, str, str, int, int]]:
+        """What has most of it: rank, kind, name, how many segments, ns."""
+        ns: Counter[tuple[int, str, str]] = Counter()
+        times: Counter[tuple[int, str, str]] = Counter()
+        for one in self.segments:
+            key = one.rank, one.kind, one.name
+            ns[key] += one.ns
+            times[key] += 1
+        return [(*key, times[key], total) for key, total in ns.most_common()]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per segment: kind, rank, start_ns, duration_ns, name, blocks (whether it is communication)."""
+        rows = [(one.kind, one.rank, one.start_ns, one.ns, one.name, one.blocks) for one in self.segments]
+        return pd.DataFrame(rows, columns=["kind", "rank", "start_ns", "duration_ns", "name", "blocks"])
+
+
+def next_on(path: CriticalPath) -> tuple[str, float]:
+    """What has most of a path, computation aside, and how much; computation, where all else has little of it.
+
+    Of 90 µs of computation, 6 of launches and 4 of host work nothing but computation is left to shorten.
+    """
+    kinds, length = by_kind(list(path.segments)), max(path.length_ns, 1)
+    computed = kinds.pop(COMPUTATION) / length
+    binds, most = next(iter(kinds.items()))
+    return (COMPUTATION, computed) if 1 - computed <= LITTLE_ELSE else (binds, most / length)
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The answer of `what_if`: how well the replay does, and predictions, the largest gain first.
+
+    reason : why nothing is predicted, "" where something is. replay : None where there was nothing to replay. given :
+    whether changes were asked for, not suggested.
+    """
+
+    a: str
+    b: str
+    replay: Fidelity | None
+    changes: tuple[Prediction, ...]
+    reason: str = ""
+    given: bool = False
+    path: CriticalPath | None = None
+    warnings: tuple[TraceWarning, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        """0 where something was predicted, else 3."""
+        return 0 if self.changes else 3
+
+    @property
+    def best(self) -> Prediction | None:
+        """The prediction of the largest gain whose range tells something; one change before two that add little."""
+        told = [one for one in self.changes if one.tells] or list(self.changes)
+        near = [one for one in told if one.step_ns - told[0].step_ns <= LITTLE_MORE * one.now_ns]
+        return min(near, key=lambda one: len(one.changes), default=None)
+
+    @property
+    def device_labels(self) -> DeviceLabels:
+        """What the devices of the ranks are called."""
+        return DeviceLabels.of((one.rank, one.device) for each in self.changes[:1] for one in each.ranks)
+
+    @property
+    def word(self) -> str:
+        """The kind of answer in a word."""
+        best = self.best
+        if best is None:
+            return "no prediction"
+        if not best.tells:
+            return "can't tell"
+        if best.step_high_ns < best.now_ns or best.step_low_ns > best.now_ns:
+            return "faster" if best.gain_ns > 0 else "slower"
+        if abs(best.gain_ns) <= LITTLE_MORE * best.now_ns:
+            return "no gain"
+        return "perhaps faster" if best.gain_ns > 0 else "perhaps slower"
+
+    @property
+    def mood(self) -> str:
+        """Of `word`."""
+        return {"faster": "good", "slower": "bad"}.get(self.word, "middle")
+
+    @property
+    def sentence(self) -> str:
+        """What the best change, or the given one, is worth."""
+        best = self.best
+        if best is None:
+            return f"{self.reason}."
+        return f"{best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
+
+    def step_in_words(self, one: Prediction) -> str:
+        """Step time now and predicted, with the range."""
+        span = f"{duration(one.step_low_ns)} to {duration(one.step_high_ns)}"
+        if not one.tells:
+            return f"step {duration(one.now_ns)} → anything from {span}, too wide a range to say anything"
+        steps = f"{duration(one.now_ns)} → {duration(one.step_ns)}"
+        return f"step {steps} (range {span}), {change_in_words(one)}"
+
+    def _overlap_in_words(self, one: Prediction) -> str:
+        now, then = one.worst_now, one.worst
+        if now is None or then is None:
+            return ""
+        of = f"'{self.a}' beside '{self.b}'"
+        ranks = self.device_labels
+        if len(one.ranks) < 2:
+            return f". Real overlap of {of} {percent(now.now_ratio)} → {percent(then.ratio)}"
+        return (
+            f". Real overlap of {of} on the worst rank {percent(now.now_ratio)} ({ranks.name(now.rank, now.device)}) "
+            f"→ {percent(then.ratio)} ({ranks.name(then.rank, then.device)})"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per prediction, the largest gain first.
+
+        Columns: change, step_ns, step_low_ns, step_high_ns, gain_ns, tells, real_overlap_ratio and now_ratio (on the
+        worst rank, then and now), next_cause, next_share, assumptions.
+        """
+        columns = ["step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells"]
+        rows = [
+            {
+                "change": one.change,
+                **{name: getattr(one, name) for name in columns},
+                "now_ratio": one.worst_now.now_ratio if one.worst_now else None,
+                "real_overlap_ratio": one.worst.ratio if one.worst else None,
+                "next_cause": one.next_cause,
+                "next_share": one.next_share,
+                "assumptions": "; ".join(one.assumptions),
+            }
+            for one in self.changes
+        ]
+        names = ["change", *columns, "now_ratio", "real_overlap_ratio", "next_cause", "next_share", "assumptions"]
+        return pd.DataFrame(rows, columns=names)
+
+    def ranks_frame(self) -> pd.DataFrame:
+        """One row per prediction, rank and device: real overlap now, predicted and its range, the most it could be."""
+        columns = ["rank", "device", "now_ns", "now_achievable_ns", "real_overlap_ns", "low_ns", "high_ns"]
+        columns.append("achievable_ns")
+        rows = [(one.change, *(getattr(rank, name) for name in columns)) for one in self.changes for rank in one.ranks]
+        return pd.DataFrame(rows, columns=["change", *columns])
+
+    def _repr_html_(self) -> str:
+        headers = ("change", "step", "range", "gain", "real overlap", "binds next")
+        rows = [
+            (
+                one.change,
+                duration(one.step_ns),
+                f"{duration(one.step_low_ns)} … {duration(one.step_high_ns)}",
+                change_in_words(one) if one.tells else "can't tell",
+                percent(one.worst.ratio if one.worst else None),
+                f"{one.next_cause} ({percent(one.next_share)})",
+            )
+            for one in self.changes
+        ]
+        notes = [f"replay: {self.replay.sentence}"] if self.replay else []
+        notes += list(self.best.assumptions) if self.best else []
+        return card(
+            self.word,
+            self.sentence,
+            headers if rows else (),
+            rows,
+            mood=self.mood,
+            texts=("change", "binds next"),
+            notes=notes,
+            warnings=self.warnings,
+        )
+
+    def __repr__(self) -> str:
+        replay = f"replay error {percent(self.replay.error)}; " if self.replay else ""
+        return f"<what if; {replay}{self.word}; {self.sentence}>"
+
+
+def change_in_words(one: Prediction) -> str:
+    """How much shorter or longer a step gets.
+
+    >>> change_in_words(Prediction(("on-time all",), 5_000_000, 4_000_000, 0, 0, (), (), "", 0.0))
+    '20.0% less'
+    >>> change_in_words(Prediction(("on-time all",), 5_000_000, 5_000_400, 0, 0, (), (), "", 0.0))
+    'no change'
+    """
+    share = abs(one.gain_ns) / max(one.now_ns, 1)
+    if share < LEAST_SHARE:
+        return "no change"
+    return f"{percent(share)} {'less' if one.gain_ns > 0 else 'more'}"

@@ -1,0 +1,80 @@
+"""`traceviz what-if`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from traceviz.options import arguments as option
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
+
+EPILOG = """\b
+Examples:
+  traceviz what-if "tests/data/torch/item_before.rank*.json.gz"
+  traceviz what-if "tests/data/torch/item_before.rank*.json.gz" --change "drop-sync nvtx:MP lookup" --critical-path
+  traceviz what-if rank*.json.gz -a nvtx:tower -b nvtx:lookup --change "move-wait nvtx:tower before nvtx:lookup"
+  traceviz what-if captures/ --change "scale collective:all_to_all 0.5" --change "on-time all" --format md
+  traceviz what-if report.nsys-rep --steps 10:20 --format json
+
+\b
+Changes, all of one command line together; SEL, A and B are selectors, as for check-overlap:
+drop-sync SEL: host-blocking calls issued in SEL return at once
+drop-wait A on B: A's stream no longer waits for B's unfinished work
+move-wait A before B: A is submitted, with its waits, before B's host code runs
+own-stream SEL [join-before SEL]: SEL's work on a stream of its own, joined there, or at the end of the step
+on-time RANK|all: that rank's host is as early at its collectives as the others' hosts
+scale SEL FACTOR: SEL's kernels take FACTOR of their time alone
+split SEL N: a collective in N pieces, each behind the piece of the work that feeds it
+graph SEL: SEL launched as one CUDA graph
+more-room SEL: SEL leaves room for others beside it, and takes no longer for it
+
+\b
+Exit code: 0 predicted, 2 bad input or usage, 3 nothing could be predicted: the reason is said."""
+
+
+def what_if(
+    context: typer.Context,
+    traces: option.Traces,
+    a: option.A = "comm",
+    b: option.B = "compute",
+    change: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHANGE",
+            help='What to try, such as "drop-sync nvtx:lookup"; repeatable, all together.',
+            show_default="each that a found cause suggests, and the best two together",
+        ),
+    ] = None,
+    critical_path: Annotated[
+        bool, typer.Option("--critical-path", help="What the steps rest on now, segment by segment.")
+    ] = False,
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
+    workers: option.WorkersForAll = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
+    output: option.OutputFormat = "text",
+) -> None:
+    """What is a fix worth? Step time and overlap, predicted.
+
+    Runs the captured program again as a graph of tasks, with something changed: step time and real overlap of A and B,
+    now and then, as a range; what binds next, and what was assumed. Where it can't reproduce the capture itself, it
+    predicts nothing and says why.
+    """
+    options = RunOptions.of(context.params)
+    from analyzers.replay import answer
+    from analyzers.replay.changes import parse_change
+    from traceviz.output import contract
+    from traceviz.output.views import what_if as view
+
+    wanted = [parse_change(text) for text in change or ()]
+    with progress() as on_progress:
+        trace = options.loaded(on_progress)
+        result = answer.what_if(trace, wanted, a, b, critical_path=critical_path, progress=on_progress)
+    emit(result, output, view.blocks, contract.what_if)
+    raise typer.Exit(result.exit_code)

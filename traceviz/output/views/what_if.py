@@ -1,0 +1,151 @@
+"""The answer of `what-if` as a document."""
+
+from __future__ import annotations
+
+from analyzers.replay.path import KINDS
+from analyzers.replay.result import CriticalPath, Prediction, WhatIf, change_in_words
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
+from traceviz.output.quantities import duration, percent, unshown
+from traceviz.output.views.overlap import warnings
+
+MOST_RANKS = 32
+MOST_SEGMENTS = 12
+
+
+def blocks(result: WhatIf) -> list[Block]:
+    """How well the replay does, the best change, all of them, the best one's ranks, assumptions, critical path."""
+    shown: list[Block] = []
+    if result.replay is not None:
+        shown.append(Paragraph(f"{result.replay.sentence}.", "Replay"))
+    shown.append(Headline(result.word.upper(), result.sentence, result.mood))
+    best = result.best
+    if best is not None:
+        shown.append(Paragraph(_next(best), "Binds next"))
+        if best.assumptions:
+            shown.append(Paragraph(f"{'; '.join(best.assumptions)}.", "Assumed"))
+        shown.append(_changes(result))
+        shown += [_ranks(result, best)] if any(one.now_achievable_ns for one in best.ranks) else []
+        shown += _assumed(result, best)
+    if result.path is not None:
+        shown += _path(result, result.path)
+    return shown + warnings(result.warnings)
+
+
+def _next(best: Prediction) -> str:
+    return f"{best.next_cause}, {percent(best.next_share)} of the critical path that the steps then have."
+
+
+def _changes(result: WhatIf) -> Table:
+    headers = ("change", "step", "range", "gain", "real overlap", "binds next")
+    now = result.changes[0]
+    rows = [
+        ("as captured", duration(now.now_ns), "", "", percent(now.worst_now.now_ratio if now.worst_now else None), "")
+    ]
+    rows += [
+        (
+            one.change,
+            duration(one.step_ns),
+            f"{duration(one.step_low_ns)} … {duration(one.step_high_ns)}",
+            change_in_words(one) if one.tells else "can't tell",
+            percent(one.worst.ratio if one.worst else None),
+            f"{one.next_cause} ({percent(one.next_share)})",
+        )
+        for one in result.changes
+    ]
+    title = "Predicted, all changes together" if result.given else "Predicted, what the causes suggest"
+    note = "Real overlap: of what is possible, on the worst rank. Binds next: most of the predicted critical path,"
+    note += " computation aside."
+    return Table(headers, rows, title, frozenset({"step", "range", "gain", "real overlap"}), note)
+
+
+def _ranks(result: WhatIf, best: Prediction) -> Table:
+    headers = (
+        "rank",
+        "now",
+        "possible",
+        "now / possible",
+        "predicted",
+        "range",
+        "possible then",
+        "predicted / possible",
+    )
+    named = result.device_labels
+    rows = [
+        (
+            named.short(one.rank, one.device),
+            duration(one.now_ns),
+            duration(one.now_achievable_ns),
+            percent(one.now_ratio),
+            duration(one.real_overlap_ns),
+            duration(one.low_ns) if one.low_ns == one.high_ns else f"{duration(one.low_ns)} … {duration(one.high_ns)}",
+            duration(one.achievable_ns),
+            percent(one.ratio),
+        )
+        for one in best.ranks[:MOST_RANKS]
+    ]
+    title = f"Real overlap of '{result.a}' beside '{result.b}' with {best.change}"
+    return Table(headers, rows, title, frozenset(headers), unshown(len(best.ranks) - MOST_RANKS, "more ranks"))
+
+
+def _assumed(result: WhatIf, best: Prediction) -> list[Block]:
+    """What the other changes assume beyond what the best one does."""
+    alone = [one for one in result.changes if len(one.changes) == 1 and one is not best]
+    found = [f"{one.change}: {text}" for one in alone for text in one.assumptions if text not in best.assumptions]
+    found = [text for text in found if text not in best.assumptions]
+    return [Bullets("Assumed by the others", found)] if found else []
+
+
+def _path(result: WhatIf, path: CriticalPath) -> list[Block]:
+    """Kinds by rank, what has most of it, and which communication blocks."""
+    by_rank, length = path.by_rank(), max(path.length_ns, 1)
+    kinds = [kind for kind in KINDS if any(kind in found for found in by_rank.values())]
+    rows = [
+        (
+            str(rank),
+            *(duration(found[kind]) if kind in found else "–" for kind in kinds),
+            percent(sum(found.values()) / length),
+        )
+        for rank, found in by_rank.items()
+    ]
+    longest = path.longest()
+    shown: list[Block] = [
+        Table(
+            ("rank", *kinds, "of the path"),
+            rows[:MOST_RANKS],
+            f"Critical path of the steps as captured: {duration(path.length_ns)} in {len(path.segments):,} segments",
+            frozenset(("rank", *kinds, "of the path")),
+            unshown(len(rows) - MOST_RANKS, "more ranks"),
+        ),
+        Table(
+            ("rank", "kind", "what", "segments", "time", "of the path"),
+            [
+                (str(rank), kind, name or "–", f"{count:,}", duration(ns), percent(ns / length))
+                for rank, kind, name, count, ns in longest[:MOST_SEGMENTS]
+            ],
+            "What has most of it",
+            frozenset({"rank", "segments", "time", "of the path"}),
+            "Host work: the range in which it leads to the next call. Launch: from a call, or what an op waited for, "
+            f"to the op's start.\n{unshown(len(longest) - MOST_SEGMENTS)}",
+        ),
+    ]
+    if path.communication:
+        named = result.device_labels
+        shown.append(
+            Table(
+                ("rank", "communication", "exposed", "blocks", "merely exposed"),
+                [
+                    (
+                        named.short(one.rank, one.device),
+                        *map(
+                            duration, (one.busy_ns, one.exposed_ns, one.blocking_ns, one.exposed_ns - one.blocking_ns)
+                        ),
+                    )
+                    for one in path.communication[:MOST_RANKS]
+                ],
+                "Communication, without waits",
+                frozenset({"rank", "communication", "exposed", "blocks", "merely exposed"}),
+                "Exposed: beside no computation. Blocks: exposed while communication is on the critical path; the rest "
+                "holds nothing up.",
+            )
+        )
+    return shown
