@@ -34,6 +34,7 @@ DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
 PROMPT_NS = 3_000  # from release to start: not for lack of room
 ROOM_NS = 1_000  # from when it has room to its start, where no op had to wait for it
 TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
+BEHIND_NS = 50_000  # by which a host's clock may be behind its GPU's in nsys, at most
 RETURN_NS = 5_000  # from the end of work to the return of the call that waits for it, where none was seen
 COST_NS = 3_000  # what a call that waits takes where it need not wait
 HANDED_OVER_NS = 20_000  # a shorter pause of a thread waits for no other thread
@@ -234,7 +235,12 @@ def _host_calls(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[H
         ints(trace.api, name)[rows] for name, rows in (("start_ns", row), ("end_ns", last), ("process", row))
     )
     thread = group_numbers(process, ints(trace.api, "thread")[row])
-    waits, waited, after = _waits_of_calls(ordering, _waited_for(trace, ordering, blocking, blocked), start, end)
+    waits = _waited_for(trace, ordering, blocking, blocked)
+    done = np.full(row.size, MIN_NS)
+    np.maximum.at(done, waits.owner, ordering.lanes.end_ns[waits.items])
+    behind = _hosts_behind(process, start, end, done)
+    start, end = start + behind, end + behind
+    waits, waited, after = _waits_of_calls(waits, done, start, end)
     handed, handed_ns = _hand_overs(process, thread, start, end)
     is_first = np.append(True, np.diff(thread) != 0)[: row.size]
     before = start - np.where(is_first, 0, np.append(0, end[:-1])[: row.size])
@@ -293,10 +299,17 @@ def _outer_calls(trace: Trace, blocking: Blocking, launching: Ints) -> tuple[Int
     return row[outer], last[outer], blocked[outer], (row, np.cumsum(~inner) - 1)
 
 
-def _waits_of_calls(ordering: Ordering, waits: Lists, start: Ints, end: Ints) -> tuple[Lists, Mask, Ints]:
+def _hosts_behind(process: Ints, start: Ints, end: Ints, done: Ints) -> Ints:
+    """By how much each call's host clock is behind its GPU's: calls seem to return before the work they waited for."""
+    found = np.zeros(start.size, np.int64)
+    early = (done > start) & (done > end) & (done - end <= BEHIND_NS) & (end - start > COST_NS)
+    for rows in rows_by_key(process).values():
+        found[rows] = (done - end)[rows[early[rows]]].max(initial=0)
+    return found
+
+
+def _waits_of_calls(waits: Lists, done: Ints, start: Ints, end: Ints) -> tuple[Lists, Mask, Ints]:
     """What calls wait for, but where times rule that out; which of them did; how long after its end each returned."""
-    done = np.full(start.size, MIN_NS)
-    np.maximum.at(done, waits.owner, ordering.lanes.end_ns[waits.items])
     possible = done <= end + TOLERANCE_NS
     waited = (done > start) & possible
     after = np.where(waited, np.maximum(end - done, 0), RETURN_NS)
@@ -372,10 +385,9 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
     ops, count = trace.ops, lanes.op.size
     lane = lanes.lane_of_unit()
     previous = np.where(np.append(True, np.diff(lane) != 0)[:count], -1, np.arange(count) - 1)
-    _, _, returned = launches(trace)
     is_launched = call >= 0
     began, cost = take_or(host.start_ns, call, 0), take_or(host.cost_ns, call, 0)
-    offset = np.maximum(np.minimum(returned[lanes.op], lanes.start_ns) - began, 0)
+    offset = np.maximum(np.minimum(take_or(host.end_ns, call, 0), lanes.start_ns) - began, 0)
     waits_for_place = take_or(host.end_ns - host.start_ns - host.cost_ns, call, 0)
     waits_for_place[take_or(np.diff(host.waits.first), call, 0) > 0] = 0
     # A call that waits for work has submitted its own before; one that waits for a place submits it then.
