@@ -151,7 +151,7 @@ class OwnStream:
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
         moved = _units_of(trace, tasks, self.where)
-        needs = _units_of(trace, tasks, self.join_before) if self.join_before else begins_step(trace, units)
+        needs = _units_of(trace, tasks, self.join_before) if self.join_before else _ends_steps(trace, units, moved)
         _found(moved, self, "nothing runs there")
         _found(needs & ~moved, self, "nothing comes behind it")
         lane = np.where(moved, units.lane + int(units.lane.max()) + 1, units.lane)
@@ -445,10 +445,20 @@ def _found(mask: Mask | Ints, change: object, reason: str) -> None:
         raise TracevizError(f"{change}: {reason}.")
 
 
-def begins_step(trace: Trace, units: Units) -> Mask:
-    """The first unit of each step on each lane."""
+def _ends_steps(trace: Trace, units: Units, moved: Mask) -> Mask:
+    """The last unit of each step on each lane, of those that stay; the next step's first, where moved ones end it."""
     steps = find_steps(trace)
-    step = step_of_ops(trace, steps)[units.op]
-    number = np.append(steps.numbers, -1)[step]
-    before = take_or(number, units.previous, -1)
-    return (number >= 0) & (before != number)
+    number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)][units.op]
+    kept = np.flatnonzero(~moved)
+    found = np.zeros(moved.size, dtype=bool)
+    if not kept.size:
+        return found
+    last_kept = kept[np.maximum(np.cumsum(~moved) - 1, 0)]  # at each unit
+    here, following = kept[:-1], kept[1:]
+    one_lane = units.lane[here] == units.lane[following]
+    ends = ~one_lane | (number[here] != number[following])
+    found[here[ends]] = found[kept[-1]] = True
+    trailing = moved & (units.lane[last_kept] == units.lane) & (number[last_kept] == number)
+    count = np.append(0, np.cumsum(trailing))
+    found[following[one_lane & ends & (count[following] > count[here])]] = True
+    return found
