@@ -362,14 +362,19 @@ def case(kind: str, seed: int) -> Case:
 
 
 def step_ns(run: Run) -> float:
-    """Median time of a step but the first, from the end of the work before it to the end of its own, slowest rank."""
-    ends: dict[tuple[int, int], int] = {}
-    for rank, _, name, began, ended in run.ranges:
-        if name.startswith(MARK):
-            of_step = [op.end for op in run.of_rank(rank) if began <= op.call.start <= ended]
-            ends[rank, int(name.removeprefix(MARK))] = max(of_step)
-    ranks, steps = (sorted({key[which] for key in ends}) for which in (0, 1))
-    return statistics.median(max(ends[r, s] - ends[r, s - 1] for r in ranks) for s in steps[1:])
+    """Median time of a step on its slowest rank, from the end of the work before it to the end of its own.
+
+    The first begins with its first op.
+    """
+    times: dict[int, int] = {}
+    for rank in range(len(run.program.ranks)):
+        marks = sorted(one[3:] for one in run.ranges if one[0] == rank and one[2].startswith(MARK))
+        reached = -1
+        for number, (began, ended) in enumerate(marks):
+            ops = [op for op in run.of_rank(rank) if began <= op.call.start <= ended]
+            before, reached = reached if number else min(op.start for op in ops), max(op.end for op in ops)
+            times[number] = max(times.get(number, 0), reached - before)
+    return statistics.median(times.values())
 
 
 @contextmanager
