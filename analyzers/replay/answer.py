@@ -12,13 +12,8 @@ from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.result import CriticalPath, Prediction, WhatIf
 from analyzers.replay.suggest import suggested
 from analyzers.select.select import select
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
-NO_CALLS = (
-    "the capture holds no CUDA calls, so nothing tells what each op waited for; capture them as well: nsys profile -t "
-    "cuda,nvtx, or torch.profiler with CPU activities"
-)
 NOTHING_SUGGESTED = "no cause that was found suggests a change that this capture could show; name one with --change"
 
 
@@ -50,8 +45,6 @@ def what_if(
     for change in changes:
         _refuse_misnamed(whole, change)
     given = bool(changes)
-    if not len(whole.api) or not (ints(whole.ops, "launch") >= 0).any():
-        return WhatIf(a, b, None, (), NO_CALLS, given, warnings=(*empty, *trace.warnings))
     progress("Replaying", 0, 0)
     try:
         replayed = Replayed(trace, a, b)

@@ -34,6 +34,10 @@ from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.tables import Trace
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
+NO_CALLS = (
+    "the capture holds no CUDA calls, so nothing tells what each op waited for; capture them as well: nsys profile -t "
+    "cuda,nvtx, or torch.profiler with CPU activities"
+)
 SURE = 2.0  # standard errors
 NEVER_SURER = 0.01  # of a step: runs of one program differ by as much
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
@@ -52,10 +56,7 @@ class Replayed:
     def __init__(self, trace: Trace, a: str, b: str) -> None:
         part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
-            raise TracevizError(
-                "The capture holds no CUDA calls, so nothing tells what each op waited for.",
-                hint="Capture calls as well: nsys profile -t cuda,nvtx, or torch.profiler with CPU activities.",
-            )
+            raise CantReplayError(NO_CALLS)
         self.trace, self.tasks = trace, tasks(trace)
         one, other, _ = without_shared(trace, select(trace, a), select(trace, b))
         here = np.ones(len(trace.ops), dtype=bool)
@@ -178,6 +179,14 @@ class Replayed:
         remedy = "torch.profiler records it with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         if not self.trace.once(Ordering).waits_recorded.all():
             return f"the capture does not say which streams wait for what: {remedy}"
+        communication = is_communication(self.trace)
+        took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
+        unseen = float(took[ints(self.trace.ops, "wait_seen")[communication] == 0].sum() / max(int(took.sum()), 1))
+        if unseen > MOST_OFF:
+            return (
+                f"{percent(unseen)} of the communication is with ranks that were not captured: what of it is waiting, "
+                "and what it waits for, is not known; capture all ranks"
+            )
         calls = self.tasks.calls
         span = int(calls.end_ns.max() - calls.start_ns.min()) * len(self.trace.processes)
         blind = self.tasks.blind_ns / max(span, 1)

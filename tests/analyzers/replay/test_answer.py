@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.replay import engine, predict
 from analyzers.replay.answer import what_if
@@ -294,3 +295,13 @@ def test_a_capture_that_waits_for_itself_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(predict, "run", stuck)
     result = what_if(program(), [Scale("compute", 0.5)], *PAIR)
     assert (result.exit_code, result.reason) == (3, "run again, the program would wait for itself for ever")
+
+
+@pytest.mark.parametrize("ranks", [(1,), (0, 3)])
+def test_of_a_few_ranks_of_several_nothing_is_predicted(ranks: tuple[int, ...]) -> None:
+    """Alone, rank 1 has 65 % of its communication beside computation; with all ranks it is seen to wait for most."""
+    data = Path(__file__).parents[2] / "data" / "torch"
+    trace = tv.load([data / f"item_before.rank{rank}.json.gz" for rank in ranks])
+    found = tv.what_if(trace, tv.DropSync("nvtx:MP lookup"))
+    assert not found.changes
+    assert "with ranks that were not captured" in found.reason
