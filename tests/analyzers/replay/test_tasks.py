@@ -27,6 +27,20 @@ def test_host_work_waits_and_dispatch() -> None:
     assert units.unexplained_ns.tolist() == [0, 0]
 
 
+def test_a_host_clock_that_is_behind_its_gpus() -> None:
+    """A sync returns 15 µs before the end of K by these clocks: the host's is 15 µs behind, and its sync waited for K.
+
+    70 µs are more than such clocks are off: then it is unknown what the sync waited for.
+    """
+    for end, waits, behind in ((127, [0], 15), (182, [], 0)):
+        program = Program()
+        program.kernel("K", 7, call=0, start=30, end=end)
+        program.sync(25, 112)
+        calls = tasks(program.trace()).calls
+        assert calls.waits[1].tolist() == waits
+        assert calls.start_ns.tolist() == [behind * US, (25 + behind) * US]
+
+
 def test_a_stream_that_waits_for_another() -> None:
     program = Program()
     program.kernel("K", 7, call=0, start=7, end=107)
