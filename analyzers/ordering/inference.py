@@ -6,14 +6,16 @@ before other work ended did not wait for it. In order of trust:
 
 1. a wait right after a record on its thread, with no launch between, waits for that record (not where a communication
    library recorded for itself, and the wait came after its call);
-2. else for the last earlier record of its event id;
-3. else for the record of another wait for its event, elsewhere in the program, that the times allow;
-4. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
+2. else for the record that its event's number says, where the capture numbers events as they are made, and each is
+   recorded once: the waits of 1 tell (see `by_numbers`);
+3. else for the last earlier record of its event id;
+4. else for the record of another wait for its event, elsewhere in the program, that the times allow;
+5. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
    times allow.
 
 One thread records at 10 and 20 ns, and makes stream 25 wait at 21 and 40 ns, with a launch at 30. The wait at 21
 comes right after the record at 20: that is its record, by 1. The wait at 40 has the launch before it, and no event
-id: the record at 20 is claimed, so it takes the one at 10, by 4, if what was queued there by 10 had ended when the
+id: the record at 20 is claimed, so it takes the one at 10, by 5, if what was queued there by 10 had ended when the
 first op that stream 25 was given after 40 started. Had that op started earlier, the wait would stay unknown.
 
 The stream of a record nobody names, when a wait follows at once: of the streams that run computation, where a
@@ -33,12 +35,14 @@ from analyzers.arrays.groups import occurrence, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, Launches, communication_around, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
+from analyzers.ordering.numbers import by_numbers
 from analyzers.ordering.places import Places
 from analyzers.trace.tables import Trace
 
 AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
 CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
 LONE = 0.1  # share of records and waits that are not in pairs, which leaves a program its habit; or a single one
+TURNS = 3  # at least, of a program, for times to say more than the order of calls
 IN_A_ROW = 4  # so many waits that one stream takes in a row are told apart by times
 
 
@@ -70,6 +74,7 @@ class Inference:
         self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
         self.place, self.number, self.records_there = self._numbers()
+        self.numbered = by_numbers(trace, self.records, calls.waits, self.pair)
         self.claimed = np.zeros(self.records.size, dtype=bool)
         self.claimed[self.pair[self.pair >= 0]] = True
         self.claimed[claimed[claimed >= 0]] = True
@@ -93,6 +98,12 @@ class Inference:
         record[taken], source[taken] = record[shared[taken]], source[shared[taken]]
         unlinked = (record < 0) & ~self.known & (self.wait_lane >= 0)
         unlinked[refuted[self.in_pairs[refuted]]] = False  # for the record right before them, wherever that was made
+        told = np.flatnonzero(unlinked & (self.numbered >= 0))
+        lane, told_record = self._recorded_on(self.numbered[told]), self.numbered[told]
+        fits = self._in_time(lane, self.records.start_ns[told_record], self._starts[told])
+        record[told[fits]], source[told[fits]] = told_record[fits], lane[fits]
+        self.claimed[told_record[fits]] = True
+        unlinked[told[fits]] = False
         lone = np.flatnonzero(unlinked)
         out = self.pair[lone], guess[lone]
         record[lone], source[lone] = self._lone(waits, lone, self._starts[lone], self.wait_lane[lone], out)
@@ -195,17 +206,19 @@ class Inference:
         """Lanes of records, from when the work behind their waits began, wherever the program makes the same wait.
 
         A lane is out whose work by the record had, at one of them, not ended when the waiting stream went on. A guess
-        that is not out stays, but for one: waits that a program makes in a row are for different streams, so of those
-        with one guess that keeps it whose stream went on at once after its work most often. Else it is the lane after
-        whose work the waiting stream went on at once most often, and that no other wait of the stream at the same place
-        is for; or the only one that is not out.
+        that is not out stays, but for two: waits that a program makes in a row are for different streams, so of those
+        with one guess that keeps it whose stream went on at once after its work most often; and of a wait that has none
+        beside it, one after whose work the stream never went on at once gives way to one after whose it mostly did.
+        Else it is the lane after whose work the waiting stream went on at once most often, and that no other wait of
+        the stream at the same place is for; or the only one that is not out.
         """
         lanes, lane = self.lanes, self.wait_lane[rows]
         times = _Times(self, rows, recorded_ns, guess)
         candidates = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
         idle = np.diff(lanes.first)[guess] == 0  # no times speak of a stream that runs nothing
-        source = np.where(idle | times.kept | (guess == lane), guess, -1)
-        open_rows = ~idle & ~times.kept
+        kept = times.kept & ~times.idle
+        source = np.where(idle | kept | (guess == lane), guess, -1)
+        open_rows = ~idle & ~kept
         for _ in range(IN_A_ROW):
             if not open_rows.any():
                 break
@@ -216,14 +229,16 @@ class Inference:
             )
             for candidate in candidates.tolist():
                 out, at_once, worked = times.of(candidate)
-                taken = np.bincount(times.slot, source == candidate)[times.slot] > 0
+                held = np.where(open_rows & times.idle, guess, source) == candidate
+                taken = np.bincount(times.slot, held)[times.slot] > 0
                 possible = open_rows & ~out & ~taken & (lane != candidate)
                 left += possible & worked
                 better = possible & (at_once > support)
                 last_left = possible & worked & (support == 0) & (best < 0)
                 best[better | last_left] = candidate
                 support[better] = at_once[better]
-            found = open_rows & (best >= 0) & ((support > 0) | ((left == 1) & (guess != lane) & self.in_pairs[rows]))
+            only = (left == 1) & (guess != lane) & self.in_pairs[rows] & ~times.idle
+            found = open_rows & (best >= 0) & (np.where(times.idle, 2 * support >= times.turns, support > 0) | only)
             if not found.any():
                 break
             mine = times.first_of(found, best, support)
@@ -297,9 +312,7 @@ class Inference:
         """
         records = self.records
         unclaimed = np.flatnonzero(~self.claimed)
-        lane_of_free, start_of_free = records.lane[unclaimed], records.start_ns[unclaimed]
-        last = self.launches.last_lane(records.host[unclaimed], start_of_free, np.ones(self.lanes.size, dtype=bool))
-        lane_of_free = np.where(lane_of_free < 0, last, lane_of_free)
+        lane_of_free, start_of_free = self._recorded_on(unclaimed), records.start_ns[unclaimed]
         keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
         group = group_numbers(*(np.concatenate(pair) for pair in keys))
         by_event = _latest(group[: records.size], records.start_ns, group[records.size :], calls.start_ns[rows])
@@ -330,6 +343,12 @@ class Inference:
                     at -= 1
         return record, source
 
+    def _recorded_on(self, record: Ints) -> Ints:
+        """The lane of each record; where the capture doesn't say, the one its thread launched on last."""
+        host, start = self.records.host[record], self.records.start_ns[record]
+        last = self.launches.last_lane(host, start, np.ones(self.lanes.size, dtype=bool))
+        return np.where(self.records.lane[record] >= 0, self.records.lane[record], last)
+
     def _first_since_launch(self, rows: Ints) -> Mask:
         """Whether its stream took no other wait since the thread last launched anything."""
         waits, first = self.calls.waits, np.ones(rows.size, dtype=bool)
@@ -356,7 +375,8 @@ class Inference:
 class _Times:
     """What the times of the work say of pairs: of each, wherever the program makes the same wait.
 
-    out : whether its guess can't be, kept : whether it stays. Waits with one `slot` are made in a row.
+    out : whether its guess can't be, kept : whether it stays; idle : it does, and says nothing of when the stream went
+    on. turns : how often the program makes it. Waits with one `slot` are made in a row.
     """
 
     def __init__(self, inference: Inference, rows: Ints, recorded_ns: Ints, guess: Ints) -> None:
@@ -368,10 +388,13 @@ class _Times:
         self.free = np.maximum(take_or(lanes.end_ns, previous, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
         self.slot, self.number = inference.slot(rows), inference.number[rows]
         self.same = group_numbers(self.slot, self.number)
+        self.turns = np.bincount(self.same)[self.same] if self.same.size else self.same
         self.out, at_once, _ = self.of(guess)
         stays = ~self.out & (guess != self.lane)
         alone = (inference.around[rows] >= 0) | ~inference.in_pairs[rows]  # a library may wait again and again for one
         self.kept = stays & (alone | self.first_of(stays & ~alone, guess, at_once))
+        alone_there = self.turns == (np.bincount(self.slot)[self.slot] if rows.size else self.turns)
+        self.idle = self.kept & (inference.around[rows] < 0) & alone_there & (at_once == 0) & (self.turns >= TURNS)
 
     def of(self, lane: Ints | int) -> tuple[Mask, Ints, Mask]:
         """Whether a lane is out, after how many of its ends the wait's stream went on at once, whether it ran any."""

@@ -14,6 +14,8 @@ from itertools import pairwise
 NEVER = 10**18
 BACK = 16  # unclaimed records that a lone wait is searched for
 IN_A_ROW = 4  # rounds in which waits in a row find streams
+TURNS = 3  # from so many on, times say more than the order of calls
+ANCHORS = 3  # waits right behind their records that tell how events are numbered
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class HostProgram:
         refuted = {number for number, source in sources.items() if source is None}
         claimed = self.claimed(pairs, refuted)
         shared, habit, guesses = self.shared(pairs), self.in_pairs(pairs), self.guesses(pairs)
+        told = self.told(pairs, refuted)
+        claimed |= {record for record, _ in told.values()}
         found = []
         for number, wait in enumerate(self.waits):
             record = None if number in refuted else pairs[number]
@@ -130,7 +134,9 @@ class HostProgram:
             if number in refuted and habit:
                 found.append((None, None))
                 continue
-            if record is None:
+            if record is None and number in told:
+                record, source = told[number]
+            elif record is None:
                 own = (pairs[number], guesses.get(number)) if number in refuted else (None, None)
                 lone = self.lone(wait, claimed, self.next_start(wait), own)
                 record, source = (None, None) if wait.stream is None else lone
@@ -145,8 +151,37 @@ class HostProgram:
         """For each event synchronization the number of the record and its stream."""
         pairs = [self.pair(number) for number in range(len(self.waits))]
         refuted = {number for number, source in self.by_times(pairs).items() if source is None}
-        claimed = self.claimed(pairs, refuted)
+        claimed = self.claimed(pairs, refuted) | {record for record, _ in self.told(pairs, refuted).values()}
         return [self.lone(sync, claimed, sync.end) for sync in self.syncs]
+
+    def told(self, pairs: Sequence[int | None], refuted: Collection[int]) -> dict[int, tuple[int, int | None]]:
+        """Records of waits without one of their own, by the numbers of events, where each is recorded once, in turn.
+
+        They are where the waits right behind their records are all for an event as far ahead of its record.
+        """
+        first = [
+            number
+            for number, wait in enumerate(self.waits)
+            if wait.event is not None and wait.event not in [one.event for one in self.waits[:number]]
+        ]
+        anchors = [n for n, wait in enumerate(self.waits) if pairs[n] is not None and wait.event is not None]
+        ahead = {(self.waits[n].event or 0) - (pairs[n] or 0) for n in anchors}
+        found: dict[int, tuple[int, int | None]] = {}
+        if len(anchors) < ANCHORS or len(ahead) != 1:
+            return found
+        shared, habit = self.shared(pairs), self.in_pairs(pairs)
+        for number in first:
+            wait = self.waits[number]
+            at = (wait.event or 0) - min(ahead)
+            taken = number in shared or wait.claim is not None or (number in refuted and habit)
+            if taken or (pairs[number] is not None and number not in refuted) or wait.stream is None:
+                continue
+            if 0 <= at < len(self.records) and self.records[at].at < wait.at:
+                record = self.records[at]
+                where = self.last_stream(record.thread, record.at) if record.stream is None else record.stream
+                if where is None or self.in_time(where, record.at, self.next_start(wait)):
+                    found[number] = at, where
+        return found
 
     def claimed(self, pairs: Sequence[int | None], refuted: Collection[int]) -> set[int]:
         stated = {wait.claim[0] for wait in self.waits if wait.claim is not None}
@@ -222,6 +257,12 @@ class HostProgram:
         def verdicts(number: int, stream: int) -> list[str]:
             return [self.verdict(other, pairs, stream) for other in guesses if same[other] == same[number]]
 
+        def silent(number: int) -> bool:
+            """Whether its stream never went on at once after the work of its guess."""
+            said = verdicts(number, guesses[number])
+            alone = {same[n] for n in guesses if slots[n] == slots[number]} == {same[number]}
+            return alone and not self.waits[number].inside and "at once" not in said and len(said) >= TURNS
+
         def first(numbers: list[int], stream: int) -> tuple[object, int]:
             """Of waits that one program makes in a row, the kind that a stream is most likely for."""
             return min((same[n] for n in numbers), key=lambda kind: (
@@ -229,7 +270,8 @@ class HostProgram:
             ))  # fmt: skip
 
         found: dict[int, int | None] = {}
-        undecided = []
+        undecided: list[int] = []
+        waiting: list[int] = []
         for number, guess in guesses.items():
             own = guess == self.waits[number].stream
             rivals = [n for n in guesses if slots[n] == slots[number] and guesses[n] == guess]
@@ -238,19 +280,24 @@ class HostProgram:
             free = self.waits[number].inside or not habit
             if guess not in streams or (keeps and (free or first(rivals, guess) == same[number])):
                 found[number] = guess
+                if guess in streams and silent(number):  # it gives way to a stream that mostly says more
+                    waiting.append(number)
             else:
                 found[number] = guess if own else None  # no times speak of its own work
                 undecided.append(number)
         for _ in range(IN_A_ROW):
             wanted: dict[tuple[object, int], list[int]] = {}
-            for number in undecided:
+            for number in [*undecided, *waiting]:
                 taken = {found[n] for n in guesses if slots[n] == slots[number]}
                 left = [s for s in streams if s not in {*taken, self.waits[number].stream}]
                 left = [s for s in left if "refuted" not in verdicts(number, s)]
                 at_once = [s for s in left if "at once" in verdicts(number, s)]
                 ran = [s for s in left if set(verdicts(number, s)) != {"idle"}]
-                if at_once:
-                    best = max(at_once, key=lambda s: verdicts(number, s).count("at once"))
+                best = max(at_once, key=lambda s: verdicts(number, s).count("at once"), default=None)
+                if number in waiting:
+                    if best is not None and 2 * verdicts(number, best).count("at once") >= len(verdicts(number, best)):
+                        wanted.setdefault((slots[number], best), []).append(number)
+                elif best is not None:
                     wanted.setdefault((slots[number], best), []).append(number)
                 elif habit and len(ran) == 1 and guesses[number] != self.waits[number].stream:
                     wanted.setdefault((slots[number], ran[0]), []).append(number)
@@ -258,7 +305,7 @@ class HostProgram:
                 for number in numbers:
                     if same[number] == first(numbers, stream):
                         found[number] = stream
-                        undecided.remove(number)
+                        (waiting if number in waiting else undecided).remove(number)
         for number in undecided:
             if self.may_keep(number, guesses[number], verdicts(number, guesses[number])):
                 found[number] = guesses[number]

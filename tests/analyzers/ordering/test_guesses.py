@@ -19,9 +19,12 @@ Guess = tuple[int | None, int | None]
 
 
 def random_program(
-    run: Builder, rank: Rank, seed: int, talking: set[int], *, events: bool, hidden: bool
+    run: Builder, rank: Rank, seed: int, talking: set[int], *, events: bool, hidden: bool, numbered: bool = False
 ) -> HostProgram:
-    """A random program of one process, in the builder and as calls of its host."""
+    """A random program of one process, in the builder and as calls of its host.
+
+    Numbered, each of its records is of an event of its own, the next one's number the next, which waits name.
+    """
     dice = random.Random(seed)
     streams = [*COMPUTING, *sorted(talking)]
     threads, at, free = (1, 2)[: dice.randint(1, 2)], 0, dict.fromkeys(streams, 0)
@@ -64,6 +67,10 @@ def random_program(
     def wait(thread: int, stream: int | None) -> None:
         number, made = call("cudaStreamWaitEvent", thread)
         event = dice.randint(0, 2) if dice.random() < (0.7 if events else 0.2) else None
+        if numbered and records:
+            since = max((one.at for one in work if one.thread == thread), default=-1)
+            behind = [k for k, one in enumerate(records) if one.thread == thread and since < one.at < at]
+            event = 50 + (behind[-1] if behind else dice.randrange(len(records)))
         guesses_of = None
         earlier = [k for k, each in enumerate(records) if each.at < at]
         if stream is not None and earlier and work and dice.random() < 0.15:
@@ -160,14 +167,15 @@ def guesses_of(found: LinkedCalls, which: str, process: int) -> list[Guess]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("events", [False, True])
-def test_inferred_links_are_those_of_the_slow_calculation(seed: int, events: bool) -> None:
+@pytest.mark.parametrize(("events", "numbered"), [(False, False), (True, False), (False, True)])
+def test_inferred_links_are_those_of_the_slow_calculation(seed: int, events: bool, numbered: bool) -> None:
     run = Builder()
     programs = []
     for number in range(12):
         run.correlation = 0  # the same numbers in each process
         rank, talking = run.rank(number), {20, 22} if seed % 2 else {2, 22}
-        programs.append(random_program(run, rank, 12 * seed + number, talking, events=events, hidden=number % 2 == 0))
+        more = {"events": events, "hidden": number % 2 == 0, "numbered": numbered}
+        programs.append(random_program(run, rank, 12 * seed + number, talking, **more))
     trace = run.trace()
     found = linked(trace)
     for process, each in enumerate(programs):

@@ -141,6 +141,41 @@ def test_a_lone_wait_is_not_for_a_record_that_another_wait_is_stated_to_wait_for
     assert links_of(stated) == [Link(10, "s7", exact=True), Link(-1, "")]
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_events_that_are_made_one_by_one_are_told_by_their_numbers(fresh: bool) -> None:
+    """Each turn records before stream 7's work, behind it, and once more; 25 waits for the first of the three, late.
+
+    The wait for the last one comes right behind it, and tells how events are numbered. Where they are not numbered in
+    turn, 25 waits for the last record that no other wait claims.
+    """
+    host_thread = HostThread().launch(7)
+    first = []
+    for turn in range(4):
+        number = 71 + 3 * turn if fresh else 71 + turn
+        first.append((host_thread.now, "s7"))
+        host_thread.record().launch(7, 7).record().launch(7).wait(25, number).launch(25)
+        host_thread.record().wait(7, number + 2).launch(7)
+    found = host_thread.waited_for()
+    assert found[1::2] == [(at + 70, "s25") for at, _ in first]
+    assert found[::2] == (first if fresh else [(at + 30, "s7") for at, _ in first])
+
+
+@pytest.mark.parametrize("late", [0, 40_000])
+def test_times_tell_which_stream_home_waits_for(late: int) -> None:
+    """Stream 18 copies, 22 gathers behind it, and 7 waits, right behind it, and begins 3 µs after the gathering.
+
+    It visited 18 last; but that was over each time when the gathering began. Where it began long after both: 18.
+    """
+    host_thread = HostThread().launch(7, runs=(0, 50))
+    for turn in range(4):
+        at = 1_000_000 * (turn + 1)
+        host_thread.now = at
+        host_thread.launch(18, runs=(at + 5_000, at + 9_000)).launch(22, runs=(at + 9_100, at + 90_000), name=NCCL)
+        begin = at + 93_000 + late
+        host_thread.record().wait(7).launch(7, runs=(begin, begin + 5_000))
+    assert [source for _, source in host_thread.waited_for()] == ["s18" if late else "s22"] * 4
+
+
 def test_a_thread_without_a_record_waits_for_another_s() -> None:
     host_thread = HostThread().launch(7).record().launch(8).record().on(2).wait(9)
     assert host_thread.waited_for() == [(30, "s8")]
