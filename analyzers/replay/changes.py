@@ -32,11 +32,12 @@ from analyzers.replay.edits import (
     with_gaps,
     without_host_work,
 )
-from analyzers.replay.tasks import COST_NS, Lists, Tasks, Units
+from analyzers.replay.hosts import COST_NS
+from analyzers.replay.model import Lists, Tasks, Units
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import select
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
@@ -97,7 +98,8 @@ class DropWait:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, of_a, of_b = tasks.units, _units_of(trace, tasks, self.a), _units_of(trace, tasks, self.b)
-        behind = right_before(units, of_a)  # a wait may stand before what comes right before A on its stream
+        # A wait may stand before the memset or copy that comes right before A on its stream.
+        behind = right_before(units, of_a) & ~is_one_of(trace.ops, "kind", ("kernel",))[units.op]
         owner, item = units.waits.owner, units.waits.items
         dropped = (of_a[owner] | (behind[owner] & ~of_b[owner])) & of_b[item]
         _found(dropped, self, "no such wait is on record")
@@ -262,7 +264,7 @@ class Graph:
         submitted, call = units.submitted_ns.copy(), take_or(first, units.call)
         merged = (units.call >= 0) & (call != units.call)
         submitted[merged] = cost[call[merged]]
-        dispatch = np.where(merged, np.minimum(units.dispatch_ns, GRAPH_DISPATCH_NS), units.dispatch_ns)
+        dispatch = np.where(merged[:, None], np.minimum(units.dispatch_ns, GRAPH_DISPATCH_NS), units.dispatch_ns)
         return replace(
             tasks,
             calls=with_gaps(replace(calls, cost_ns=cost), gap),
@@ -285,7 +287,13 @@ class MoreRoom:
         _found(roomy, self, "nothing runs there")
         room = tasks.room
         return replace(
-            tasks, room=replace(room, taken=np.where(roomy[:, None], 0, room.taken), fills=room.fills & ~roomy)
+            tasks,
+            room=replace(
+                room,
+                taken=np.where(roomy[:, None], 0, room.taken),
+                rest=np.where(roomy[:, None], 0, room.rest),
+                fills=room.fills & ~roomy,
+            ),
         )
 
 

@@ -10,7 +10,7 @@ from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.intervals import Union, coverage
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.tasks import HostCalls, Lists, Tasks, Units
+from analyzers.replay.model import HostCalls, Lists, Tasks, Units
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def in_pieces(tasks: Tasks, chosen: Ints, feeds: Ints, pieces: int) -> Tasks:
     new_piece = count + fed.size * more + np.arange(chosen.size * more).reshape(chosen.size, more)
     origin = np.concatenate([np.repeat(fed, more), np.repeat(chosen, more)]).astype(np.int64)
     columns = {name: getattr(units, name) for name in Units.__dataclass_fields__ if name != "waits"}
-    columns = {name: np.append(values, values[origin]) for name, values in columns.items()}
+    columns = {name: np.concatenate([values, values[origin]]) for name, values in columns.items()}
     divided = np.concatenate([fed, chosen, np.arange(count, count + origin.size)])
     columns["transfer_ns"][divided] /= pieces
     numbers = int(units.collective.max()) + 1
@@ -231,7 +231,7 @@ def in_pieces(tasks: Tasks, chosen: Ints, feeds: Ints, pieces: int) -> Tasks:
             room,
             **{
                 name: np.concatenate([getattr(room, name), getattr(room, name)[origin]])
-                for name in ("gpu", "needed", "taken", "fills", "until")
+                for name in ("load", "gpu", "needed", "taken", "fills", "until", "roomy", "rest")
             },
         ),
     )

@@ -1,8 +1,8 @@
 """Run a graph of tasks: when does each call begin and return, and when does each unit start and end?
 
 One loop over events in order of time, in plain Python, or compiled by numba where there is much to do. A unit goes on
-at its own pace alone, and at 1 − α of it while any other unit is on its GPU; who waits for a late rank is there, too.
-A collective goes on as its slowest rank does: at 1 − α of its pace while others are on any of its GPUs. A launch call
+at its own pace alone, and at 1 − α of it while others are on its GPU, α of the last load of `LOADS` among them; who
+waits for a late rank is there, too. A collective goes on as if what is on any of its GPUs were on all. A launch call
 for a stream whose queue is full goes on once the unit that many places before has started.
 """
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from analyzers.arrays.types import Floats, Ints
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.tasks import Lists, Tasks, Units
+from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Tasks, Units
 
 MANY = 20_000  # units from which on compiling pays
 _BEGIN, _RETURN, _SUBMIT, _START, _DRAIN, _END = range(6)
@@ -41,7 +41,8 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
 
     Parameters
     ----------
-    slower : per unit the share of its pace that it loses beside others; its `transfer_ns` is then what it takes alone.
+    slower : per unit and load the share of its pace that it loses beside others; its `transfer_ns` is then what it
+    takes alone.
     loop : the one to use, plain or compiled; by default what suits the number of tasks.
     """
     calls, units, room = tasks.calls, tasks.units, tasks.room
@@ -64,11 +65,12 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
     loop(
         *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
         *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
-        *(launched.first, launched.items, units.call, units.submitted_ns, units.dispatch_ns, units.room_ns),
-        *(units.transfer_ns, np.zeros(n_units) if slower is None else slower, team, places(units, tasks.queue)),
+        *(launched.first, launched.items, units.call, units.submitted_ns, units.previous),
+        *(units.dispatch_ns, units.room_ns, units.transfer_ns),
+        *(np.zeros((n_units, len(LOADS))) if slower is None else slower, room.load, team, places(units, tasks.queue)),
         *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
         *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
-        *(room.gpu, room.limits, room.needed, room.taken, room.fills, room.until, *times),
+        *(room.gpu, room.limits, room.needed, room.taken, room.fills, room.until, room.rest, *times),
     )
     return Times(*times)
 
@@ -113,10 +115,12 @@ def _loop(  # one function, for the compiler's sake
     launched: _Array,
     unit_call: _Array,
     submitted: _Array,
+    previous: _Array,
     dispatch: _Array,
     room_ns: _Array,
     work: _Array,
     slower: _Array,
+    load: _Array,
     team: _Array,
     place: _Array,
     unit_needs: _Array,
@@ -133,6 +137,7 @@ def _loop(  # one function, for the compiler's sake
     taken: _Array,
     fills: _Array,
     until: _Array,
+    rest: _Array,
     call_start: _Array,
     call_end: _Array,
     unit_start: _Array,
@@ -148,23 +153,52 @@ def _loop(  # one function, for the compiler's sake
     left, pace, since = work.copy(), np.ones(work.size), np.zeros(work.size, np.int64)
     drains_at, ends_at = np.full(work.size, -1, np.int64), np.full(work.size, -1, np.int64)
     drained, stalled = needed[:, 0] == 0, np.full(work.size, -1, np.int64)
-    # Of each team (the ranks of a collective, or a unit by itself): how many have others beside them. Of one event: the
-    # teams whose pace changes.
-    crowd, changed, changes = np.zeros(absent.size, np.int64), np.zeros(2, np.int64), 0
+    # Of each team (the ranks of a collective, or a unit by itself) and load: how many have such others beside them. Of
+    # one event: the teams whose pace may change.
+    loads = slower.shape[1]
+    crowd = np.zeros((absent.size, loads), np.int64)
+    changed, count = np.zeros(4 * work.size + 4, np.int64), np.zeros(1, np.int64)
     # Of each GPU: what its multiprocessors are taken of, how many kernels have more blocks than fit, which units are
     # there, and which have no room, in the order in which they were released.
     used, filling = np.zeros_like(limits), np.zeros(gpus, np.int64)
     held_count, here_count = np.zeros(gpus, np.int64), np.zeros(gpus, np.int64)
     own_first = np.searchsorted(np.sort(gpu), np.arange(gpus))
-    held, here = np.zeros(gpu.size, np.int64), np.zeros(gpu.size, np.int64)
+    held, here, loads_here = (
+        np.zeros(gpu.size, np.int64),
+        np.zeros(gpu.size, np.int64),
+        np.zeros((gpus, loads), np.int64),
+    )
+    current = load.copy()
     for call in range(before.size):
         if call_needs[call] == 0:
             heapq.heappush(queue, (np.int64(before[call]), np.int64(_BEGIN), np.int64(0), np.int64(call)))
     for unit in range(work.size):
         if unit_call[unit] < 0:
             heapq.heappush(
-                queue, (np.int64(submitted[unit] - dispatch[unit]), np.int64(_SUBMIT), np.int64(0), np.int64(unit))
+                queue, (np.int64(submitted[unit] - dispatch[unit, 0]), np.int64(_SUBMIT), np.int64(0), np.int64(unit))
             )
+
+    def enter(unit: Any, as_load: Any) -> None:
+        device = gpu[unit]
+        for at in range(own_first[device], own_first[device] + here_count[device]):
+            other = here[at]
+            if other != unit and loads_here[device, as_load] == (current[other] == as_load):
+                crowd[team[other], as_load] += 1
+                changed[count[0]] = team[other]
+                count[0] += 1
+        loads_here[device, as_load] += 1
+        current[unit] = as_load
+
+    def leave(unit: Any) -> None:
+        device, as_load = gpu[unit], current[unit]
+        loads_here[device, as_load] -= 1
+        for at in range(own_first[device], own_first[device] + here_count[device]):
+            other = here[at]
+            if other != unit and loads_here[device, as_load] == (current[other] == as_load):
+                crowd[team[other], as_load] -= 1
+                changed[count[0]] = team[other]
+                count[0] += 1
+
     while len(queue) > 0:
         now, what, _, which = heapq.heappop(queue)
         if what == _BEGIN:
@@ -203,7 +237,7 @@ def _loop(  # one function, for the compiler's sake
         elif what == _SUBMIT:
             unit_needs[which] -= 1
             if unit_needs[which] == 0:
-                heapq.heappush(queue, (now + dispatch[which], np.int64(_START), np.int64(0), which))
+                heapq.heappush(queue, (now + dispatch[which, 0], np.int64(_START), np.int64(0), which))
         elif what == _START:
             device = gpu[which]
             own = own_first[device]
@@ -217,28 +251,33 @@ def _loop(  # one function, for the compiler's sake
             unit_start[which] = now
             if stalled[which] >= 0:
                 heapq.heappush(queue, (now, np.int64(_BEGIN), np.int64(0), stalled[which]))
+            number = team[which]
+            for one in range(loads):
+                crowd[number, one] += loads_here[device, one] > 0
+            absent[number] -= 1
+            enter(which, WAITING if absent[number] > 0 and load[which] == TALKING else load[which])
             here[own + here_count[device]] = which
             here_count[device] += 1
-            number = team[which]
-            if here_count[device] == 2:  # the other one is no longer alone
-                other = team[here[own]]
-                crowd[other] += 1
-                if crowd[other] == 1:
-                    changed[changes], changes = other, changes + 1
-            crowd[number] += here_count[device] > 1
-            absent[number] -= 1
             if absent[number] == 0:
                 for at in range(member_first[number], member_first[number + 1]):
-                    unit_began[members[at]] = since[members[at]] = now
-            if absent[number] == 0 or crowd[number] == 1:
-                changed[changes], changes = number, changes + 1
+                    unit = members[at]
+                    unit_began[unit] = since[unit] = now
+                    if current[unit] == WAITING:
+                        leave(unit)
+                        enter(unit, load[unit])
+            changed[count[0]] = number
+            count[0] += 1
         elif what == _DRAIN:
             if drains_at[which] != now:
                 continue
-            drains_at[which], drained[which] = -1, True
+            drains_at[which] = -1
             device = gpu[which]
-            filling[device] -= fills[which]
-            used[device] -= taken[which]
+            if not drained[which]:  # its last blocks begin, or its first ones end
+                drained[which] = True
+                filling[device] -= fills[which]
+                used[device] += rest[which] - taken[which]
+            if unit_end[which] >= 0:
+                used[device] -= rest[which]
             for at in range(held_count[device]):  # in the order in which they were released
                 unit = held[own_first[device] + at]
                 heapq.heappush(queue, (now + room_ns[unit], np.int64(_START), np.int64(at), unit))
@@ -254,20 +293,20 @@ def _loop(  # one function, for the compiler's sake
                 spot += 1
             here_count[device] -= 1
             here[spot : own + here_count[device]] = here[spot + 1 : own + here_count[device] + 1]
-            if drains_at[which] >= 0:
+            if needed[which, 0] > 0:
                 drains_at[which] = now
                 heapq.heappush(queue, (now, np.int64(_DRAIN), np.int64(0), which))
-            crowd[team[which]] -= here_count[device] > 0
-            if here_count[device] == 1:  # the other one is alone now
-                other = team[here[own]]
-                crowd[other] -= 1
-                if crowd[other] == 0:
-                    changed[changes], changes = other, changes + 1
+            leave(which)
+            for one in range(loads):
+                crowd[team[which], one] -= loads_here[device, one] > 0
+            changed[count[0]] = team[which]  # it may be of a collective that goes on elsewhere
+            count[0] += 1
             for at in range(follower_first[which], follower_first[which + 1]):
                 unit = followers[at]
                 unit_needs[unit] -= 1
                 if unit_needs[unit] == 0:
-                    heapq.heappush(queue, (now + dispatch[unit], np.int64(_START), np.int64(0), np.int64(unit)))
+                    start = now + dispatch[unit, 1 if previous[unit] == which else 2]
+                    heapq.heappush(queue, (start, np.int64(_START), np.int64(0), np.int64(unit)))
             for at in range(blocked_first[which], blocked_first[which + 1]):
                 call = blocked[at]
                 call_waits[call] -= 1
@@ -275,16 +314,22 @@ def _loop(  # one function, for the compiler's sake
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
                     heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(0), np.int64(call)))
-        while changes > 0:
-            changes -= 1
-            number = changed[changes]
+        while count[0] > 0:
+            count[0] -= 1
+            number = changed[count[0]]
+            beside = loads - 1
+            while beside >= 0 and crowd[number, beside] == 0:
+                beside -= 1
             for at in range(member_first[number], member_first[number + 1]):
                 unit = members[at]
                 if unit_began[unit] < 0 or unit_end[unit] >= 0:
                     continue
+                at_pace = 1.0 - slower[unit, beside] if beside >= 0 else 1.0
+                if at_pace == pace[unit] and ends_at[unit] >= 0:
+                    continue
                 left[unit] -= (now - since[unit]) * pace[unit]
                 since[unit] = now
-                pace[unit] = 1.0 - slower[unit] if crowd[number] > 0 else 1.0
+                pace[unit] = at_pace
                 if not drained[unit]:
                     until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
                     drains_at[unit] = now + np.int64(until_drained / pace[unit])

@@ -1,10 +1,10 @@
 """How long units take alone, and how much slower they go on beside others, by like ones of the capture.
 
 A unit that took d, a share c of it beside others, did d (1 − α c) of work. Where like ones ran alone, their time is
-that work, and α follows; a unit that ran alone has the α of its like. Where nothing tells, α lies between 0 (others
-don't slow it) and 0.5 (two beside each other take as long as one after the other: nothing is gained), and most likely
-is the median of those known, or the 0.16 of computation that takes 18.9 % longer beside communication (published mean,
-arXiv 2507.03114).
+that work, and α follows, for each load that was beside it; a unit that ran alone has the α of its like. Where nothing
+tells, α lies between 0 (others don't slow it) and 0.5 (two beside each other take as long as one after the other:
+nothing is gained). Most likely it is the median of those of such a load beside such another in the capture, or what is
+usual (`USUAL`).
 """
 
 from __future__ import annotations
@@ -20,23 +20,37 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.alone import ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.tasks import Units
+from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Room, Units
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 NO_GAIN = 0.5
-LIKELY = 0.16
+LITTLE_TAKEN = 0.1  # at most, of a copy to or from the host, and beside one or communication that waits
 MOST = 0.9
 LIKE = 0.2  # times alone that differ by more are not of like units: of collectives whose sizes nobody knows
 LITTLE = 0.05  # of a unit's time beside others: too little to tell how slow it was there
+MOSTLY = 0.8  # of a unit's time beside others, beside one load: how slow it was is due to that
+# What a load (row) loses beside another (column): a copy, communication that waits, a kernel that leaves room, one that
+# takes most of the GPU, communication. Matmuls and an all-reduce on H100s lose 26 and 24 % of their pace to each other
+# (docs/contention.md); two that want the whole of one link gain nothing.
+USUAL = np.array(
+    [
+        [0.02, 0.0, 0.02, 0.02, 0.02],
+        [0.0, 0.0, 0.0, 0.0, 0.0],
+        [0.02, 0.05, 0.05, 0.25, 0.15],
+        [0.02, 0.05, 0.1, 0.3, 0.25],
+        [0.02, 0.05, 0.1, 0.25, 0.5],
+    ]
+)
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Per unit: the share of its pace that it loses beside others, and what it takes alone at that.
+    """Per unit what it takes in the capture, and per unit and load, those of `LOADS`, what it loses beside others.
 
-    least_slower, likely_slower, most_slower : as far as it is known. beside : share of its time beside others in the
-    capture. known : whether the capture tells.
+    beside : shares of its time in the capture beside others, of which the last load of `LOADS` is this one.
+    least_slower, likely_slower, most_slower : the share of its pace that it loses meanwhile, as far as that is known.
+    known : whether the capture tells.
     """
 
     duration_ns: Floats
@@ -48,29 +62,56 @@ class Pace:
 
     def alone_ns(self, slower: Floats) -> Floats:
         """What each takes alone, ns, if it loses so much beside others."""
-        return self.duration_ns * (1 - slower * self.beside)
+        return self.duration_ns * (1 - (slower * self.beside).sum(axis=1))
 
 
-def pace(trace: Trace, units: Units) -> Pace:
+def pace(trace: Trace, units: Units, room: Room) -> Pace:
     """Find the pace of each unit."""
     own = over_all_ranks(join([timings_of_streams(trace)]))
     duration = units.transfer_ns.astype(float)
-    share = np.clip(_beside(units) / np.maximum(duration, 1), 0.0, 1.0)
+    beside = _beside(units, room.load) / np.maximum(duration, 1)[:, None]
+    shared = np.clip(beside.sum(axis=1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
-    alone_ns = np.where(_scatter(kind, np.where(share <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
+    alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
     whole = _is_graph(trace, units)
     if whole.any():
         kind = np.where(whole, len(own.kinds) + ints(trace.ops, "graph")[units.op], kind)
-        near = pd.Series(np.where(share <= ALONE, duration, np.nan)).groupby(kind).transform("median").to_numpy()
+        near = pd.Series(np.where(shared <= ALONE, duration, np.nan)).groupby(kind).transform("median").to_numpy()
         alone_ns = np.where(whole, near, alone_ns)
     with np.errstate(invalid="ignore", divide="ignore"):
-        slower = np.where(share >= LITTLE, np.clip((1 - alone_ns / duration) / share, 0, MOST), np.nan)
-    of_kind = pd.Series(slower).groupby(kind).transform("median").to_numpy()
-    slower = np.where(np.isnan(slower), of_kind, slower)
-    tells = ~np.isnan(slower)
-    likely = float(np.median(slower[tells])) if tells.any() else LIKELY
-    least, guess, most = (np.where(tells, slower, other) for other in (0.0, likely, NO_GAIN))
-    return Pace(duration, share, least, guess, most, tells)
+        slower = np.where(shared >= LITTLE, np.clip((1 - alone_ns / duration) / shared, 0, MOST), np.nan)
+    found = np.stack([_of_load(slower, beside[:, load], shared, kind) for load in range(len(LOADS))], axis=1)
+    known = ~np.isnan(found)
+    likely = _usual(found, room.load)
+    most = np.where((room.load == COPYING)[:, None] | (np.arange(len(LOADS)) <= WAITING), LITTLE_TAKEN, NO_GAIN)
+    least, guess, most = (np.where(known, found, other) for other in (np.zeros_like(likely), likely, most))
+    return Pace(duration, beside, least, guess, most, known)
+
+
+def _of_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floats:
+    """What each unit loses beside one load: as measured, else the median of its like; beside it alone, if any was."""
+    mostly = beside >= MOSTLY * shared
+    some = beside >= np.minimum(LITTLE, MOSTLY * shared)
+    one, any_of = (np.where(which & ~np.isnan(slower), slower, np.nan) for which in (mostly, some))
+    for known in (one, any_of):
+        of_kind = pd.Series(known).groupby(kind).transform("median").to_numpy()
+        if known is one:
+            found = np.where(np.isnan(one), of_kind, one)
+        else:
+            found = np.where(np.isnan(found), np.where(np.isnan(known), of_kind, known), found)
+    return found
+
+
+def _usual(found: Floats, load: Ints) -> Floats:
+    """What each unit most likely loses beside each load: the median of such a load beside it here, or what is usual."""
+    likely = USUAL[load]
+    for one in range(len(LOADS)):
+        for other in range(len(LOADS)):
+            measured = found[load == one, other]
+            measured = measured[~np.isnan(measured)]
+            if measured.size:
+                likely[load == one, other] = np.median(measured)
+    return likely
 
 
 def _scatter(kind: Ints, taken: Floats) -> Floats:
@@ -87,19 +128,35 @@ def _is_graph(trace: Trace, units: Units) -> Mask:
     return same & (count > 1)
 
 
-def _beside(units: Units) -> Ints:
-    """For how long of each unit's work others were on its GPU, ns; of a collective, on that of any of its ranks."""
+def _beside(units: Units, load: Ints) -> Ints:
+    """For how long of each unit's work others were on its GPU, ns, by the last load of `LOADS` among them.
+
+    Of a collective, on that of any of its ranks.
+    """
+    began = units.end_ns - units.transfer_ns.astype(np.int64)
+    waits = np.flatnonzero((load == TALKING) & (began > units.start_ns))
+    start, end = np.append(began, units.start_ns[waits]), np.append(units.end_ns, began[waits])
+    unit, as_load = np.append(np.arange(load.size), waits), np.append(load, np.full(waits.size, WAITING))
+    at_least = [as_load >= least for least in range(len(LOADS))]
+    found: Ints = np.stack([_beside_any(units, unit[some], start[some], end[some]) for some in at_least], axis=1)
+    found[:, :-1] -= found[:, 1:]
+    return found
+
+
+def _beside_any(units: Units, others: Ints, start: Ints, end: Ints) -> Ints:
+    """For how long of each unit's work any of some others were on its GPU, ns; of a collective, on that of any rank."""
     began, count = units.end_ns - units.transfer_ns.astype(np.int64), units.op.size
     pieces = [np.empty((3, 0), np.int64)]
-    for on_device in rows_by_key(units.rank, units.device).values():
-        lane = units.lane[on_device]
-        for (one,), rows in rows_by_key(lane).items():
-            mine, others = on_device[rows], on_device[lane != one]
-            elsewhere = union(units.start_ns[others], units.end_ns[others])
+    lane_of_other, by_device = units.lane[others], rows_by_key(units.rank[others], units.device[others])
+    for key, on_device in rows_by_key(units.rank, units.device).items():
+        there = by_device.get(key, np.empty(0, np.int64))
+        for (one,), rows in rows_by_key(units.lane[on_device]).items():
+            mine, away = on_device[rows], there[lane_of_other[there] != one]
+            elsewhere = union(start[away], end[away])
             first = np.searchsorted(elsewhere.ends, began[mine], side="right")
-            at, which = runs(first, np.searchsorted(elsewhere.starts, units.end_ns[mine]) - first)
-            low = np.maximum(elsewhere.starts[at], began[mine[which]])
-            pieces.append(np.stack([low, np.minimum(elsewhere.ends[at], units.end_ns[mine[which]]), mine[which]]))
+            at, owner = runs(first, np.searchsorted(elsewhere.starts, units.end_ns[mine]) - first)
+            low = np.maximum(elsewhere.starts[at], began[mine[owner]])
+            pieces.append(np.stack([low, np.minimum(elsewhere.ends[at], units.end_ns[mine[owner]]), mine[owner]]))
     low, high, unit = np.concatenate(pieces, axis=1)
     team = np.where(units.collective >= 0, units.collective, units.collective.max(initial=-1) + 1 + np.arange(count))
     keep, none = high > low, np.empty(0, np.int64)

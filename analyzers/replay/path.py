@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyzers.replay.engine import Times
-from analyzers.replay.tasks import Lists, Tasks
+from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import function, is_communication
 from analyzers.trace.nesting import RangeIndex

@@ -23,10 +23,12 @@ from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.engine import Times, run
+from analyzers.replay.model import Tasks
 from analyzers.replay.pace import Pace, pace
 from analyzers.replay.path import Segment, clipped, critical_path
+from analyzers.replay.power import NEVER, OTHERS, limit_reached, longer, on_tensor_cores
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
-from analyzers.replay.tasks import Tasks, tasks
+from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.columns import ints
@@ -39,12 +41,25 @@ NO_CALLS = (
     "cuda,nvtx, or torch.profiler with CPU activities"
 )
 SURE = 2.0  # standard errors
-NEVER_SURER = 0.01  # of a step: runs of one program differ by as much
+NEVER_SURER = 0.025  # of a step: runs of one program differ by as much
+TIE_NS = 4_000  # by which what is released at once may begin sooner or later
+NO_LONGER = 0.002  # of what kernels take: not worth running all again
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
 
 
 class CantReplayError(TracevizError):
     """A capture can't be run again, changed or not: the message says why."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How it may be: what each unit loses beside others, from which share of the time spent on tensor cores GPUs
+    slow down, and whether kernels of several waves leave room as soon as they can.
+    """
+
+    slower: Floats
+    limit: float
+    roomy: bool = False
 
 
 class Replayed:
@@ -63,13 +78,14 @@ class Replayed:
         if part.rows is not None:
             here = np.isin(np.arange(here.size), part.rows)
         self.sides = one.picked & here, other.picked & here
-        self.pace: Pace = pace(trace, self.tasks.units)
+        self.on_tensor_cores = on_tensor_cores(trace)
+        self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)
         self.groups: StepGroups = group_steps(trace)
         self.looked_at, self.counted = self._counted(here)
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
-        self.now = [self._run(self.tasks, slower) for slower in self._variants()]
+        self.now = [self._run(self.tasks, variant) for variant in self._variants()]
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
         """Lanes and steps that count: of what is looked at, whole steps that all ranks have, but for a late start."""
@@ -87,25 +103,50 @@ class Replayed:
         whole = counted & all_of
         return lanes, next((steps for steps in (whole, counted, any_of) if steps.any()), any_of)
 
-    def _variants(self) -> tuple[Floats, ...]:
-        """How much units may slow each other: most likely, and, where that is not known, least and most."""
-        known = bool(self.pace.known.all())
-        return (self.pace.likely_slower, *(() if known else (self.pace.least_slower, self.pace.most_slower)))
+    def _variants(self) -> tuple[Variant, ...]:
+        """What may be of that which the capture doesn't tell: most likely, the most gain, the least."""
+        likely, least, most = limit_reached(self.trace)
+        return (
+            Variant(self.pace.likely_slower, likely),
+            Variant(self.pace.least_slower, least, roomy=True),
+            Variant(self.pace.most_slower, most),
+        )
 
     def steps(self, start: Ints, end: Ints) -> Ints:
         """Time of each counted step on its slowest device, ns, from when ops start and end."""
         times = step_times(self.groups, start, end).reshape(self.groups.there.shape)
         return slowest(times[self.looked_at])[self.counted]
 
-    def _run(self, changed: Tasks, slower: Floats) -> Outcome:
-        units = changed.units
-        origin = np.arange(units.op.size) if units.op.size == slower.size else _origins(self.tasks, changed)
+    def _run(self, changed: Tasks, variant: Variant) -> Outcome:
+        units, room, slower = changed.units, changed.room, variant.slower
+        origin = np.arange(units.op.size) if units.op.size == len(slower) else _origins(self.tasks, changed)
         scale = units.transfer_ns / np.maximum(self.tasks.units.transfer_ns[origin], 1)
-        alone = replace(units, transfer_ns=self.pace.alone_ns(slower)[origin] * scale)
-        times = run(replace(changed, units=alone), slower[origin])
-        if (times.unit_end < 0).any():
-            raise CantReplayError("run again, the program would wait for itself for ever")
-        return self._outcome(times, changed)
+        alone_ns = self.pace.alone_ns(slower)[origin] * scale
+        if variant.roomy:
+            room = replace(room, until=room.roomy, rest=np.zeros_like(room.rest))
+
+        def outcome(alone_ns: Floats) -> Outcome:
+            alone = replace(units, transfer_ns=alone_ns)
+            times = run(replace(changed, units=alone, room=room), slower[origin])
+            if (times.unit_end < 0).any():
+                raise CantReplayError("run again, the program would wait for itself for ever")
+            return self._outcome(times, changed)
+
+        found = outcome(alone_ns)
+        if changed is self.tasks or variant.limit >= NEVER:
+            return found
+        heavy = self.on_tensor_cores[units.op]
+        longer_on = longer(self._computing(self.now[0]), self._computing(found), variant.limit)
+        if np.abs(longer_on - 1).max(initial=0) < NO_LONGER:
+            return found
+        return outcome(np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns))
+
+    def _computing(self, outcome: Outcome) -> Floats:
+        """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
+        units, room, times = outcome.tasks.units, outcome.tasks.room, outcome.times
+        weight = np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self._in_counted_steps()
+        took = np.bincount(room.gpu, weight[units.op] * (times.unit_end - times.unit_began), len(room.limits))
+        return took / max(int(outcome.steps.sum()), 1)
 
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
         """Times of ops: the pieces of one together, what is inside a graph as far from its begin as captured."""
@@ -179,7 +220,7 @@ class Replayed:
         remedy = "torch.profiler records it with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         if not self.trace.once(Ordering).waits_recorded.all():
             return f"the capture does not say which streams wait for what: {remedy}"
-        communication = is_communication(self.trace)
+        communication = is_communication(self.trace) & self._in_counted_steps()
         took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
         unseen = float(took[ints(self.trace.ops, "wait_seen")[communication] == 0].sum() / max(int(took.sum()), 1))
         if unseen > MOST_OFF:
@@ -216,10 +257,17 @@ class Replayed:
         TracevizError : the capture has nothing to change in this way.
         """
         changed = combined(self.trace, self.tasks, changes)
-        found = [self._run(changed, slower) for slower in self._variants()]
+        variants = self._variants()
+        found = [self._run(changed, variant) for variant in variants]
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in zip(found, self.now, strict=True)]
         part = guesses[0][1]
+        freed = _freed(self.tasks, changed)
+        if freed.any():  # who begins first of those that the change sets free together, nobody knows
+            either = [_shifted(changed, freed, by) for by in (-TIE_NS, TIE_NS)]
+            found += [self._run(one, variants[0]) for one in either]
+            guesses += [_compared(one.steps, self.now[0].steps) for one in found[-2:]]
+            part = (guesses[-2][1] + guesses[-1][1]) / 2
         unsure = error * abs(1 - part) + NEVER_SURER
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
@@ -277,7 +325,7 @@ class Replayed:
     def _assumptions(self, found: Sequence[Outcome]) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""
         assumed = []
-        known = float(self.pace.known.mean())
+        known = float(self.pace.known.any(axis=1).mean())
         if known < 1 and any(not np.array_equal(one.steps, found[0].steps) for one in found):
             assumed.append(
                 f"{percent(1 - known)} of the ops never ran both alone and beside others: the range holds all from no "
@@ -323,6 +371,21 @@ def _origins(before: Tasks, after: Tasks) -> Ints:
     number = np.full(int(before.units.op.max()) + 1, -1, np.int64)
     number[before.units.op] = np.arange(before.units.op.size)
     return number[after.units.op]
+
+
+def _freed(before: Tasks, after: Tasks) -> Mask:
+    """Units that a change released from a wait, or put behind another unit."""
+    found = np.zeros(after.units.op.size, dtype=bool)
+    count = before.units.op.size
+    waits = np.diff(after.units.waits.first)[:count] != np.diff(before.units.waits.first)
+    found[:count] = waits | (after.units.previous[:count] != before.units.previous)
+    return found
+
+
+def _shifted(tasks: Tasks, which: Mask, by_ns: int) -> Tasks:
+    """The same with some units that begin so much later after their release."""
+    dispatch = np.where(which[:, None], np.maximum(tasks.units.dispatch_ns + by_ns, 0), tasks.units.dispatch_ns)
+    return replace(tasks, units=replace(tasks.units, dispatch_ns=dispatch))
 
 
 def _unit_of_op(trace: Trace) -> Ints:

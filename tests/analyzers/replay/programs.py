@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.engine import Times, run
-from analyzers.replay.tasks import Tasks, tasks
+from analyzers.replay.model import Tasks
+from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
 

@@ -11,6 +11,7 @@ import pytest
 
 from analyzers.replay import engine
 from analyzers.replay.engine import places, run
+from analyzers.replay.model import LARGE, LOADS, SMALL, TALKING, Lists
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program, blocked, replayed, spans
 from tests.simulator.generate import generate
@@ -35,7 +36,43 @@ def test_units_beside_each_other_are_slower() -> None:
     """At half pace L takes 80 µs from 27 on; K has done 20 of its 100 by then, 40 more by 107, and ends at 147."""
     trace = two_streams().trace()
     found = tasks(trace)
-    assert spans(trace, found, run(found, np.array([0.5, 0.5]))) == {"K": [(7, 147)], "L": [(27, 107)]}
+    assert spans(trace, found, run(found, np.full((2, len(LOADS)), 0.5))) == {"K": [(7, 147)], "L": [(27, 107)]}
+
+
+def test_units_are_slowed_by_the_last_load_beside_them() -> None:
+    """K of 100 µs starts at 7, L of 40 at 27, M of 20 at 57. K goes at half its pace beside L, at a fifth beside M.
+
+    K has done 20 by 27, 15 more by 57, 4 more by 77, when M is over; the 61 left take 122 beside L, which is over at
+    67, or 61 alone.
+    """
+    program = two_streams()
+    program.kernel("M", 11, call=50, start=57, end=77)
+    trace = program.trace()
+    found = tasks(trace)
+    loads = np.array([LARGE, SMALL, TALKING])
+    slower = np.zeros((3, len(LOADS)))
+    slower[0, [SMALL, TALKING]] = 0.5, 0.8
+    times = run(replace(found, room=replace(found.room, load=loads)), slower)
+    assert spans(trace, found, times) == {"K": [(7, 138)], "L": [(27, 67)], "M": [(57, 77)]}
+
+
+def test_what_waits_for_a_late_rank_slows_others_as_such() -> None:
+    """Rank 0 waits from 7 to 37 and transfers to 57. K, there from 17, loses a tenth meanwhile, and then a half.
+
+    It has done 18 µs by 37 and 10 more by 57; 72 are left.
+    """
+    both = Builder()
+    for number, call in ((0, 0), (1, 30)):
+        program = Program(both, number)
+        wait = 30 * US if number == 0 else 0
+        program.kernel("ncclDevKernel_AllReduce", 9, call=call, start=call + 7, end=57, collective=0, wait_ns=wait)
+        if number == 0:
+            program.kernel("K", 7, call=10, start=17, end=117)
+    trace = both.trace()
+    found = tasks(trace)
+    slower = np.zeros((3, len(LOADS)))
+    slower[found.units.collective < 0] = [0, 0.1, 0, 0, 0.5]
+    assert spans(trace, found, run(found, slower))["K"] == [(17, 129)]
 
 
 def test_a_collective_waits_for_its_last_rank_and_goes_on_as_its_slowest() -> None:
@@ -51,7 +88,7 @@ def test_a_collective_waits_for_its_last_rank_and_goes_on_as_its_slowest() -> No
     found = tasks(trace)
     assert found.units.transfer_ns[found.units.collective == 0].tolist() == [20 * US, 20 * US]
     slower = np.where(found.units.collective == 0, 0.5, 0.0)
-    times = run(found, slower)
+    times = run(found, np.repeat(slower[:, None], len(LOADS), axis=1))
     of_both = found.units.collective == 0
     assert times.unit_began[of_both].tolist() == [37 * US, 37 * US]
     assert times.unit_end[of_both].tolist() == [77 * US, 77 * US]
@@ -70,6 +107,26 @@ def test_no_room_holds_a_unit_until_what_fills_the_gpu_drains() -> None:
     )
     held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, US])))
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(58, 98)]}
+    full = replace(room, rest=np.array([[1025, 1, 0, 0], [0, 0, 0, 0]]))  # they leave no room for L
+    assert spans(trace, held, run(replace(held, room=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
+
+
+def test_what_releases_a_unit_tells_how_soon_it_starts() -> None:
+    """L starts 2 µs after its launch; behind K on its stream it would 1 µs after it, behind a wait 6 µs."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.kernel("L", 9, call=20, start=27, end=67)
+    trace = program.trace()
+    found = tasks(trace)
+    dispatch = np.array([[2 * US] * 3, [2 * US, US, 6 * US]])
+    for previous, waits, start in ((-1, ([], []), 27), (0, ([], []), 108), (-1, ([1], [0]), 113)):
+        units = replace(
+            found.units,
+            dispatch_ns=dispatch,
+            previous=np.array([-1, previous]),
+            waits=Lists.of(*(np.array(one, np.int64) for one in waits), 2),
+        )
+        assert spans(trace, found, run(replace(found, units=units)))["L"] == [(start, start + 40)]
 
 
 def test_places_in_the_queue_are_so_many_before() -> None:
@@ -94,7 +151,7 @@ def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
     pytest.importorskip("numba")
     for seed in range(100):
         found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", tmp_path))
-        slower = np.random.default_rng(seed).uniform(0, 0.6, found.units.op.size)
+        slower = np.random.default_rng(seed).uniform(0, 0.6, (found.units.op.size, len(LOADS)))
         few = replace(found, queue=random.Random(seed).choice([3, 1_021]))
         one, other = (run(few, slower, loop) for loop in (engine._loop, engine.compiled()))
         for name in engine.Times.__dataclass_fields__:

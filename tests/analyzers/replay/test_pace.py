@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.replay.pace import LIKELY, NO_GAIN, Pace, pace
+from analyzers.replay.model import LARGE, LOADS, TALKING, WAITING
+from analyzers.replay.pace import LITTLE_TAKEN, NO_GAIN, USUAL, Pace, pace
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
-from tests.analyzers.replay.programs import Program
+from tests.analyzers.replay.programs import US, Program
 from tests.support.builder import Builder
 
 
 def of(trace: Trace, name: str) -> tuple[Pace, list[int]]:
     found = tasks(trace)
     names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
-    return pace(trace, found.units), np.flatnonzero(names == name).tolist()
+    return pace(trace, found.units, found.room), np.flatnonzero(names == name).tolist()
 
 
 def test_like_kernels_alone_and_beside_others() -> None:
@@ -30,9 +31,10 @@ def test_like_kernels_alone_and_beside_others() -> None:
         program.kernel("Y", 9, call=at - 10, start=at + 5, end=at + 165)
         program.kernel("X", 7, call=at, start=at + 10, end=at + 160)
     found, rows = of(program.trace(), "X")
-    assert found.known[rows[1:]].all()
-    assert found.least_slower[rows[1:]] == pytest.approx([1 / 3] * 5)
-    assert found.beside[rows].tolist() == [0, 0, 0, 0, 1, 1]
+    assert found.known[rows[1:], LARGE].all()
+    assert not found.known[:, TALKING].any()
+    assert found.least_slower[rows[1:], LARGE] == pytest.approx([1 / 3] * 5)
+    assert found.beside[rows].tolist() == [[0] * 5] * 4 + [[0, 0, 0, 1, 0]] * 2
     assert found.alone_ns(found.likely_slower)[rows] == pytest.approx([100_000] * 6)
 
 
@@ -42,9 +44,38 @@ def test_what_never_ran_beside_others_may_be_slowed_or_not() -> None:
         program.kernel("X", 7, call=at, start=at + 10, end=at + 110)
     found, rows = of(program.trace(), "X")
     assert not found.known[rows].any()
-    assert found.least_slower[rows].tolist() == [0, 0]
-    assert found.likely_slower[rows].tolist() == [LIKELY, LIKELY]
-    assert found.most_slower[rows].tolist() == [NO_GAIN, NO_GAIN]
+    assert found.least_slower[rows].tolist() == [[0] * len(LOADS)] * 2
+    assert found.likely_slower[rows].tolist() == [USUAL[LARGE].tolist()] * 2
+    assert found.most_slower[rows].tolist() == [[LITTLE_TAKEN] * 2 + [NO_GAIN] * 3] * 2
+
+
+def test_what_it_loses_is_told_apart_by_what_is_beside() -> None:
+    """X takes 100 µs alone, 125 all beside Y, which loses 1/5, and 200 beside a transfer: half."""
+    program = Program()
+    for at in (0, 200, 400):
+        program.kernel("X", 7, call=at, start=at + 10, end=at + 110)
+    program.kernel("Y", 9, call=590, start=605, end=740)
+    program.kernel("X", 7, call=600, start=610, end=735)
+    program.kernel("ncclDevKernel_AllReduce", 11, call=790, start=805, end=1_015)
+    program.kernel("X", 7, call=800, start=810, end=1_010)
+    found, rows = of(program.trace(), "X")
+    assert found.likely_slower[rows[1], LARGE] == pytest.approx(0.2)
+    assert found.likely_slower[rows[1], TALKING] == pytest.approx(0.5)
+    assert found.alone_ns(found.likely_slower)[rows] == pytest.approx([100_000] * 5)
+
+
+def test_a_transfer_that_waits_is_not_one_that_transfers() -> None:
+    """Rank 0 waits from 20 to 60 and transfers to 120; K runs from 30 to 80: 30 of 50 µs beside the wait."""
+    both = Builder()
+    for number, start, wait in ((0, 20, 40), (1, 60, 0)):
+        program = Program(both, number)
+        program.kernel(
+            "ncclDevKernel_AllReduce", 9, call=start - 10, start=start, end=120, collective=0, wait_ns=wait * US
+        )
+        if number == 0:
+            program.kernel("K", 7, call=20, start=30, end=80)
+    found, rows = of(both.trace(), "K")
+    assert found.beside[rows[0], [WAITING, TALKING]].tolist() == [0.6, 0.4]
 
 
 def test_times_alone_that_differ_too_much_are_of_no_like_kernels() -> None:
@@ -66,4 +97,4 @@ def test_a_collective_is_beside_what_runs_on_any_of_its_ranks() -> None:
         program.kernel("ncclDevKernel_AllReduce", 9, call=0, start=20, end=120, collective=0)
         program.kernel("K", 7, call=low - 10, start=low, end=high)
     found, rows = of(both.trace(), "ncclDevKernel_AllReduce")
-    assert found.beside[rows].tolist() == [0.5, 0.5]
+    assert found.beside[rows, LARGE].tolist() == [0.5, 0.5]

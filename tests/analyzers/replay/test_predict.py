@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import Scale
-from analyzers.replay.predict import _compared
+from analyzers.replay.changes import DropSync, DropWait, Scale, combined
+from analyzers.replay.model import RELEASES
+from analyzers.replay.predict import _compared, _freed, _shifted
+from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, loaded
@@ -17,15 +19,15 @@ from tests.simulator.replays import case
 from tests.support.builder import Builder
 
 
-def steps(count: int = 5) -> Program:
+def steps(count: int = 5, took: int = 100) -> Program:
     """Steps of 200 µs: a kernel of 100 µs, a host sync, and 60 µs of host work on the way to the next."""
     program = Program()
     for number in range(count):
         at = 200 * number
         program.range(f"ProfilerStep#{number}", at, at + 198)
-        program.range("fetch", at + 20, at + 130)
-        program.kernel("K", 7, call=at + 1, start=at + 8, end=at + 108)
-        program.sync(at + 25, at + 112)
+        program.range("fetch", at + 20, at + took + 30)
+        program.kernel("K", 7, call=at + 1, start=at + 8, end=at + 8 + took)
+        program.sync(at + 25, at + took + 12)
     return program
 
 
@@ -60,3 +62,43 @@ def test_the_range_holds_what_single_steps_say() -> None:
     low, part, high = _compared(np.array([140, 150, 160]), np.array([200, 200, 200]))
     assert part == 0.75
     assert (low, high) == pytest.approx((0.75 - 0.1073, 0.75 + 0.1073), abs=1e-3)
+
+
+def test_what_a_change_sets_free_may_begin_sooner_or_later() -> None:
+    """L waits for N, then only for K before it: it alone may begin up to 4 µs sooner or later than its 3 µs."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.wait(9, 7, at=10)
+    program.kernel("N", 9, call=12, start=112, end=212)
+    program.wait(7, 9, at=20)
+    program.kernel("L", 7, call=22, start=215, end=315)
+    trace = program.trace()
+    before = tasks(trace)
+    after = combined(trace, before, [DropWait("kernel:L", "kernel:N")])
+    names = trace.ops["name"].astype(str).to_numpy()[before.units.op]
+    assert names[_freed(before, after)].tolist() == ["L"]
+    assert not _freed(before, before).any()
+    which = names == "L"
+    for by, took in ((-4, 0), (4, 7)):
+        shifted = _shifted(after, which, by * US).units.dispatch_ns
+        assert shifted[which, RELEASES.index("wait")].tolist() == [took * US]
+        assert np.array_equal(shifted[~which], before.units.dispatch_ns[~which])
+
+
+def test_matmuls_take_longer_on_a_gpu_that_computes_for_more_of_the_time() -> None:
+    """Matmuls of 150 µs in steps of 200: 0.75 of the time, and after a sync is gone all but the launch of the next.
+
+    An H100 is at the limit of its power from 0.8 of the time on: they take (150 / 153 / 0.8) ** 0.4 = 1.084 of that.
+    """
+    step_ns = []
+    for name in ("NVIDIA H100 80GB HBM3", "some other GPU"):
+        for kernel in ("nvjet_sm90", "vectorized_elementwise_kernel"):
+            program = steps(8, took=150)
+            program.run.add("devices", process=0, device=0, name=name)
+            trace = program.trace()
+            trace.ops["name"] = trace.ops["name"].cat.rename_categories([kernel])
+            found = what_if(trace, [DropSync("nvtx:fetch")], f"kernel:{kernel}", "kernel:none")
+            step_ns.append(found.changes[0].step_ns)
+    measured, memory_bound, unknown, _ = step_ns
+    assert memory_bound == unknown
+    assert measured - unknown == pytest.approx(150 * US * ((150 * US / unknown / 0.8) ** 0.4 - 1), abs=200)

@@ -1,0 +1,143 @@
+"""Tasks of a run: calls of host threads, and units of streams, with what each waits for.
+
+A *call* begins some host work after the call before it on its thread, or after the call of another thread that
+handed over to it, and returns after its own time, or some time after the work that it waits for is done. A *unit* (an
+op, or a whole CUDA-graph launch) starts `dispatch_ns` after the last of: its submission, the unit before it on its
+stream, the units that its stream was told to wait for. A collective moves data once all its ranks are there.
+
+    thread     |launch K|--20 µs of Python--|sync ........|
+    stream 7        |  K runs 100 µs           |  K is submitted within its launch; the sync returns 4 µs after its end
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.types import Floats, Ints, Mask
+
+LOADS = (
+    "a copy to or from the host",
+    "communication that waits",
+    "a kernel that leaves room",
+    "one that takes most of the GPU",
+    "communication",
+)
+COPYING, WAITING, SMALL, LARGE, TALKING = range(len(LOADS))
+RELEASES = ("launch", "stream", "wait")  # what lets a unit start
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A list per task: those of task i are items[first[i]:first[i + 1]]."""
+
+    first: Ints
+    items: Ints
+
+    @classmethod
+    def of(cls, owner: Ints, items: Ints, count: int) -> Lists:
+        """From pairs in any order."""
+        order = np.argsort(owner, kind="stable")
+        return cls(np.searchsorted(owner[order], np.arange(count + 1)), items[order])
+
+    def __getitem__(self, task: int) -> Ints:
+        return self.items[self.first[task] : self.first[task + 1]]
+
+    @property
+    def owner(self) -> Ints:
+        """The task of each item."""
+        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """Calls that launch or wait, sorted by thread and time; -1 where there is none.
+
+    call : row in `Trace.api`. thread : number of its thread. start_ns, end_ns : as captured.
+    before_ns : host work before it. handed, handed_ns : the call of another thread that it follows, and how long after.
+    cost_ns : what it takes where nothing has to be waited for. after_ns : from the end of that work to its return.
+    waits : units that have to end before it returns.
+    """
+
+    call: Ints
+    thread: Ints
+    start_ns: Ints
+    end_ns: Ints
+    before_ns: Ints
+    handed: Ints
+    handed_ns: Ints
+    cost_ns: Ints
+    after_ns: Ints
+    waits: Lists
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of streams, by lane and position; -1 where there is none.
+
+    op : row in `Trace.ops`, of a graph its first. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
+    it was released, but for room on the GPU. call : number in `HostCalls` of its launch; submitted_ns : how long after
+    that call began, or when it was there, without a call. previous : the unit before it. dispatch_ns : units x
+    `RELEASES`, from its release to its start, by what releases it last: as captured, else as is usual. room_ns : the
+    same from when the GPU has room for it, where it had none. collective : its number; transfer_ns : how long it takes
+    once all ranks are there. waits : units that its stream waits for. unexplained_ns : time before its start for which
+    no rule gives a reason; idle_ns : all time for which its stream was idle before it.
+    """
+
+    op: Ints
+    lane: Ints
+    rank: Ints
+    device: Ints
+    start_ns: Ints
+    end_ns: Ints
+    ready_ns: Ints
+    call: Ints
+    submitted_ns: Ints
+    previous: Ints
+    dispatch_ns: Ints
+    room_ns: Ints
+    collective: Ints
+    transfer_ns: Floats
+    waits: Lists
+    unexplained_ns: Ints
+    idle_ns: Ints
+
+
+@dataclass(frozen=True)
+class Room:
+    """What units take of their GPU's multiprocessors; zero where the capture doesn't say, and of copies.
+
+    load : which of `LOADS` each unit is to others beside it. gpu : number of each unit's GPU. limits : GPUs x 4, what a
+    multiprocessor holds: threads, blocks, registers, shared memory. needed : units x 4, of one block. taken : units x
+    4, by all blocks of it there. fills : whether more of its blocks wait than fit, so that nothing else begins. until :
+    part of its time after which its last blocks have begun, or its first ended; roomy : the earliest that may be.
+    rest : units x 4, what is taken of the emptiest multiprocessor from then to its end.
+    """
+
+    load: Ints
+    gpu: Ints
+    limits: Ints
+    needed: Ints
+    taken: Ints
+    fills: Mask
+    until: Floats
+    roomy: Floats
+    rest: Ints
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All tasks of a run.
+
+    refuted : how many waits the times rule out, which are left out. queue : how many launches of a stream that have not
+    begun there may be. blind_ns : how long calls blocked their thread with nothing on record to wait for, which
+    is run again as host work.
+    """
+
+    calls: HostCalls
+    units: Units
+    room: Room
+    refuted: int
+    queue: int
+    blind_ns: int
