@@ -1,12 +1,13 @@
 """Capture programs before and after one fix: the truth for a prediction of what a fix is worth.
 
     torchrun --nproc-per-node 2 tools/capture-pairs.py FOLDER [PAIR ...]
-    nsys profile -t cuda,nvtx --cuda-event-trace=true --cuda-graph-trace=node --capture-range=cudaProfilerApi \\
-        --capture-range-end=repeat torchrun --nproc-per-node 2 tools/capture-pairs.py --nsys=before [PAIR ...]
+    nsys profile -t cuda,nvtx --cuda-event-trace=true --cuda-graph-trace=node --export=sqlite -o all \\
+        torchrun --nproc-per-node 2 tools/capture-pairs.py --nsys [PAIR ...]
+    python tools/capture-pairs.py --cut all.sqlite FOLDER
 
 The first times 20 steps of both variants in turns, without a profiler, and writes the medians of the rounds to
-FOLDER/step_time_ms.json; then a torch.profiler trace a rank. The second, and its like with --nsys=after, makes a report
-of all ranks a pair, numbered in the order of the pairs.
+FOLDER/step_time_ms.json; then a torch.profiler trace a rank. The second makes one report of all ranks and pairs, out of
+which the third cuts a small one for each variant.
 
 | pair | program | the fix, as a change of the program before it |
 |---|---|---|
@@ -32,13 +33,22 @@ of all ranks a pair, numbered in the order of the pairs.
 | tp_half | tensor-parallel layers; attention over half the length | scale nvtx:attention 0.5 |
 | decode_graph | small kernels, each behind 60 µs of Python | graph nvtx:decode |
 | launch_graph | small kernels, launched one by one | graph nvtx:decode |
+| fsdp_log | FSDP that reads its loss each step | drop-sync nvtx:log loss |
+| moe_shared | experts beside which a shared expert could run | own-stream nvtx:shared expert, joined before merge |
+| input_copy | the next batch is copied to the GPU in the stream of the training | own-stream nvtx:next batch |
+| halves | layers of two halves that wait for each other's all-reduce | drop-wait nvtx:half 0 on nvtx:reduce 1; 1 on 0 |
+| gather_ahead | sharded weights, gathered behind the layer before | move-wait nvtx:gather before nvtx:layer |
+| select | rows found by the GPU, whose number the host reads | drop-sync nvtx:select |
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
+import shutil
+import sqlite3
 import statistics
 import sys
 import time
@@ -385,8 +395,8 @@ class Experts:
 class Fsdp:
     """Training of sharded blocks that logs its loss; a rank's host may be late with its batch."""
 
-    def __init__(self, *, late: float) -> None:
-        self.late = late if dist.get_rank() == 1 else 0
+    def __init__(self, *, late: float, log: bool = True) -> None:
+        self.late, self.log = late if dist.get_rank() == 1 else 0, log
         narrow, wide = WIDTH // 2, 2 * WIDTH
 
         def block() -> nn.Module:
@@ -409,8 +419,9 @@ class Fsdp:
         with region("optimizer"):
             self.optimizer.step()
             self.optimizer.zero_grad()
-        with region("log loss"):
-            loss.item()
+        if self.log:
+            with region("log loss"):
+                loss.item()
 
 
 class RowParallel:
@@ -490,6 +501,155 @@ class Decode:
             y[0, 0].item()
 
 
+class SharedExpert:
+    """Tokens go to their experts and back, all to all; an expert that all share works on them meanwhile, or before."""
+
+    def __init__(self, *, beside: bool) -> None:
+        self.beside = beside
+        self.tokens, self.weight = matrix(2 * WIDTH, WIDTH // 2), matrix(WIDTH // 2, WIDTH // 2)
+        self.received, self.back = torch.empty_like(self.tokens), torch.empty_like(self.tokens)
+        self.side = torch.cuda.Stream()
+
+    def shared(self) -> torch.Tensor:
+        with region("shared expert"):
+            y = self.tokens
+            for _ in range(3):
+                y = y @ self.weight
+        return y
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        if self.beside:
+            self.side.wait_stream(main)
+        with torch.cuda.stream(self.side if self.beside else main):
+            y = self.shared()
+        with region("dispatch"):
+            dist.all_to_all_single(self.received, self.tokens)
+        with region("experts"):
+            z = self.received @ self.weight
+        with region("combine"):
+            dist.all_to_all_single(self.back, z)
+        if self.beside:
+            main.wait_stream(self.side)
+        with region("merge"):
+            y.add_(self.back)
+
+
+class Input:
+    """Training whose next batch comes from pinned memory, in its stream or in one of its own."""
+
+    def __init__(self, *, beside: bool) -> None:
+        self.beside = beside
+        self.on_host = torch.randn(6 * WIDTH, WIDTH // 2, device="cpu").to(HALF).pin_memory()
+        self.batches = [matrix(6 * WIDTH, WIDTH // 2) for _ in range(2)]
+        self.weight = matrix(WIDTH // 2, WIDTH // 2)
+        self.side = torch.cuda.Stream()
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        current, coming = self.batches
+        if self.beside:
+            self.side.wait_stream(main)
+        with torch.cuda.stream(self.side if self.beside else main), region("next batch"):
+            coming.copy_(self.on_host, non_blocking=True)
+        with region("forward"):
+            y = current @ self.weight @ self.weight @ self.weight
+        with region("reduce"):
+            dist.all_reduce(y[: WIDTH // 2])
+        if self.beside:
+            main.wait_stream(self.side)
+        self.batches.reverse()
+
+
+class Halves:
+    """Three layers of two halves; each is reduced while the other is computed, if that need not wait."""
+
+    def __init__(self, *, wait: bool) -> None:
+        self.wait = wait
+        self.halves = [matrix(WIDTH, WIDTH // 2) for _ in range(2)]
+        self.weight = matrix(WIDTH // 2, WIDTH // 2)
+
+    def step(self) -> None:
+        works: list[Any] = [None, None]
+        for _ in range(3):
+            for index in range(2):
+                with region(f"half {index}"):
+                    if works[index]:
+                        works[index].wait()
+                    if self.wait and works[1 - index]:
+                        works[1 - index].wait()
+                    self.halves[index] = self.halves[index] @ self.weight @ self.weight
+                with region(f"reduce {index}"):
+                    works[index] = dist.all_reduce(self.halves[index], async_op=True)
+        with region("end"):
+            for work in works:
+                work.wait()
+            for half in self.halves:
+                half.mul_(0.5)
+
+
+class Gather:
+    """Four layers of sharded weights; those of the next one are gathered before this one is submitted, or behind it."""
+
+    def __init__(self, *, ahead: bool) -> None:
+        self.ahead = ahead
+        self.x = matrix(WIDTH, WIDTH // 2)
+        self.shard = matrix(WIDTH // 4, WIDTH // 2)
+        self.weights = [torch.empty(WIDTH // 2, WIDTH // 2, dtype=HALF) for _ in range(2)]
+        self.side = torch.cuda.Stream()
+
+    def gather(self, layer: int) -> None:
+        with region("gather"), torch.cuda.stream(self.side):
+            dist.all_gather_into_tensor(self.weights[layer % 2], self.shard)
+
+    def layer(self, layer: int) -> None:
+        with region("layer"):
+            y = self.x
+            for _ in range(3):
+                y = y @ self.weights[layer % 2]
+            work_on_host(0.4e-3)
+
+    def step(self) -> None:
+        main = torch.cuda.current_stream()
+        self.gather(0)
+        for layer in range(4):
+            main.wait_stream(self.side)
+            if self.ahead and layer < 3:
+                self.gather(layer + 1)
+            self.layer(layer)
+            if not self.ahead and layer < 3:
+                self.gather(layer + 1)
+        with region("end"):
+            self.side.wait_stream(main)
+
+
+class Select:
+    """Rows are found by a mask whose count the host reads, or a fixed number of them is taken."""
+
+    def __init__(self, *, fixed: bool) -> None:
+        self.fixed = fixed
+        self.scores = torch.randn(64 * WIDTH)
+        self.table, self.x = torch.randn(64 * WIDTH, 128), matrix(WIDTH, WIDTH // 2)
+        self.weight = matrix(WIDTH // 2, WIDTH // 2)
+        self.taken = torch.arange(32 * WIDTH)
+
+    def step(self) -> None:
+        with region("layers"):
+            y = self.x
+            for _ in range(6):
+                y = y @ self.weight
+        with region("select"):
+            rows = self.taken if self.fixed else (self.scores > 0).nonzero().flatten()
+        with region("pool"):
+            pooled = self.table[rows].sum(0)
+        for _ in range(12):
+            with region("head"):
+                pooled = pooled * 0.5
+                work_on_host(30e-6)
+        with region("reduce"):
+            dist.all_reduce(y)
+
+
 def decode(*, graph: bool) -> Decode:
     return Decode(kernels=20, python=60e-6, prefill=3, graph=graph)
 
@@ -524,6 +684,12 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "tp_half": (lambda: TensorParallel(length=WIDTH), lambda: TensorParallel(length=WIDTH // 2)),
     "decode_graph": (lambda: decode(graph=False), lambda: decode(graph=True)),
     "launch_graph": (lambda: launch(graph=False), lambda: launch(graph=True)),
+    "fsdp_log": (lambda: Fsdp(late=0), lambda: Fsdp(late=0, log=False)),
+    "moe_shared": (lambda: SharedExpert(beside=False), lambda: SharedExpert(beside=True)),
+    "input_copy": (lambda: Input(beside=False), lambda: Input(beside=True)),
+    "halves": (lambda: Halves(wait=True), lambda: Halves(wait=False)),
+    "gather_ahead": (lambda: Gather(ahead=False), lambda: Gather(ahead=True)),
+    "select": (lambda: Select(fixed=False), lambda: Select(fixed=True)),
 }
 
 
@@ -585,16 +751,58 @@ def capture_torch(name: str, workload: Any, folder: Path) -> None:
     settle()
 
 
-def capture_nsys(workload: Any) -> None:
-    """One capture range, of which nsys makes a report when the program has ended."""
-    first = dist.get_rank() == 0
-    if first:
-        torch.cuda.profiler.start()
-        time.sleep(0.3)
-    captured_steps(workload)
-    if first:
-        torch.cuda.profiler.stop()
+def capture_nsys(name: str, workload: Any) -> None:
+    """20 steps inside a range of their own, which `cut` looks for."""
     settle()
+    with region(f"captured {name}"):
+        captured_steps(workload)
+
+
+def cut(report: Path, folder: Path) -> None:
+    """Make a report of each variant: what happened in its ranges, and 1 ms around."""
+    with contextlib.closing(sqlite3.connect(report)) as whole:
+        windows = whole.execute(
+            "SELECT coalesce(text, value), min(start), max(end) FROM NVTX_EVENTS LEFT JOIN StringIds ON textId = id "
+            "WHERE coalesce(text, value) LIKE 'captured %' GROUP BY 1"
+        ).fetchall()
+    for text, first, last in windows:
+        name = text.removeprefix("captured ")
+        part = folder / f"{name}.sqlite"
+        shutil.copy(report, part)
+        with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as file:
+            _cut_to(file, first - 10**6, last + 10**6)
+            file.execute("VACUUM")
+        with part.open("rb") as plain, gzip.open(f"{part}.gz", "wb") as packed:
+            shutil.copyfileobj(plain, packed)
+        part.unlink()
+
+
+def _cut_to(file: sqlite3.Connection, first: int, last: int) -> None:
+    """Leave out what happened outside, samples of the host, and texts that nothing refers to any more."""
+    tables = {
+        name: {row[1] for row in file.execute(f"PRAGMA table_info({name})")}
+        for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    }
+    for table in ("SAMPLING_CALLCHAINS", "COMPOSITE_EVENTS", "SCHED_EVENTS"):
+        if tables.pop(table, None):
+            file.execute(f"DROP TABLE {table}")
+    for table, columns in tables.items():
+        outside = f"start < {first} OR start > {last}"
+        if table == "NVTX_EVENTS":  # but for marks that name domains and the like
+            file.execute(f"DELETE FROM {table} WHERE ({outside}) AND eventType IN (59, 60)")
+        elif table.startswith("CUPTI_ACTIVITY_KIND") and "start" in columns:
+            file.execute(f"DELETE FROM {table} WHERE {outside}")
+    for table, columns in tables.items():
+        if table.startswith("CUPTI_ACTIVITY_KIND") and "start" not in columns and "correlationId" in columns:
+            calls = "SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+            file.execute(f"DELETE FROM {table} WHERE correlationId NOT IN ({calls})")
+    texts = " UNION ".join(
+        f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"
+        for table, columns in tables.items()
+        for column in columns
+        if table != "StringIds" and (column.endswith(("Name", "nameId", "textId", "TextId")))
+    )
+    file.execute(f"DELETE FROM StringIds WHERE id NOT IN ({texts})")
 
 
 def capture_pair(name: str, device: torch.device, folder: Path) -> None:
@@ -617,16 +825,17 @@ def capture_pair(name: str, device: torch.device, folder: Path) -> None:
 
 
 def main() -> None:
+    target, *names = sys.argv[1:]
+    if target == "--cut":
+        cut(Path(names[0]), Path(names[1]))
+        return
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device, timeout=timedelta(seconds=90))
-    target, *names = sys.argv[1:]
-    for number, name in enumerate(names or PAIRS, 1):
-        if target.startswith("--nsys="):
-            variant = target.removeprefix("--nsys=")
-            capture_nsys(warmed(PAIRS[name][variant == "after"], device))
-            if dist.get_rank() == 0:
-                print(f"report {number}: {name}_{variant}", flush=True)
+    for name in names or PAIRS:
+        if target == "--nsys":
+            for which, make in zip(("before", "after"), PAIRS[name], strict=True):
+                capture_nsys(f"{name}_{which}", warmed(make, device))
         else:
             capture_pair(name, device, Path(target))
         torch.cuda.empty_cache()
