@@ -41,6 +41,22 @@ def count_lost_work(trace: Trace) -> Trace:
     return replace(trace, processes=tuple(processes))
 
 
+def cut_off_at(trace: Trace) -> Ints:
+    """Of each process, when it made the first of its last launches, whose ops the capture no longer has; else never."""
+    launches = np.flatnonzero(_launches(trace))
+    has_op = np.zeros(len(trace.api), bool)
+    launch = ints(trace.ops, "launch")
+    has_op[launch[launch >= 0]] = True
+    start, limits = ints(trace.api, "start_ns"), np.iinfo(np.int64)
+    instant = np.full(len(trace.processes), limits.max)
+    for (process,), rows in rows_by_key(ints(trace.api, "process")[launches]).items():
+        of_process = launches[rows]
+        last = start[of_process[has_op[of_process]]].max(initial=limits.min)
+        without = start[of_process[~has_op[of_process]]]
+        instant[process] = without[without > last].min(initial=limits.max)
+    return instant
+
+
 def about_lost_work(trace: Trace) -> Trace:
     """Warn where launches have no op: busy times and overlap can't count what is not there."""
     counts = [f"{one.lost:,} of {one.launches:,} of rank {one.rank}" for one in trace.processes if one.lost]

@@ -1,0 +1,328 @@
+"""Each kind of rule held against a trace: held, broken, or inconclusive where the capture lacks what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TraceWarning
+from analyzers.contracts.blocked import blocked_in
+from analyzers.contracts.order import Order, Work
+from analyzers.contracts.result import BROKEN, HELD, INCONCLUSIVE, ContractResult, Finding, RuleResult
+from analyzers.contracts.rules import SOME, Beside, Contract, NoHostSync, NoRace, OwnStream, RealOverlap, Rule, WaitEarly
+from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides
+from analyzers.contracts.words import Words
+from analyzers.ordering.lanes import MIN_NS
+from analyzers.ordering.ordering import Step
+from analyzers.select.select import select
+from analyzers.syncs.crossings import crossings
+from analyzers.trace.columns import ints
+from analyzers.trace.narrow import in_whole
+from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
+from analyzers.verdict.check import check_overlap
+
+UNRECORDED = "the capture does not record which stream each wait is for"
+RECORD = "Record synchronizations: collect with traceviz collect, or set enable_cuda_sync_events in torch.profiler."
+MARK = 'Mark the steps: record_function("step 3") around each, or torch.profiler\'s step().'
+_ABOUT_ALL = ("lost-work", "skipped-bad", "launched-before", "unclosed-ranges", "nsys-warns")
+
+
+def check_contract(trace: Trace, contract: Contract) -> ContractResult:
+    """Hold each rule of a contract against a trace, or against a part of one.
+
+    Raises
+    ------
+    TracevizError : sides of a rule share ops that belong to neither alone.
+    """
+    checker = Checker(trace)
+    rules = tuple(checker.check(rule) for rule in contract.rules)
+    return ContractResult(contract, rules, tuple(trace.rank_ids), checker.warnings)
+
+
+class Checker:
+    """Holds rules against one trace; what they look at may lie outside the part that is asked about."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.whole = trace, trace.whole or trace
+        self.order = self.whole.once(Order)
+        self.ordering, self.lanes = self.order.ordering, self.order.lanes
+        self.words = Words(self.whole)
+
+    @property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What to mind of all rules."""
+        return (*self.ordering.warnings, *(one for one in self.trace.warnings if one.code in _ABOUT_ALL))
+
+    def check(self, rule: Rule) -> RuleResult:
+        """What becomes of a rule."""
+        kinds: dict[type[Any], Callable[[Any], RuleResult]] = {
+            Beside: self._beside,
+            NoHostSync: self._no_host_sync,
+            WaitEarly: self._wait_early,
+            OwnStream: self._own_stream,
+            NoRace: self._no_race,
+            RealOverlap: self._real_overlap,
+        }
+        return kinds[type(rule)](rule)
+
+    # May run beside.
+    def _beside(self, rule: Beside) -> RuleResult:
+        found = sides(self.trace, self.order, rule.a, rule.b)
+        if found.reason:
+            return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
+        both, pairs = found.both, self._pairs(found)
+        sure, possible = (self._ordered(found, possibly=possibly) for possibly in (False, True))
+        if rule.pairs == SOME:
+            fails, may_fail = sure >= pairs, possible >= pairs
+        else:
+            fails, may_fail = sure > 0, possible > 0
+        result = self._told(rule, both, both[fails], both[may_fail])
+        if result.outcome == BROKEN:
+            if not found.marked:
+                return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
+            shown = [self._first_order(found, instance) for instance in self._one_a_rank(found, both[fails])]
+            return replace(result, findings=tuple(one for one, _ in shown), remedy=shown[0][1])
+        if result.outcome == HELD and rule.pairs == SOME and not found.marked:
+            return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
+        if result.outcome == INCONCLUSIVE:
+            why = self._why_open(found, both[may_fail & ~fails])
+            reason = f"whether '{rule.b}' and '{rule.a}' are ordered is open in {result.failed} of {both.size} instances: {why}"
+            return replace(result, reason=reason, remedy=RECORD if why == UNRECORDED else "")
+        return result
+
+    def _told(self, rule: Rule, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
+        if failed.size:
+            return RuleResult(rule, BROKEN, both.size, failed.size)
+        return RuleResult(rule, INCONCLUSIVE if may_fail.size else HELD, both.size, may_fail.size)
+
+    def _pairs(self, found: Sides) -> Ints:
+        a, b = (np.bincount(side.instance, minlength=len(found.label)) for side in (found.a, found.b))
+        return (a * b)[found.both]
+
+    def _ordered(self, found: Sides, *, possibly: bool) -> Ints:
+        """How many pairs of an op of A and one of B are ordered, of each instance that has both."""
+        count = np.zeros(len(found.label), np.int64)
+        for first, second in ((found.a, found.b), (found.b, found.a)):
+            np.add.at(count, second.instance, self.order.before(first, second, possibly=possibly))
+        return np.minimum(count[found.both], self._pairs(found))
+
+    @staticmethod
+    def _one_a_rank(found: Sides, instances: Ints) -> list[int]:
+        """The first of some instances on each rank."""
+        first: dict[int, int] = {}
+        for instance in instances.tolist():
+            first.setdefault(found.rank[instance], instance)
+        return [first[rank] for rank in sorted(first)]
+
+    def _first_order(self, found: Sides, instance: int) -> tuple[Finding, str]:
+        """The op of an instance that first had to wait for one of the other side, and for which; and a remedy."""
+        a, b = (side.take(side.instance == instance) for side in (found.a, found.b))
+        best: tuple[int, int, int] | None = None
+        start = ints(self.whole.ops, "start_ns")
+        for first, second in ((a, b), (b, a)):
+            late = np.flatnonzero(self.order.before(first, second) > 0)
+            if late.size:
+                row = late[[np.argmin(start[second.op[late]])]]
+                before = self.order.last_before(first, second.take(row))
+                last = int(before[np.argmax(ints(self.whole.ops, "end_ns")[before])])
+                op = int(second.op[row[0]])
+                if best is None or start[op] < start[best[1]]:
+                    best = last, op, int(start[op])
+        assert best is not None
+        return self._order_of(found, instance, best[0], best[1])
+
+    def _order_of(self, found: Sides, instance: int, first: int, second: int) -> tuple[Finding, str]:
+        path, exact, steps = self.words.path(self.ordering, first, second)
+        one, other = self.words.op(first), self.words.op(second)
+        host = [step for step in steps if step.kind == "synchronize"]
+        if len(steps) <= 2:
+            text = f"{other} is queued behind {one} on one stream"
+            remedy = "Launch one of them on a stream of its own."
+        elif host:
+            text = f"{other} is launched only after the host has waited for {one}"
+            call = self.words.call(host[-1].call) if host[-1].call >= 0 else "the call"
+            remedy = f"Take this host sync out, or launch what may run beside it first: {call}."
+        else:
+            text = f"{other} waits for {one}"
+            waits = [step for step in steps if step.kind == "wait" and step.call >= 0]
+            where = f": {self.words.call(waits[-1].call)}" if waits else ""
+            remedy = f"Issue this wait before the work that it need not wait for, or drop it{where}."
+        at = int(self.lanes.enqueue_ns[self.lanes.unit_of_op[second]])
+        return Finding(found.rank[instance], found.label[instance], at, text, path, exact), remedy
+
+    def _why_open(self, found: Sides, instances: Ints) -> str:
+        lanes = np.concatenate([side.lane[np.isin(side.instance, instances)] for side in (found.a, found.b)])
+        if not self.ordering.waits_recorded[lanes].all():
+            return UNRECORDED
+        units = [self.lanes.unit_of_op[side.op[np.isin(side.instance, instances)]] for side in (found.a, found.b)]
+        if np.intersect1d(*units).size:
+            return "both are nodes of one CUDA graph, whose order the capture does not show"
+        return "nothing tells what some waits before it were for, or what one thread handed to another"
+
+    # No host sync.
+    def _no_host_sync(self, rule: NoHostSync) -> RuleResult:
+        found = blocked_in(self.trace, rule)
+        if found.reason:
+            return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
+        shown: dict[tuple[int, str], Finding] = {}
+        for sync in found.syncs:
+            text = f"{self.words.call(sync.call)} blocks the host"
+            shown.setdefault((sync.rank, text), Finding(sync.rank, sync.where, sync.at_ns, text))
+        if shown:
+            remedy = "Take it out, make it asynchronous, or list it under except."
+            return RuleResult(rule, BROKEN, found.occurrences, found.broken, tuple(shown.values()), remedy=remedy)
+        if found.open:
+            return RuleResult(rule, INCONCLUSIVE, found.occurrences, reason=found.open)
+        return RuleResult(rule, HELD, found.occurrences)
+
+    # The wait comes early.
+    def _wait_early(self, rule: WaitEarly) -> RuleResult:
+        found = sides(self.trace, self.order, rule.a, rule.b)
+        if found.reason or not found.marked:
+            return RuleResult(rule, INCONCLUSIVE, reason=found.reason or UNMARKED, remedy="" if found.reason else MARK)
+        by = instances_of(self.trace, self.order, rule.by, found) if rule.by else found.b
+        if isinstance(by, str):
+            return RuleResult(rule, INCONCLUSIVE, reason=by)
+        both = np.intersect1d(found.both, by.instance)
+        if not both.size:
+            return RuleResult(rule, INCONCLUSIVE, reason=f"no step has work of all of '{rule.a}', '{rule.b}', '{rule.by}'")
+        failed, may_fail = np.zeros(both.size, dtype=bool), np.zeros(both.size, dtype=bool)
+        bounds: dict[int, tuple[int, Ints]] = {}
+        for at, instance in enumerate(both.tolist()):
+            target = self._bound(found.b.take(found.b.instance == instance), last=rule.last)
+            waiting = by.take(by.instance == instance) if rule.by else found.b.take(found.b.op == target)
+            work, instant = found.a.take(found.a.instance == instance), self._enqueued(target)
+            told = [self.order.known_by(lane, instant, work) for lane in np.unique(waiting.lane).tolist()]
+            failed[at] = any(not possibly.all() for _, possibly in told)
+            may_fail[at] = any(not sure.all() for sure, _ in told)
+            bounds[instance] = target, np.unique(waiting.lane)
+        result = self._told(rule, both, both[failed], both[may_fail])
+        if result.outcome == INCONCLUSIVE:
+            why = self._why_open(found, both[may_fail])
+            reason = f"whether a wait on '{rule.a}' comes first is open in {result.failed} of {both.size} instances: {why}"
+            return replace(result, reason=reason, remedy=RECORD if why == UNRECORDED else "")
+        if result.outcome == HELD:
+            return result
+        shown = tuple(
+            self._late_wait(found, instance, *bounds[instance], rule) for instance in self._one_a_rank(found, both[failed])
+        )
+        late = any("too late" in one.text for one in shown)
+        remedy = "Issue the wait earlier." if late else "Make the stream wait for it."
+        return replace(result, findings=shown, remedy=remedy)
+
+    def _bound(self, work: Work, *, last: bool) -> int:
+        enqueued = self.lanes.enqueue_ns[self.lanes.first[work.lane] + work.position]
+        return int(work.op[np.argmax(enqueued) if last else np.argmin(enqueued)])
+
+    def _enqueued(self, op: int) -> int:
+        return int(self.lanes.enqueue_ns[self.lanes.unit_of_op[op]])
+
+    def _late_wait(self, found: Sides, instance: int, target: int, lanes: Ints, rule: WaitEarly) -> Finding:
+        work, instant = found.a.take(found.a.instance == instance), self._enqueued(target)
+        for lane in lanes.tolist():
+            if not self.order.known_by(lane, instant, work)[1].all():
+                since, call = self.order.known_since(lane, work)
+                stream = f"stream {int(self.lanes.stream[lane])}"
+                bound = f"the {'last' if rule.last else 'first'} op of '{rule.b}', {self.words.op(target)}, was launched"
+                if since == MIN_NS:
+                    text = f"{stream} never waits for '{rule.a}': {bound} all the same"
+                else:
+                    how = self.words.call(call) if call >= 0 else "a later host sync"
+                    text = f"{stream} waits for '{rule.a}' too late: by {how}, after {bound}"
+                return Finding(found.rank[instance], found.label[instance], instant, text)
+        raise AssertionError("a wait that fails has a stream that does not make it")
+
+    # A stream of its own.
+    def _own_stream(self, rule: OwnStream) -> RuleResult:
+        selection = select(self.trace, rule.a)
+        if selection.reason:
+            return RuleResult(rule, INCONCLUSIVE, reason=f"'{rule.a}': {selection.reason}")
+        ops = self.trace.ops
+        streams = [ints(ops, column) for column in ("process", "device", "context", "stream")]
+        key = np.unique(np.stack(streams), axis=1, return_inverse=True)[1].reshape(-1)
+        own, mine = selection.picked | selection.before, np.unique(key[selection.picked])
+        if (streams[3][selection.picked] < 0).any():
+            return RuleResult(rule, INCONCLUSIVE, reason=f"the capture does not say which stream ran '{rule.a}'")
+        shared = np.isin(key, mine) & ~own & ~launched_before(self.trace)
+        if not shared.any():
+            return RuleResult(rule, HELD, mine.size)
+        rows = in_whole(self.trace, np.arange(len(ops)))
+        place = np.full(len(ops), -1, np.int64)
+        place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+        findings = []
+        rank = ints(ops, "rank")
+        for one in np.unique(rank[shared]).tolist():
+            others = np.flatnonzero(shared & (rank == one))
+            first = int(place[others[0]])
+            inside = self.words.range_of(first)
+            text = f"its stream also runs {self.words.op(first)}" + (f" of '{inside}'" if inside else "")
+            text += f" and {others.size - 1} more ops" if others.size > 1 else ""
+            findings.append(Finding(one, "", int(ints(ops, "start_ns")[others[0]]), text))
+        failed = np.unique(key[shared]).size
+        remedy = "Run it asynchronously (async_op=True), or in a process group or stream of its own."
+        return RuleResult(rule, BROKEN, mine.size, failed, tuple(findings), remedy=remedy)
+
+    # No race.
+    def _no_race(self, rule: NoRace) -> RuleResult:
+        found = sides(self.trace, self.order, rule.a, rule.b)
+        if found.reason:
+            return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
+        both, pairs = found.both, self._pairs(found)
+        open_pairs = both[self._ordered(found, possibly=False) < pairs]
+        result = RuleResult(rule, HELD, both.size)
+        if not open_pairs.size:
+            return result
+        recorded = self.ordering.waits_recorded
+        races = [
+            (instance, one)
+            for one in crossings(self.whole).missing
+            for instance in self._races_in(found, one.op, one.behind)
+        ]
+        if races:
+            failed = np.unique([instance for instance, _ in races])
+            shown: dict[int, Finding] = {}
+            for instance, one in races:
+                rank, label = found.rank[instance], found.label[instance]
+                shown.setdefault(rank, Finding(rank, label, one.at_ns, one.message, exact=one.exact))
+            remedy = "Make the stream wait for the other one before it takes this work."
+            return RuleResult(rule, BROKEN, both.size, failed.size, tuple(shown.values()), remedy=remedy)
+        lanes = np.concatenate([side.lane[np.isin(side.instance, open_pairs)] for side in (found.a, found.b)])
+        if not recorded[lanes].all():
+            return replace(result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=UNRECORDED, remedy=RECORD)
+        return result
+
+    def _races_in(self, found: Sides, op: int, behind: int) -> list[int]:
+        """Instances in which a missing wait leaves work of one side behind nothing of the other's.
+
+        That is where the stream that lacks the wait runs one side from there on, and the other stream had been given
+        work of the other side that is not ordered before it.
+        """
+        (lane, other), (position, until) = self.ordering.lane_and_position(np.array([op, behind]))
+        instances = []
+        for first, second in ((found.a, found.b), (found.b, found.a)):
+            earlier = second.take((second.lane == other) & (second.position <= until))
+            later = first.take((first.lane == lane) & (first.position >= position))
+            for instance in np.intersect1d(earlier.instance, later.instance).tolist():
+                one, before = later.take(later.instance == instance), earlier.take(earlier.instance == instance)
+                if int(self.order.before(before, one.take(np.array([0])))[0]) < before.op.size:
+                    instances.append(instance)
+        return instances
+
+    # A figure.
+    def _real_overlap(self, rule: RealOverlap) -> RuleResult:
+        found = check_overlap(self.trace, rule.a, rule.b, min_overlap=rule.bar, explain=False)
+        steps = sum(len(one.instances) for one in found.ranks)
+        if found.passed is None:
+            return RuleResult(rule, INCONCLUSIVE, steps, reason=found.sentence.rstrip("."))
+        if found.passed:
+            return RuleResult(rule, HELD, steps)
+        rank = found.job.rank if found.job.rank is not None else -1
+        finding = Finding(rank, "", 0, found.sentence.rstrip("."))
+        return RuleResult(rule, BROKEN, steps, 0, (finding,), remedy="See traceviz check-overlap for the cause.")
+
+

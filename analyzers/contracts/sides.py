@@ -1,0 +1,134 @@
+"""The two sides of a rule: which ops, in which step or occurrence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.contracts.order import Order, Work
+from analyzers.ordering.lanes import MAX_NS
+from analyzers.overlap.pairing import pair_by, pairing_method, possible_pairing
+from analyzers.select.select import Selection, select
+from analyzers.select.sides import without_shared
+from analyzers.trace.columns import ints
+from analyzers.trace.narrow import in_whole
+from analyzers.trace.tables import Trace
+
+UNMARKED = "the capture has no step marks (ranges named ProfilerStep#3, step 3 …), so its steps can't be told apart"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A's and B's work in the whole trace, by instance: the k-th range of each, or a step. B is not moved.
+
+    `label`, `rank` are each instance's; `marked` is False where all of the capture had to be one instance; `cut_off`
+    counts the instances in which the capture ended, which are left out; `reason` says why there is nothing to look at,
+    "" where there is.
+    """
+
+    a: Work
+    b: Work
+    label: tuple[str, ...] = ()
+    rank: tuple[int, ...] = ()
+    marked: bool = True
+    cut_off: int = 0
+    reason: str = ""
+
+    @property
+    def both(self) -> Ints:
+        """Instances that have work of both sides."""
+        return np.intersect1d(self.a.instance, self.b.instance)
+
+
+def sides(trace: Trace, order: Order, a: str, b: str) -> Sides:
+    """Find both sides of a rule in a trace or a part of one.
+
+    Raises
+    ------
+    TracevizError : the sides share ops that belong to neither alone.
+    """
+    first, second, _ = without_shared(trace, select(trace, a), select(trace, b))
+    nothing = Work(*(np.empty(0, np.int64) for _ in range(4)))
+    reason = _absent(trace, a, first) or _absent(trace, b, second)
+    if reason:
+        return Sides(nothing, nothing, reason=reason)
+    method = pairing_method([possible_pairing(trace, first, second)])
+    pairing = pair_by(trace, first, second, method)
+    work = [_work(order, in_whole(trace, instance)) for instance in (pairing.a, pairing.b)]
+    rank = tuple(trace.processes[process].rank for process in pairing.process.tolist())
+    whole = _whole_instances(order, *work) if method != "capture" else None
+    cut_off = 0
+    if whole is not None:
+        cut_off = int(np.count_nonzero(~np.isin(np.unique(np.concatenate([one.instance for one in work])), whole)))
+        work = [one.take(np.isin(one.instance, whole)) for one in work]
+    found = Sides(*work, pairing.label, rank, method != "capture", cut_off)
+    if not found.both.size:
+        return Sides(nothing, nothing, reason=f"no {'step' if method == 'step' else 'instance'} has work of both sides")
+    return found
+
+
+def _whole_instances(order: Order, a: Work, b: Work) -> Ints:
+    """Instances all of whose work is there: not those in which a capture ended, so that launches lack their ops.
+
+    An instance reaches from its first launch to that of the next one of its process.
+    """
+    ended, lanes = order.cut_off_at, order.lanes
+    instance = np.concatenate([a.instance, b.instance])
+    unit = np.concatenate([lanes.first[work.lane] + work.position for work in (a, b)])
+    kept = []
+    for (process,), rows in rows_by_key(lanes.process[lanes.lane_of_unit()[unit]]).items():
+        numbers, position = np.unique(instance[rows], return_inverse=True)
+        begin = np.full(numbers.size, MAX_NS)
+        np.minimum.at(begin, position, lanes.enqueue_ns[unit[rows]])
+        in_turn = np.argsort(begin, kind="stable")
+        until = np.append(begin[in_turn][1:], MAX_NS)
+        kept.append(numbers[in_turn][until <= ended[process]])
+    return np.concatenate(kept) if kept else np.empty(0, np.int64)
+
+
+def instances_of(trace: Trace, order: Order, text: str, like: Sides) -> Work | str:
+    """Further work in the steps of a pair: each op goes to the instance whose work was launched nearest before it.
+
+    Returns a reason where there is none.
+    """
+    selection = select(trace, text)
+    reason = _absent(trace, text, selection)
+    if reason:
+        return reason
+    ops = np.flatnonzero(in_whole(trace, selection.picked.astype(np.int64), 0) > 0)
+    work = Work.of(order.ordering, ops, np.zeros(ops.size, np.int64))
+    lanes = order.lanes
+    unit = lanes.first[work.lane] + work.position
+    instance = np.full(ops.size, -1, np.int64)
+    known = [(side.instance, lanes.first[side.lane] + side.position) for side in (like.a, like.b)]
+    number, units = (np.concatenate(columns) for columns in zip(*known, strict=True))
+    process = lanes.process[lanes.lane_of_unit()[units]]
+    for one in np.unique(process).tolist():
+        mine = np.flatnonzero(process == one)
+        mine = mine[np.argsort(lanes.enqueue_ns[units[mine]], kind="stable")]
+        here = np.flatnonzero(lanes.process[work.lane] == one)
+        at = np.searchsorted(lanes.enqueue_ns[units[mine]], lanes.enqueue_ns[unit[here]], side="right") - 1
+        instance[here] = number[mine[np.maximum(at, 0)]]
+    return Work.of(order.ordering, work.op[instance >= 0], instance[instance >= 0])
+
+
+def _work(order: Order, instance: Ints) -> Work:
+    ops = np.flatnonzero(instance >= 0)
+    return Work.of(order.ordering, ops, instance[ops])
+
+
+def _absent(trace: Trace, text: str, selection: Selection) -> str:
+    if selection.reason:
+        return f"'{text}': {selection.reason}"
+    unlaunched = int(np.count_nonzero(unlaunched_of(trace, selection.picked)))
+    if unlaunched:
+        return f"the capture does not say which calls launched {unlaunched} ops of '{text}'"
+    return ""
+
+
+def unlaunched_of(trace: Trace, picked: Mask) -> Mask:
+    """Picked ops whose launch the capture does not name."""
+    return picked & (ints(trace.ops, "launch") < 0)
