@@ -15,6 +15,7 @@ from traceviz.commands import (
     collect,
     collectives,
     compare,
+    contract,
     export,
     history,
     info,
@@ -43,6 +44,7 @@ app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("export", epilog=export.EPILOG)(export.export)
 app.command("compare", epilog=compare.EPILOG)(compare.compare)
+app.command("contract", epilog=contract.EPILOG)(contract.contract)
 app.command("what-if", epilog=what_if.EPILOG)(what_if.what_if)
 app.command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")

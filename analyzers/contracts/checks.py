@@ -9,23 +9,36 @@ from typing import Any
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.common.errors import TraceWarning
+from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.contracts.blocked import blocked_in
 from analyzers.contracts.order import Order, Work
 from analyzers.contracts.result import BROKEN, HELD, INCONCLUSIVE, ContractResult, Finding, RuleResult
-from analyzers.contracts.rules import SOME, Beside, Contract, NoHostSync, NoRace, OwnStream, RealOverlap, Rule, WaitEarly
+from analyzers.contracts.rules import (
+    SOME,
+    Beside,
+    Contract,
+    HostWaits,
+    NoHostSync,
+    NoRace,
+    OwnStream,
+    RealOverlap,
+    Rule,
+    WaitEarly,
+)
 from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides
 from analyzers.contracts.words import Words
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.ordering.ordering import Step
 from analyzers.select.select import select
+from analyzers.syncs.copies import REASONS, unwaited_copies
 from analyzers.syncs.crossings import crossings
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 from analyzers.verdict.check import check_overlap
 
+NEXT_COPY = REASONS[0]
 UNRECORDED = "the capture does not record which stream each wait is for"
 RECORD = "Record synchronizations: collect with traceviz collect, or set enable_cuda_sync_events in torch.profiler."
 MARK = 'Mark the steps: record_function("step 3") around each, or torch.profiler\'s step().'
@@ -65,10 +78,14 @@ class Checker:
             NoHostSync: self._no_host_sync,
             WaitEarly: self._wait_early,
             OwnStream: self._own_stream,
+            HostWaits: self._host_waits,
             NoRace: self._no_race,
             RealOverlap: self._real_overlap,
         }
-        return kinds[type(rule)](rule)
+        try:
+            return kinds[type(rule)](rule)
+        except TracevizError as error:  # sides that share ops, above all
+            raise TracevizError(f"rule {rule.name!r}: {error.message}", hint=error.hint) from error
 
     # May run beside.
     def _beside(self, rule: Beside) -> RuleResult:
@@ -266,6 +283,33 @@ class Checker:
         failed = np.unique(key[shared]).size
         remedy = "Run it asynchronously (async_op=True), or in a process group or stream of its own."
         return RuleResult(rule, BROKEN, mine.size, failed, tuple(findings), remedy=remedy)
+
+    # The host waits for copies.
+    def _host_waits(self, rule: HostWaits) -> RuleResult:
+        selection = select(self.trace, rule.a)
+        if selection.reason:
+            return RuleResult(rule, INCONCLUSIVE, reason=f"'{rule.a}': {selection.reason}")
+        picked = in_whole(self.trace, selection.picked.astype(np.int64), 0) > 0
+        ops = self.whole.ops
+        to_host = picked & is_one_of(ops, "copy", ["DtoH"]) & (ints(ops, "launch") >= 0)
+        pinned = to_host & is_one_of(ops, "target_memory", ["pinned"])
+        if not pinned.any():
+            pageable = " (to pageable memory, which its call waits for)" if to_host.any() else ""
+            return RuleResult(rule, INCONCLUSIVE, reason=f"'{rule.a}' has no copy to pinned host memory{pageable}")
+        copies = [one for one in unwaited_copies(self.whole).copies() if pinned[one.op]]
+        read = [one for one in copies if one.reason == NEXT_COPY]
+        many = int(np.count_nonzero(pinned))
+        if read:
+            shown: dict[int, Finding] = {}
+            for one in read:
+                text = f"nobody waits for {self.words.op(one.op)} of '{one.range or rule.a}' before the next one"
+                shown.setdefault(one.rank, Finding(one.rank, "", one.launched_ns, text, exact=one.exact))
+            remedy = "Wait on the host for an event behind the copy before the memory is read."
+            return RuleResult(rule, BROKEN, many, len(read), tuple(shown.values()), remedy=remedy)
+        if copies:
+            reason = f"the capture ends before anybody waits for {len(copies)} of {many} copies of '{rule.a}'"
+            return RuleResult(rule, INCONCLUSIVE, many, len(copies), reason=reason)
+        return RuleResult(rule, HELD, many)
 
     # No race.
     def _no_race(self, rule: NoRace) -> RuleResult:

@@ -5,6 +5,7 @@ capture leaves open might lead there, too. Open are
 
 - stream waits of which nothing tells what they wait for, and all waits where the capture does not record them: each may
   be for all that had been queued by then;
+- streams that wait for values in memory;
 - loops of queries, and allocations that drained the device: the host may have waited for all that was queued;
 - what one thread knew when it handed over to another, which no profiler sees: all that any thread had waited for;
 - the nodes of one CUDA graph, whose order is the graph's own.
@@ -24,6 +25,7 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import calls_of_kind
 from analyzers.ordering.lanes import MIN_NS, take_or
 from analyzers.ordering.links import Links
 from analyzers.ordering.ordering import Ordering
@@ -180,7 +182,9 @@ class Order:
         process_recorded[self.lanes.process[~recorded]] = False
         waits, syncs = calls.waits, calls.syncs
         known = _told(linked.waits) & (linked.wait_lane >= 0)
-        known |= linked.own & (linked.wait_lane < 0)  # on a stream of the communication library's own
+        # A communication library makes streams of its own wait, which run nothing, and others wait for these.
+        by_library = linked.own & (linked.waits.record >= 0) & (linked.waits.source < 0)
+        known |= linked.own & (linked.wait_lane < 0) | by_library & ~take_or(self.lanes.communication, linked.wait_lane, True)
         open_waits = np.flatnonzero(~(known & process_recorded[waits.process]))
         kind = np.array(calls.kind, object)
         told = np.where(kind == "event", _told(linked.syncs), (kind == "device") | (syncs.lane >= 0)).astype(bool)
@@ -189,10 +193,12 @@ class Order:
         unclear = np.isin(blocking.kind, [KINDS.index("spin"), KINDS.index("memory")])
         start, end = ints(self.trace.api, "start_ns"), ints(self.trace.api, "end_ns")
         call, last = blocking.call[unclear], blocking.last[unclear]
+        on_values = calls_of_kind(self.trace, "memory")
         parts = [
             (waits.process[open_waits], waits.start_ns[open_waits], waits.start_ns[open_waits]),
             (syncs.process[open_syncs], syncs.end_ns[open_syncs], syncs.start_ns[open_syncs]),
             (ints(self.trace.api, "process")[call], end[last], start[last]),
+            (ints(self.trace.api, "process")[on_values], start[on_values], start[on_values]),
         ]
         process, until, since = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return process, until, since

@@ -15,6 +15,8 @@ HELD, BROKEN, INCONCLUSIVE = "held", "broken", "inconclusive"
 EXIT_CODES = {HELD: 0, BROKEN: 1, INCONCLUSIVE: 3}
 MOODS = {HELD: "good", BROKEN: "bad", INCONCLUSIVE: "middle"}
 
+SINGULAR = {"instances": "instance", "occurrences": "occurrence", "streams": "stream", "copies": "copy"}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -59,7 +61,7 @@ class RuleResult:
     @property
     def sentence(self) -> str:
         """What was found, in a sentence."""
-        counted = self.rule.counted if self.checked != 1 else self.rule.counted.removesuffix("s")
+        counted = self.rule.counted if self.checked != 1 else SINGULAR[self.rule.counted]
         if self.reason:
             return f"{self.reason}."
         if self.outcome == HELD:

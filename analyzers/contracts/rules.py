@@ -101,6 +101,22 @@ class OwnStream:
 
 
 @dataclass(frozen=True)
+class HostWaits:
+    """Every picked copy to pinned host memory is waited for by a host thread before the next one of its kind."""
+
+    name: str
+    a: str
+    key = "host_waits_for"
+    counted = "copies"
+    needs = "CUDA calls, which op each one launched, and what host synchronizations are for"
+
+    @property
+    def asked(self) -> str:
+        """What the rule asks for."""
+        return f"the host waits for the copies of '{self.a}' before it may read them"
+
+
+@dataclass(frozen=True)
 class NoRace:
     """No wait is missing between A and B."""
 
@@ -135,7 +151,7 @@ class RealOverlap:
         return f"'{self.a}' beside '{self.b}' for at least {self.bar:.0%} of what is possible"
 
 
-Rule = Beside | NoHostSync | WaitEarly | OwnStream | NoRace | RealOverlap
+Rule = Beside | NoHostSync | WaitEarly | OwnStream | HostWaits | NoRace | RealOverlap
 
 
 @dataclass(frozen=True)
@@ -189,7 +205,7 @@ class _Table:
         value = self.left.pop(key)
         if not isinstance(value, str) or not value:
             raise self.wrong(f"{key} is {value!r:.60}.", f'Name a range: {key} = "forward".')
-        atom = range_atom(value)
+        atom = range_atom(value)  # whose pattern may be wrong
         if atom is None:
             raise self.wrong(f"{key}: {value!r} names no range.", 'Write its name, as in "forward"; it may hold *.')
         return str(atom)
@@ -201,9 +217,9 @@ def range_atom(text: str) -> Atom | None:
     >>> str(range_atom("forward")), str(range_atom("op:aten::mm")), range_atom("nvtx:x+comm")
     ('nvtx:forward', 'op:aten::mm', None)
     """
-    if text.partition(":")[0] not in ("nvtx", "op"):
+    if text.partition(":")[0] not in ("nvtx", "op") and not text.startswith("~"):
         return Atom("nvtx", text)
-    selector = parse(text)
+    selector = parse(f"nvtx:{text}" if text.startswith("~") else text)
     return selector if isinstance(selector, Atom) else None
 
 
@@ -232,6 +248,10 @@ def _own_stream(table: _Table) -> Rule:
     return OwnStream(table.name, table.selector(OwnStream.key))
 
 
+def _host_waits(table: _Table) -> Rule:
+    return HostWaits(table.name, table.selector(HostWaits.key))
+
+
 def _no_race(table: _Table) -> Rule:
     return NoRace(table.name, *table.pair(NoRace.key))
 
@@ -251,6 +271,7 @@ _READ: dict[str, tuple[Callable[[_Table], Rule], tuple[str, ...]]] = {
     NoHostSync.key: (_no_host_sync, ("except",)),
     WaitEarly.key: (_wait_early, ("before_first_of", "before_last_of", "by")),
     OwnStream.key: (_own_stream, ()),
+    HostWaits.key: (_host_waits, ()),
     NoRace.key: (_no_race, ()),
     RealOverlap.key: (_real_overlap, ("at_least",)),
 }

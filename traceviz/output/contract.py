@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
     from analyzers.contention.cost import Contention
     from analyzers.contention.neighbours import StreamContention
+    from analyzers.contracts.result import ContractResult
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import RankOverlap, Side
@@ -386,5 +387,31 @@ def what_if(result: WhatIf) -> Json:
         ],
         "critical_path": None if path is None else [{**vars(one), "blocks": one.blocks} for one in path.segments],
         "communication": None if path is None else [vars(one) for one in path.communication],
+        "warnings": _warnings(result.warnings),
+    }
+
+
+def contract(result: ContractResult) -> Json:
+    """`traceviz.contract/1`: what became of each rule of a contract, in its order; instants are whole ns.
+
+    `outcome` is "held", "broken" or "inconclusive", of a rule and of all of them. `checked` and `failed` count what
+    `counted` says, over all ranks. A finding's `path` leads from what comes first to what has to wait for it; `exact`
+    is false where a step of it is inferred.
+    """
+    return {
+        "schema": "traceviz.contract/1",
+        **_fields(result, "outcome", "sentence"),
+        "contract": result.contract.path,
+        "ranks": list(result.ranks),
+        "rules": [
+            {
+                **_fields(one, "name", "outcome", "sentence"),
+                **_fields(one.rule, "asked", "needs", "counted"),
+                "kind": one.rule.key,
+                **_fields(one, "checked", "failed", "reason", "remedy"),
+                "findings": [{**vars(found), "path": list(found.path)} for found in one.findings],
+            }
+            for one in result.rules
+        ],
         "warnings": _warnings(result.warnings),
     }
