@@ -8,11 +8,11 @@ result of the function of its name. Errors of the user's are `TracevizError`. Th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from analyzers.common.errors import TracevizError as TracevizError
 from traceviz.output.terminal import progress
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from analyzers.common.progress import Progress
     from analyzers.compare.results import Comparison
     from analyzers.contention.neighbours import StreamContention
+    from analyzers.contracts.result import ContractResult
     from analyzers.info import TraceInfo
     from analyzers.readers.reading import Reading
     from analyzers.replay.changes import Change
@@ -326,6 +327,39 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
 
     with progress() as on_progress, _opened(trace, reading, on_progress, lists=True) as run:
         return answers.syncs(run)
+
+
+def check_contract(
+    trace: Run, contract: str | Path | Mapping[str, Mapping[str, Any]], **reading: Unpack[ReadingOfAll]
+) -> ContractResult:
+    """Is the order of the work what a contract says? Structure does not scatter: a capture of a few steps answers.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    contract : a TOML file (see docs/contracts.md), or what such a file would hold, as nested dictionaries.
+    reading : for paths, all that `load` takes by name.
+
+    Returns
+    -------
+    ContractResult : `.outcome` ("held", "broken", "inconclusive"), `.sentence`, `.rules` with each rule's `.outcome`,
+        `.findings` and `.remedy`, `.warnings`. `.to_frame()` has a row a rule.
+
+    Raises
+    ------
+    TracevizError : a capture or the contract can't be read; sides of a rule share ops that belong to neither alone.
+
+    Examples
+    --------
+    >>> rules = {"beside": {"may_run_beside": ["nvtx:DP Embedding", "nvtx:MP Embedding+comm"]}}
+    >>> check_contract("tests/data/torch/dpmp_overlap.rank*.json.gz", rules).outcome
+    'held'
+    """
+    from analyzers.contracts import checks
+    from analyzers.contracts.rules import read_contract
+
+    rules = read_contract(contract)
+    return checks.check_contract(_loaded(trace, reading), rules)
 
 
 def what_if(

@@ -103,7 +103,10 @@ class Checker:
             if not found.marked:
                 return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
             shown = [self._first_order(found, instance) for instance in self._one_a_rank(found, both[fails])]
-            return replace(result, findings=tuple(one for one, _ in shown), remedy=shown[0][1])
+            findings = [one for one, _ in shown]
+            if rule.pairs == SOME:
+                findings = [replace(one, text=f"every pair of ops is ordered: {one.text}") for one in findings]
+            return replace(result, findings=tuple(findings), remedy=shown[0][1])
         if result.outcome == HELD and rule.pairs == SOME and not found.marked:
             return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
         if result.outcome == INCONCLUSIVE:
@@ -293,12 +296,12 @@ class Checker:
         ops = self.whole.ops
         to_host = picked & is_one_of(ops, "copy", ["DtoH"]) & (ints(ops, "launch") >= 0)
         pinned = to_host & is_one_of(ops, "target_memory", ["pinned"])
-        if not pinned.any():
-            pageable = " (to pageable memory, which its call waits for)" if to_host.any() else ""
-            return RuleResult(rule, INCONCLUSIVE, reason=f"'{rule.a}' has no copy to pinned host memory{pageable}")
+        by_call = to_host & is_one_of(ops, "target_memory", ["pageable"])  # which waits
+        many = int(np.count_nonzero(pinned | by_call))
+        if not many:
+            return RuleResult(rule, INCONCLUSIVE, reason=f"'{rule.a}' has no copy to host memory of a known kind")
         copies = [one for one in unwaited_copies(self.whole).copies() if pinned[one.op]]
         read = [one for one in copies if one.reason == NEXT_COPY]
-        many = int(np.count_nonzero(pinned))
         if read:
             shown: dict[int, Finding] = {}
             for one in read:

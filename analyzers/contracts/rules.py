@@ -315,7 +315,7 @@ def _rule(name: str, content: Any, path: str) -> Rule:
         unknown = [key for key in content if key not in _READ]
         near = difflib.get_close_matches(unknown[0], _READ, 1) if unknown and not kinds else []
         what = f"{' and '.join(kinds)} are two rules." if kinds else _says_nothing(unknown)
-        raise table.wrong(what, f"Did you mean {near[0]}? " * bool(near) + _kinds())
+        raise table.wrong(what, (f"Did you mean {near[0]}? " if near else "") + _kinds())
     read, more = _READ[kinds[0]]
     unknown = [key for key in content if key not in (kinds[0], *more)]
     if unknown:

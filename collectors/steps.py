@@ -1,0 +1,104 @@
+"""Profile a few calls of a step on every rank of this program, and bring the ranks' captures together on the first."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors import capture as capturing
+from collectors import manifest as manifests
+from collectors.manifest import Capture as Captured
+
+WARMUP, STEPS = 3, 3
+
+
+def unavailable() -> str:
+    """Why nothing can be profiled here, "" where it can."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return "torch is not installed"
+    cuda = getattr(torch, "cuda", None)  # none where a mere folder named torch lies in the way
+    return "" if cuda is not None and cuda.is_available() else "no GPU is here"
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of the program's process group, or this process alone; who is not `first` only takes part."""
+
+    number: int = 0
+    world: int = 1
+
+    @staticmethod
+    def of_group() -> Ranks:
+        """Those of an initialised process group; else this process alone."""
+        distributed = importlib.import_module("torch").distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return Ranks(int(distributed.get_rank()), int(distributed.get_world_size()))
+        return Ranks()
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the rank that has everything."""
+        return self.number == 0
+
+    def all_of(self, value: Any) -> list[Any]:
+        """What each rank gives, by rank, on all of them."""
+        if self.world == 1:
+            return [value]
+        found: list[Any] = [None] * self.world
+        importlib.import_module("torch").distributed.all_gather_object(found, value)
+        return found
+
+
+def profile_steps(
+    step: Callable[[], object], folder: Path, *, steps: int = STEPS, warmup: int = WARMUP, ranks: Ranks | None = None
+) -> Ranks:
+    """Call a step some times, the last of them under torch.profiler with synchronization records.
+
+    On the first rank the folder then holds the captures of all ranks, whichever hosts they ran on, and a manifest; on
+    the others nothing. Each call is a step of its own in the captures ("step 3"). All ranks of an initialised process
+    group have to take part.
+
+    Parameters
+    ----------
+    warmup : calls before the capture, in which kernels are loaded and memory is allocated.
+    """
+    torch = importlib.import_module("torch")
+    ranks = ranks or Ranks.of_group()
+    own = folder / f"of-rank{ranks.number}"
+    for _ in range(warmup):
+        step()
+    torch.cuda.synchronize()
+    ranks.all_of(None)  # so that no rank begins with a long wait for the others
+    torch.cuda.synchronize()
+    with capturing.capture(own, tool="torch", name="steps") as captured:
+        for number in range(warmup, warmup + steps):
+            with captured.range(f"step {number}"):
+                step()
+    if captured.path is None:
+        raise RuntimeError("the profiler wrote no trace")
+    traces = ranks.all_of(captured.path.read_bytes() if ranks.world > 1 else None)
+    if ranks.first:
+        bring_together(own, traces, folder)
+    shutil.rmtree(own, ignore_errors=True)
+    return ranks
+
+
+def bring_together(own: Path, traces: list[bytes | None], folder: Path) -> None:
+    """Write the ranks' traces and the first one's manifest, which names all of them, into a folder."""
+    names = [f"rank{number}.json.gz" for number in range(len(traces))]
+    for name, trace in zip(names, traces, strict=True):
+        if trace is None:
+            shutil.move(own / name, folder / name)
+        else:
+            (folder / name).write_bytes(trace)
+    about = json.loads((own / manifests.NAME).read_text(encoding="utf-8"))
+    captures = [asdict(Captured(name, number)) for number, name in enumerate(names)]
+    whole = json.dumps({**about, "mode": "per-rank", "captures": captures}, indent=1, ensure_ascii=False)
+    (folder / manifests.NAME).write_text(whole + "\n", encoding="utf-8")
