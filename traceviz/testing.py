@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,7 @@ def check(trace: Run, contract: Rules, *, report: str | Path | None = None) -> C
     """
     from traceviz.api import check_contract
 
-    result = check_contract(trace, contract)
+    result: ContractResult = check_contract(trace, contract)
     if result.exit_code == 0:
         return result
     files = _report(trace, result, Path(report)) if report is not None else []
@@ -100,22 +99,21 @@ def check_step(
     if reason:
         raise RuntimeError(f"a step can't be profiled: {reason}")
     read_contract(contract)  # before anything runs
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traceviz-")))
-        ranks = profiling.profile_steps(step, folder, steps=steps, warmup=warmup)
-        outcome = _Outcome.of(folder, contract, Path(report)) if ranks.first else _Outcome()
+    with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
+        ranks = profiling.profile_steps(step, Path(folder), steps=steps, warmup=warmup)
+        outcome = _Outcome.of(Path(folder), contract, Path(report)) if ranks.first else _Outcome()
         outcome = ranks.all_of(outcome)[0]
     if outcome.error is not None:
         raise outcome.error
-    assert outcome.result is not None
-    return outcome.result
+    result: ContractResult = outcome.result
+    return result
 
 
 @dataclass(frozen=True)
 class _Outcome:
     """What the first rank found, for all of them."""
 
-    result: ContractResult | None = None
+    result: Any = None  # a ContractResult
     error: Exception | None = None
 
     @staticmethod
@@ -130,8 +128,7 @@ class _Outcome:
                 text = message(error.result, files, _again(kept, contract))
                 return _Outcome(error=ContractError(text, error.result, kept))
             except Exception as other:  # the folder can't be written: what was found still counts
-                error.add_note(f"no report: {other}") if hasattr(error, "add_note") else None
-                return _Outcome(error=error)
+                return _Outcome(error=ContractError(f"{error}\nNo report: {other}", error.result))
         except Exception as error:
             return _Outcome(error=error)
 

@@ -21,7 +21,6 @@ from analyzers.select.language import Atom
 from analyzers.select.picking import named_ranges
 from analyzers.syncs.context import enclosing
 from analyzers.syncs.points import host_syncs
-from analyzers.syncs.report import launch_span
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launched_in, launches
@@ -104,17 +103,17 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
 
 
 def _of_part(trace: Trace, whole: Trace, named: Mask) -> Mask:
-    """Ranges of the part's ranks that lie within its launches."""
+    """Ranges of the part's ranks, from its first launch to its last."""
     ranks = np.array([one.rank for one in whole.processes])
     kept = named & np.isin(ranks[ints(whole.ranges, "process")], trace.rank_ids)
-    if trace.whole is not None:
-        low, high = launch_span(trace)
-        kept &= (ints(whole.ranges, "end_ns") >= low) & (ints(whole.ranges, "start_ns") <= high)
+    launched = launches(trace)[1][ints(trace.ops, "launch") >= 0]
+    if trace.whole is not None and launched.size:
+        kept &= (ints(whole.ranges, "end_ns") >= launched.min()) & (ints(whole.ranges, "start_ns") <= launched.max())
     return kept
 
 
 def _other_threads(whole: Trace, rows: Ints, process: Ints, thread: Ints, start: Ints) -> tuple[Ints, Ints]:
-    """The range open while a call was made on another thread: one that launches for it, and one that launches at all."""
+    """The range open while another thread made a call: one that launches for the range, and one that launches at all."""
     wanted = np.zeros(len(whole.ranges), dtype=bool)
     wanted[rows] = True
     occurrence, _ = launched_in(whole, wanted)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.contracts.blocked import blocked_in
 from analyzers.contracts.order import Order, Work
@@ -28,7 +28,6 @@ from analyzers.contracts.rules import (
 from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides
 from analyzers.contracts.words import Words
 from analyzers.ordering.lanes import MIN_NS
-from analyzers.ordering.ordering import Step
 from analyzers.select.select import select
 from analyzers.syncs.copies import REASONS, unwaited_copies
 from analyzers.syncs.crossings import crossings
@@ -111,8 +110,10 @@ class Checker:
             return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
         if result.outcome == INCONCLUSIVE:
             why = self._why_open(found, both[may_fail & ~fails])
-            reason = f"whether '{rule.b}' and '{rule.a}' are ordered is open in {result.failed} of {both.size} instances: {why}"
-            return replace(result, reason=reason, remedy=RECORD if why == UNRECORDED else "")
+            reason = (
+                f"whether '{rule.a}' and '{rule.b}' are ordered is open in {result.failed} of {both.size} instances"
+            )
+            return replace(result, reason=f"{reason}: {why}", remedy=RECORD if why == UNRECORDED else "")
         return result
 
     def _told(self, rule: Rule, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
@@ -179,8 +180,8 @@ class Checker:
         lanes = np.concatenate([side.lane[np.isin(side.instance, instances)] for side in (found.a, found.b)])
         if not self.ordering.waits_recorded[lanes].all():
             return UNRECORDED
-        units = [self.lanes.unit_of_op[side.op[np.isin(side.instance, instances)]] for side in (found.a, found.b)]
-        if np.intersect1d(*units).size:
+        a, b = (self.lanes.unit_of_op[side.op[np.isin(side.instance, instances)]] for side in (found.a, found.b))
+        if np.intersect1d(a, b).size:
             return "both are nodes of one CUDA graph, whose order the capture does not show"
         return "nothing tells what some waits before it were for, or what one thread handed to another"
 
@@ -210,7 +211,9 @@ class Checker:
             return RuleResult(rule, INCONCLUSIVE, reason=by)
         both = np.intersect1d(found.both, by.instance)
         if not both.size:
-            return RuleResult(rule, INCONCLUSIVE, reason=f"no step has work of all of '{rule.a}', '{rule.b}', '{rule.by}'")
+            return RuleResult(
+                rule, INCONCLUSIVE, reason=f"no step has work of all of '{rule.a}', '{rule.b}', '{rule.by}'"
+            )
         failed, may_fail = np.zeros(both.size, dtype=bool), np.zeros(both.size, dtype=bool)
         bounds: dict[int, tuple[int, Ints]] = {}
         for at, instance in enumerate(both.tolist()):
@@ -224,12 +227,15 @@ class Checker:
         result = self._told(rule, both, both[failed], both[may_fail])
         if result.outcome == INCONCLUSIVE:
             why = self._why_open(found, both[may_fail])
-            reason = f"whether a wait on '{rule.a}' comes first is open in {result.failed} of {both.size} instances: {why}"
+            reason = (
+                f"whether a wait on '{rule.a}' comes first is open in {result.failed} of {both.size} instances: {why}"
+            )
             return replace(result, reason=reason, remedy=RECORD if why == UNRECORDED else "")
         if result.outcome == HELD:
             return result
         shown = tuple(
-            self._late_wait(found, instance, *bounds[instance], rule) for instance in self._one_a_rank(found, both[failed])
+            self._late_wait(found, instance, *bounds[instance], rule)
+            for instance in self._one_a_rank(found, both[failed])
         )
         late = any("too late" in one.text for one in shown)
         remedy = "Issue the wait earlier." if late else "Make the stream wait for it."
@@ -248,7 +254,9 @@ class Checker:
             if not self.order.known_by(lane, instant, work)[1].all():
                 since, call = self.order.known_since(lane, work)
                 stream = f"stream {int(self.lanes.stream[lane])}"
-                bound = f"the {'last' if rule.last else 'first'} op of '{rule.b}', {self.words.op(target)}, was launched"
+                bound = (
+                    f"the {'last' if rule.last else 'first'} op of '{rule.b}', {self.words.op(target)}, was launched"
+                )
                 if since == MIN_NS:
                     text = f"{stream} never waits for '{rule.a}': {bound} all the same"
                 else:
@@ -371,5 +379,3 @@ class Checker:
         rank = found.job.rank if found.job.rank is not None else -1
         finding = Finding(rank, "", 0, found.sentence.rstrip("."))
         return RuleResult(rule, BROKEN, steps, 0, (finding,), remedy="See traceviz check-overlap for the cause.")
-
-

@@ -184,7 +184,9 @@ class Order:
         known = _told(linked.waits) & (linked.wait_lane >= 0)
         # A communication library makes streams of its own wait, which run nothing, and others wait for these.
         by_library = linked.own & (linked.waits.record >= 0) & (linked.waits.source < 0)
-        known |= linked.own & (linked.wait_lane < 0) | by_library & ~take_or(self.lanes.communication, linked.wait_lane, True)
+        known |= linked.own & (linked.wait_lane < 0) | by_library & ~take_or(
+            self.lanes.communication, linked.wait_lane, True
+        )
         open_waits = np.flatnonzero(~(known & process_recorded[waits.process]))
         kind = np.array(calls.kind, object)
         told = np.where(kind == "event", _told(linked.syncs), (kind == "device") | (syncs.lane >= 0)).astype(bool)
@@ -207,4 +209,3 @@ class Order:
 def _told(links: Links) -> Mask:
     """Which calls it is known, or inferred, what they wait for; nothing, where that was before the capture."""
     return ((links.record >= 0) & (links.source >= 0)) | (links.exact & (links.record < 0))
-

@@ -87,7 +87,7 @@ class ContractResult:
 
     @property
     def outcome(self) -> str:
-        """"broken" where any rule is, else "inconclusive" where any is, else "held"."""
+        """ "broken" where any rule is, else "inconclusive" where any is, else "held"."""
         outcomes = {one.outcome for one in self.rules}
         return next(each for each in (BROKEN, INCONCLUSIVE, HELD) if each in outcomes)
 
@@ -114,7 +114,9 @@ class ContractResult:
     def to_frame(self) -> pd.DataFrame:
         """One row a rule, by name: kind, outcome, checked, failed, sentence."""
         rows = [(one.name, one.rule.key, one.outcome, one.checked, one.failed, one.sentence) for one in self.rules]
-        return pd.DataFrame(rows, columns=["name", "kind", "outcome", "checked", "failed", "sentence"]).set_index("name")
+        return pd.DataFrame(rows, columns=["name", "kind", "outcome", "checked", "failed", "sentence"]).set_index(
+            "name"
+        )
 
     def _repr_html_(self) -> str:
         rows = [(one.name, one.outcome, one.sentence) for one in self.rules]

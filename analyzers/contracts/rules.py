@@ -1,11 +1,11 @@
 """Rules of a contract, as a person writes them: one TOML table a rule, under the name that the rule is to have.
 
-    ["DP's lookups may run beside the all-to-all"]
-    may_run_beside = ["nvtx:DP Embedding", "collective:all_to_all"]
+["DP's lookups may run beside the all-to-all"]
+may_run_beside = ["nvtx:DP Embedding", "collective:all_to_all"]
 
-    ["nothing blocks the host in the forward pass"]
-    no_host_sync_in = "forward"
-    except = ["log loss", "aten::_local_scalar_dense", "cudaEventSynchronize"]
+["nothing blocks the host in the forward pass"]
+no_host_sync_in = "forward"
+except = ["log loss", "aten::_local_scalar_dense", "cudaEventSynchronize"]
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Beside:
     @property
     def asked(self) -> str:
         """What the rule asks for."""
-        return f"{'some of ' * (self.pairs == SOME)}'{self.a}' may run beside {'some of ' * (self.pairs == SOME)}'{self.b}'"
+        of = "some of " * (self.pairs == SOME)
+        return f"{of}'{self.a}' may run beside {of}'{self.b}'"
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,9 @@ def _wait_early(table: _Table) -> Rule:
         hint = 'Say which: before_first_of = "nvtx:optimizer", or before_last_of.'
         raise table.wrong(f"wait_on needs {'only ' * (len(bounds) > 1)}one op that it is to come before.", hint)
     a, b = table.selector(WaitEarly.key), table.selector(bounds[0])
-    return WaitEarly(table.name, a, b, bounds[0] == "before_last_of", table.selector("by") if "by" in table.left else "")
+    return WaitEarly(
+        table.name, a, b, bounds[0] == "before_last_of", table.selector("by") if "by" in table.left else ""
+    )
 
 
 def _own_stream(table: _Table) -> Rule:

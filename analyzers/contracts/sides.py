@@ -57,14 +57,14 @@ def sides(trace: Trace, order: Order, a: str, b: str) -> Sides:
         return Sides(nothing, nothing, reason=reason)
     method = pairing_method([possible_pairing(trace, first, second)])
     pairing = pair_by(trace, first, second, method)
-    work = [_work(order, in_whole(trace, instance)) for instance in (pairing.a, pairing.b)]
+    mine, other = (_work(order, in_whole(trace, instance)) for instance in (pairing.a, pairing.b))
     rank = tuple(trace.processes[process].rank for process in pairing.process.tolist())
-    whole = _whole_instances(order, *work) if method != "capture" else None
     cut_off = 0
-    if whole is not None:
-        cut_off = int(np.count_nonzero(~np.isin(np.unique(np.concatenate([one.instance for one in work])), whole)))
-        work = [one.take(np.isin(one.instance, whole)) for one in work]
-    found = Sides(*work, pairing.label, rank, method != "capture", cut_off)
+    if method != "capture":
+        whole = _whole_instances(order, mine, other)
+        cut_off = np.setdiff1d(np.append(mine.instance, other.instance), whole).size
+        mine, other = (one.take(np.isin(one.instance, whole)) for one in (mine, other))
+    found = Sides(mine, other, pairing.label, rank, method != "capture", cut_off)
     if not found.both.size:
         return Sides(nothing, nothing, reason=f"no {'step' if method == 'step' else 'instance'} has work of both sides")
     return found

@@ -1,11 +1,10 @@
-"""Contracts on real GPUs, as a user's own tests hold them: `python -m pytest -m gpu tests/collectors/test_gpu_contracts.py`.
+"""Contracts on real GPUs: `python -m pytest -m gpu -rP tests/collectors/test_gpu_contracts.py`.
 
 One GPU is enough for the first tests; those of several ranks need two, and are skipped without.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,10 +136,12 @@ def test_one_gpu_tells_the_orders_apart_and_leaves_a_report(tmp_path: Path) -> N
     assert "never waits for 'nvtx:side'" in text or "waits for 'nvtx:side' too late" in text  # unwaited
     for kind in ("serial", "late", "sync", "unwaited"):
         folder = tmp_path / "traceviz-failures" / f"test_it.py-test_order-{kind}"
-        assert {"contract.json", "contract.md", "rank0.json.gz", "manifest.json"} <= set(os.listdir(folder))
+        assert {"contract.json", "contract.md", "rank0.json.gz", "manifest.json"} <= {
+            path.name for path in folder.iterdir()
+        }
         assert str(folder.relative_to(tmp_path)) in text
         if kind != "unwaited":  # whose sides never met in any way
-            assert "report.html" in os.listdir(folder)
+            assert "report.html" in {path.name for path in folder.iterdir()}
 
 
 def test_without_a_gpu_it_skips(tmp_path: Path) -> None:
@@ -157,4 +158,6 @@ def test_two_ranks_are_gathered_and_fail_or_pass_alike(tmp_path: Path, devices: 
     found, _ = outcomes(tmp_path, RANKS, *words)
     assert found == [{**dict.fromkeys(GOOD, "passed"), **dict.fromkeys(BAD, "failed")}] * 2
     folder = tmp_path / "traceviz-failures" / "test_it.py-test_workload-dpmp-hidden-sync"
-    assert {"rank0.json.gz", "rank1.json.gz", "contract.json", "report.html"} <= set(os.listdir(folder))
+    assert {"rank0.json.gz", "rank1.json.gz", "contract.json", "report.html"} <= {
+        path.name for path in folder.iterdir()
+    }

@@ -31,6 +31,7 @@ PAGES = (
     "cannot-tell",
     "contention",
     "what-if",
+    "contracts",
     "python",
     "commands",
 )
@@ -69,7 +70,8 @@ def test_commands_print_what_is_shown(page: str, command: str, shown: str) -> No
 def test_python_runs_and_prints_what_its_comments_say(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    for folder in ("tests", "docs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL):

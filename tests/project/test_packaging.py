@@ -21,7 +21,7 @@ def test_lower_bounds_are_the_lowest_versions_tested() -> None:
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     bounds = dict(
-        re.fullmatch(r"([\w-]+)>=([\d.]+),<\d+(?:\.\d+)?", requirement).groups()  # type: ignore[union-attr]
+        re.fullmatch(r"([\w-]+)>=([\d.]+),<\d+(?:\.\d+)?(?:; .*)?", requirement).groups()  # type: ignore[union-attr]
         for requirement in project["dependencies"]
     )
     tested = dict(

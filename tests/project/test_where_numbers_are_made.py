@@ -37,6 +37,13 @@ ASKED = {
     "what-if": [
         ["what-if", str(TORCH / "item_before.rank*.json.gz"), "--critical-path"],
     ],
+    "contract": [
+        [
+            "contract",
+            str(ROOT / "tests/data/workloads/dpmp.hidden-sync.2gpu.torch"),
+            str(ROOT / "docs/contracts/dpmp.toml"),
+        ]
+    ],
     "compare": [
         ["compare", str(TORCH / "dpmp_serial.rank*.json.gz"), str(TORCH / "dpmp_overlap.rank*.json.gz"), *SIDES],
         ["compare", str(TORCH / "ddp.rank*.json.gz"), str(TORCH / "ddp.rank*.json.gz"), "--claimed", "2x"],

@@ -185,5 +185,3 @@ def table(tally: Tally, fmt: str) -> list[str]:
         f"| {fmt} | {name} | {' | '.join(str(tally.counted[name, said]) for said in ('right', 'open', 'wrong'))} |"
         for name in RULES
     ]
-
-

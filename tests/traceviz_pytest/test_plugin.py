@@ -56,7 +56,18 @@ def run(folder: Path, *words: str, fake: bool = True) -> str:
     (inner / "own.toml").write_text('["own"]\nown_stream = "collective:all_to_all"\n')
     contract = ROOT / "docs" / "contracts" / "dpmp.toml"
     (inner / "test_it.py").write_text(TEST.format(workloads=WORKLOADS, contract=contract))
-    command = [sys.executable, "-m", "pytest", "-p", "traceviz_pytest", "-p", "no:cacheprovider", "-rA", *words, "inner"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "traceviz_pytest",
+        "-p",
+        "no:cacheprovider",
+        "-rA",
+        *words,
+        "inner",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
     environment.pop("PYTEST_ADDOPTS", None)
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -76,8 +87,10 @@ def test_a_contract_passes_or_fails_with_the_reason_and_a_report(tmp_path: Path)
     folder = tmp_path / "out" / "inner-test_it.py-test_bad"
     assert f"Report in {folder.relative_to(tmp_path)}: contract.md, contract.json, summary.md, report.html" in text
     assert f"Again: traceviz contract {folder.relative_to(tmp_path)} " in text
-    assert {"rank0.json.gz", "rank1.json.gz", "manifest.json", "report.html"} <= set(os.listdir(folder))
-    assert os.listdir(tmp_path / "out") == ["inner-test_it.py-test_bad"]
+    assert {"rank0.json.gz", "rank1.json.gz", "manifest.json", "report.html"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["inner-test_it.py-test_bad"]
 
 
 def test_without_torch_or_a_gpu_it_skips(tmp_path: Path) -> None:
@@ -92,6 +105,8 @@ def test_without_torch_or_a_gpu_it_skips(tmp_path: Path) -> None:
 
 
 def test_a_pytest_that_uses_nothing_of_it_imports_nothing_of_traceviz() -> None:
-    code = "import sys, traceviz_pytest; print(sorted({'traceviz', 'analyzers', 'collectors', 'torch'} & {*sys.modules}))"
+    code = (
+        "import sys, traceviz_pytest; print(sorted({'traceviz', 'analyzers', 'collectors', 'torch'} & {*sys.modules}))"
+    )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

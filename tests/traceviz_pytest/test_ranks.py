@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +33,8 @@ class Recorded:
         self.folder.mkdir(parents=True)
         self.path = self.folder / f"rank{RANK}.json.gz"
         shutil.copy(f"{CAPTURED[0]}/rank{RANK}.json.gz", self.path)
-        manifest.write(self.folder, manifest.Manifest("torch", "own-rank", ["x"], [manifest.Capture(self.path.name, RANK)]))
+        mine = [manifest.Capture(self.path.name, RANK)]
+        manifest.write(self.folder, manifest.Manifest("torch", "own-rank", ["x"], mine))
 
 CAPTURED = [""]
 
@@ -71,4 +71,6 @@ def test_two_ranks_gather_and_end_alike(tmp_path: Path) -> None:
         assert "PASSED test_it.py::test_it[overlapped]" in text
         assert "FAILED test_it.py::test_it[hidden-sync] - traceviz.testing.ContractError: contract BROKEN" in text
     folder = tmp_path / "traceviz-failures" / "test_it.py-test_it-hidden-sync"
-    assert {"rank0.json.gz", "rank1.json.gz", "manifest.json", "contract.md"} <= set(os.listdir(folder))
+    assert {"rank0.json.gz", "rank1.json.gz", "manifest.json", "contract.md"} <= {
+        path.name for path in folder.iterdir()
+    }

@@ -28,7 +28,7 @@ real_overlap = [A, B]: at_least = "60%" of what is possible, on the worst rank
 A, B and SEL are selectors, as for check-overlap.
 
 \b
-Exit code: 0 all rules held, 1 a rule broken, 2 bad input or usage, 3 inconclusive: the capture lacks what a rule needs."""
+Exit code: 0 all rules held, 1 one is broken, 2 bad input or usage, 3 the capture lacks what a rule needs."""
 
 
 def contract(

@@ -50,7 +50,11 @@ def test_nothing_between_is_free_even_where_they_did_not_meet() -> None:
     ("between", "side", "kinds"),
     [
         (None, MAIN, ["B (stream 7)", "A (stream 7)"]),
-        (lambda rank: rank.wait_stream(SIDE, MAIN, 40), SIDE, ["B", "event recorded on stream 7", "waited for by", "A"]),
+        (
+            lambda rank: rank.wait_stream(SIDE, MAIN, 40),
+            SIDE,
+            ["B", "event recorded on stream 7", "waited for by", "A"],
+        ),
         (
             lambda rank: rank.synchronize("stream", 40, 95, stream=MAIN),
             SIDE,
@@ -113,7 +117,7 @@ def test_a_wait_for_nobody_knows_what_leaves_it_open() -> None:
 
 
 def test_without_records_of_waits_only_other_paths_break_it() -> None:
-    """torch's default: the calls are there, of which stream they are is not."""
+    """Torch's default: the calls are there, of which stream they are is not."""
 
     def unrecorded(rank: Rank) -> None:
         rank.record(MAIN, 35, stated=False)
@@ -232,7 +236,9 @@ def blocked(call: str = "stream", *, thread: int | None = None, launches: bool =
 def test_a_sync_in_a_range_breaks_it(call: str) -> None:
     result = ruled(blocked(call), no_host_sync_in="forward")
     assert (result.outcome, result.checked, result.failed) == ("broken", 1, 1)
-    assert result.findings[0].text == f"cuda{call.capitalize()}Synchronize from aten::item in 'log loss' blocks the host"
+    assert (
+        result.findings[0].text == f"cuda{call.capitalize()}Synchronize from aten::item in 'log loss' blocks the host"
+    )
 
 
 @pytest.mark.parametrize(
