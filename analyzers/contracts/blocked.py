@@ -60,7 +60,7 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
     assert atom is not None
     named = _of_part(trace, whole, named_ranges(whole, atom))
     if not named.any():
-        return BlockedIn(reason=f"the capture has no range {atom.text!r}")
+        return BlockedIn(reason=f"the capture has no range '{atom}'")
     rows = np.flatnonzero(named)
     owner = ints(whole.ranges, "process")
     unknown = np.setdiff1d(owner[rows], ints(whole.api, "process"))
@@ -113,7 +113,7 @@ def _of_part(trace: Trace, whole: Trace, named: Mask) -> Mask:
 
 
 def _other_threads(whole: Trace, rows: Ints, process: Ints, thread: Ints, start: Ints) -> tuple[Ints, Ints]:
-    """The range open while another thread made a call: one that launches for the range, and one that launches at all."""
+    """The range open while another thread made a call: one that launches for it, or one that launches at all."""
     wanted = np.zeros(len(whole.ranges), dtype=bool)
     wanted[rows] = True
     occurrence, _ = launched_in(whole, wanted)

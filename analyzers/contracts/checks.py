@@ -25,7 +25,7 @@ from analyzers.contracts.rules import (
     Rule,
     WaitEarly,
 )
-from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides
+from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides, untied_of
 from analyzers.contracts.words import Words
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.select.select import select
@@ -97,10 +97,13 @@ class Checker:
             fails, may_fail = sure >= pairs, possible >= pairs
         else:
             fails, may_fail = sure > 0, possible > 0
-        result = self._told(rule, both, both[fails], both[may_fail])
+        result = self._told(rule, found, both, both[fails], both[may_fail])
+        if result.outcome == BROKEN and not found.marked:
+            return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
+        # What may be a side's, too, could be the pair that is free, or one that is not.
+        if found.untied and result.outcome == (BROKEN if rule.pairs == SOME else HELD):
+            return RuleResult(rule, INCONCLUSIVE, both.size, reason=found.untied)
         if result.outcome == BROKEN:
-            if not found.marked:
-                return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
             shown = [self._first_order(found, instance) for instance in self._one_a_rank(found, both[fails])]
             findings = [one for one, _ in shown]
             if rule.pairs == SOME:
@@ -116,10 +119,9 @@ class Checker:
             return replace(result, reason=f"{reason}: {why}", remedy=RECORD if why == UNRECORDED else "")
         return result
 
-    def _told(self, rule: Rule, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
-        if failed.size:
-            return RuleResult(rule, BROKEN, both.size, failed.size)
-        return RuleResult(rule, INCONCLUSIVE if may_fail.size else HELD, both.size, may_fail.size)
+    def _told(self, rule: Rule, found: Sides, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
+        outcome = BROKEN if failed.size else INCONCLUSIVE if may_fail.size else HELD
+        return RuleResult(rule, outcome, both.size, failed.size or may_fail.size, cut_off=found.cut_off)
 
     def _pairs(self, found: Sides) -> Ints:
         a, b = (np.bincount(side.instance, minlength=len(found.label)) for side in (found.a, found.b))
@@ -224,7 +226,9 @@ class Checker:
             failed[at] = any(not possibly.all() for _, possibly in told)
             may_fail[at] = any(not sure.all() for sure, _ in told)
             bounds[instance] = target, np.unique(waiting.lane)
-        result = self._told(rule, both, both[failed], both[may_fail])
+        result = self._told(rule, found, both, both[failed], both[may_fail])
+        if found.untied:
+            return replace(result, outcome=INCONCLUSIVE, reason=found.untied)
         if result.outcome == INCONCLUSIVE:
             why = self._why_open(found, both[may_fail])
             reason = (
@@ -279,6 +283,8 @@ class Checker:
         shared = np.isin(key, mine) & ~own & ~launched_before(self.trace)
         if not shared.any():
             return RuleResult(rule, HELD, mine.size)
+        if untied_of(selection):
+            return RuleResult(rule, INCONCLUSIVE, mine.size, reason=untied_of(selection))
         rows = in_whole(self.trace, np.arange(len(ops)))
         place = np.full(len(ops), -1, np.int64)
         place[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
@@ -329,8 +335,8 @@ class Checker:
             return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
         both, pairs = found.both, self._pairs(found)
         open_pairs = both[self._ordered(found, possibly=False) < pairs]
-        result = RuleResult(rule, HELD, both.size)
-        if not open_pairs.size:
+        result = RuleResult(rule, HELD, both.size, cut_off=found.cut_off)
+        if not open_pairs.size and not found.untied:
             return result
         recorded = self.ordering.waits_recorded
         races = [
@@ -345,7 +351,9 @@ class Checker:
                 rank, label = found.rank[instance], found.label[instance]
                 shown.setdefault(rank, Finding(rank, label, one.at_ns, one.message, exact=one.exact))
             remedy = "Make the stream wait for the other one before it takes this work."
-            return RuleResult(rule, BROKEN, both.size, failed.size, tuple(shown.values()), remedy=remedy)
+            return replace(result, outcome=BROKEN, failed=failed.size, findings=tuple(shown.values()), remedy=remedy)
+        if found.untied:
+            return replace(result, outcome=INCONCLUSIVE, reason=found.untied)
         lanes = np.concatenate([side.lane[np.isin(side.instance, open_pairs)] for side in (found.a, found.b)])
         if not recorded[lanes].all():
             return replace(result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=UNRECORDED, remedy=RECORD)

@@ -40,7 +40,7 @@ class RuleResult:
     """What became of a rule.
 
     `checked` counts what it was held against (steps of all ranks; occurrences of a range; streams), `failed` those of
-    them where it is not held;
+    them where it is not held, `cut_off` those that were left out because the capture ended in them;
     `findings` has one of each rank and kind at most, `reason` says why nothing can be told, "" where it can; `remedy`
     what to do.
     """
@@ -52,6 +52,7 @@ class RuleResult:
     findings: tuple[Finding, ...] = ()
     reason: str = ""
     remedy: str = ""
+    cut_off: int = 0
 
     @property
     def name(self) -> str:
@@ -65,7 +66,8 @@ class RuleResult:
         if self.reason:
             return f"{self.reason}."
         if self.outcome == HELD:
-            return f"{self.rule.asked}: in {'all ' * (self.checked > 1)}{self.checked} {counted}."
+            cut = f", without {self.cut_off} in which the capture ends" if self.cut_off else ""
+            return f"{self.rule.asked}: in {'all ' * (self.checked > 1)}{self.checked} {counted}{cut}."
         first = self.findings[0]
         many = f" ({self.ranks}; {self.failed} of {self.checked} {counted})" if self.failed else ""
         return f"{first.text}{many}."

@@ -11,7 +11,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.contracts.order import Order, Work
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.overlap.pairing import pair_by, pairing_method, possible_pairing
-from analyzers.select.select import Selection, select
+from analyzers.select.select import MOST_THREADS, Selection, select
 from analyzers.select.sides import without_shared
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import in_whole
@@ -25,8 +25,8 @@ class Sides:
     """A's and B's work in the whole trace, by instance: the k-th range of each, or a step. B is not moved.
 
     `label`, `rank` are each instance's; `marked` is False where all of the capture had to be one instance; `cut_off`
-    counts the instances in which the capture ended, which are left out; `reason` says why there is nothing to look at,
-    "" where there is.
+    counts the instances in which the capture ended, which are left out; `untied` says what other threads launched
+    while a side's range was open, which may be the side's too; `reason` why there is nothing to look at. "" for none.
     """
 
     a: Work
@@ -35,6 +35,7 @@ class Sides:
     rank: tuple[int, ...] = ()
     marked: bool = True
     cut_off: int = 0
+    untied: str = ""
     reason: str = ""
 
     @property
@@ -64,7 +65,8 @@ def sides(trace: Trace, order: Order, a: str, b: str) -> Sides:
         whole = _whole_instances(order, mine, other)
         cut_off = np.setdiff1d(np.append(mine.instance, other.instance), whole).size
         mine, other = (one.take(np.isin(one.instance, whole)) for one in (mine, other))
-    found = Sides(mine, other, pairing.label, rank, method != "capture", cut_off)
+    untied = untied_of(first) or untied_of(second)
+    found = Sides(mine, other, pairing.label, rank, method != "capture", cut_off, untied)
     if not found.both.size:
         return Sides(nothing, nothing, reason=f"no {'step' if method == 'step' else 'instance'} has work of both sides")
     return found
@@ -127,6 +129,16 @@ def _absent(trace: Trace, text: str, selection: Selection) -> str:
     if unlaunched:
         return f"the capture does not say which calls launched {unlaunched} ops of '{text}'"
     return ""
+
+
+def untied_of(selection: Selection) -> str:
+    """What other threads launched while a range of a selection was open, and nothing ties to it."""
+    others = [(one, sum(one.others.values())) for one in selection.threads if one.others]
+    if not others:
+        return ""
+    one, ops = others[0]
+    threads = f"thread{'s' * (len(one.others) > 1)} {', '.join(map(str, list(one.others)[:MOST_THREADS]))}"
+    return f"while '{one.atom}' was open, {threads} launched {ops} op{'s' * (ops != 1)} that nothing ties to it"
 
 
 def unlaunched_of(trace: Trace, picked: Mask) -> Mask:

@@ -408,7 +408,7 @@ def contract(result: ContractResult) -> Json:
                 **_fields(one, "name", "outcome", "sentence"),
                 **_fields(one.rule, "asked", "needs", "counted"),
                 "kind": one.rule.key,
-                **_fields(one, "checked", "failed", "reason", "remedy"),
+                **_fields(one, "checked", "failed", "cut_off", "reason", "remedy"),
                 "findings": [{**vars(found), "path": list(found.path)} for found in one.findings],
             }
             for one in result.rules

@@ -207,12 +207,44 @@ def test_a_step_in_which_the_capture_ended_is_left_out() -> None:
         else:
             rank.call("cudaLaunchKernel", at + 110, at + 112)  # B2, of which the capture has no more
     result = ruled(run.trace(), **PAIR, pairs="some")
-    assert (result.outcome, result.checked) == ("held", 1)
+    assert (result.outcome, result.checked, result.cut_off) == ("held", 1, 1)
+    assert result.sentence.endswith("in 1 instance, without 1 in which the capture ends.")
 
 
 def test_what_is_not_there_leaves_it_open() -> None:
     result = ruled(two(), may_run_beside=["nvtx:A", "nvtx:none"])
     assert (result.outcome, "'nvtx:none'" in result.reason) == ("inconclusive", True)
+
+
+def with_another_thread(side: int, thread: int = 2) -> Trace:
+    """While A's range is open, another thread launches an op that may be A's, on a stream."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 0", 0, 400)
+    rank.wait_stream(SIDE, MAIN, 5)
+    launch(rank, "B", MAIN, 20, 50, 90)
+    launch(rank, "A", side, 100, 200, 240)
+    rank.kernel("other", 11, 260, 270, launch=(105, 107), thread=thread)
+    return run.trace()
+
+
+@pytest.mark.parametrize(
+    ("side", "pairs", "outcome"),
+    [
+        (SIDE, "all", "inconclusive"),
+        (SIDE, "some", "held"),
+        (MAIN, "all", "broken"),
+        (MAIN, "some", "inconclusive"),
+    ],
+)
+def test_work_of_other_threads_that_may_be_a_sides_leaves_open_what_it_could_change(
+    side: int, pairs: str, outcome: str
+) -> None:
+    result = ruled(with_another_thread(side), **BESIDE, pairs=pairs)
+    assert result.outcome == outcome
+    if outcome == "inconclusive":
+        assert result.reason == "while 'nvtx:A' was open, thread 2 launched 1 op that nothing ties to it"
+    assert ruled(with_another_thread(side, thread=1), **BESIDE, pairs=pairs).outcome != "inconclusive"
 
 
 # No host sync.
@@ -270,7 +302,7 @@ def test_another_threads_sync_is_open_if_it_launches_work_and_else_none_of_its()
 
 
 def test_a_range_that_is_not_there_leaves_it_open() -> None:
-    assert ruled(blocked(), no_host_sync_in="forwards").reason == "the capture has no range 'forwards'"
+    assert ruled(blocked(), no_host_sync_in="forwards").reason == "the capture has no range 'nvtx:forwards'"
 
 
 # Waits.
