@@ -79,6 +79,9 @@ def questions() -> Iterator[tuple[str, list[str]]]:
                 yield f"{name}/{command}.{output}", [command, *files, "--format", output]
             if pair:
                 yield f"{name}/check-overlap.pair.{output}", ["check-overlap", *files, *sides, "--format", output]
+        rules = Path("docs/contracts") / f"{name.split('.')[1]}.toml"
+        for output in FORMATS if name.startswith("workload.") and (ROOT / rules).exists() else ():
+            yield f"{name}/contract.{output}", ["contract", *files, str(rules), "--format", output]
         yield f"{name}/check-overlap.memory.json", ["check-overlap", *files, *sides, "-f", "json", "--memory", "4GB"]
         yield f"{name}/check-overlap.unaligned.json", ["check-overlap", *files, *sides, "-f", "json", "--no-align"]
         yield f"{name}/check-overlap.rank0.json", ["check-overlap", *files, *sides, "-f", "json", "--ranks", "0"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,7 +166,7 @@ def message(result: ContractResult, files: Sequence[Path] = (), again: str = "")
 
 def _report(trace: Run, result: ContractResult, folder: Path) -> list[Path]:
     """Write the answer, and the report with its picture about the sides of the rule that decided."""
-    from traceviz.api import TracevizError, report
+    from traceviz.api import report
     from traceviz.output import contract as contracts
     from traceviz.output.terminal import as_json, as_text
     from traceviz.output.views import contract as view
@@ -174,10 +175,8 @@ def _report(trace: Run, result: ContractResult, folder: Path) -> list[Path]:
     written = [folder / "contract.md", folder / "contract.json"]
     written[0].write_text(as_text("md", view.blocks(result)), encoding="utf-8")
     written[1].write_text(as_json(contracts.contract(result)), encoding="utf-8")
-    try:
+    with suppress(Exception):  # a picture that can't be made must not hide what was found
         written += report(trace, folder, *_sides(result.decisive.rule)).files
-    except TracevizError:  # such as sides that never ran on one device: the answer is there all the same
-        return written
     return written
 
 

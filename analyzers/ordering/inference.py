@@ -286,7 +286,7 @@ class Inference:
     def in_pairs(self) -> Mask:
         """Waits of processes that make nearly every record for a wait right behind it, as wait_stream does."""
         waits, records = self.calls.waits, self.records
-        processes = int(max(waits.process.max(initial=0), records.process.max(initial=0))) + 1
+        processes = int(max(waits.process.max(initial=0), records.process.max(initial=0))) + 2  # and -1, an unknown one
         paired = np.zeros(records.size, dtype=bool)
         paired[self.pair[self.pair >= 0]] = True
         asked = ~self.known & (self.around < 0) & (self.wait_lane >= 0)
@@ -295,9 +295,9 @@ class Inference:
             (waits.process[asked], self.pair[asked] < 0),
             (records.process, ~paired & (self.around_record < 0)),
         ):
-            every, lone = (np.bincount(each, minlength=processes) for each in (process, process[alone]))
+            every, lone = (np.bincount(each + 1, minlength=processes) for each in (process, process[alone]))
             habit &= lone <= np.maximum(1, LONE * every)
-        return habit[waits.process]
+        return habit[waits.process + 1]
 
     def slot(self, rows: Ints) -> Ints:
         """Numbers what a place makes one stream wait for, in turns with equally many records there."""

@@ -23,6 +23,7 @@ from unittest import mock
 from tests.fuzz.contract import broken
 from traceviz import cli
 
+RULES = str(Path(__file__).with_name("contract.toml"))
 LIMIT = 30.0  # seconds a command may take on a small capture
 TEXT = ("text", "md", "json")
 
@@ -111,6 +112,8 @@ def commands(
         ["check-overlap", *files, *sides, "--save", str(out / "runs.db")],
         ["what-if", *files, *sides, "--critical-path", "--format", "json"],
         ["what-if", *files, *sides, *form, "--change", "scale comm 0.5", "--change", "on-time all"],
+        ["contract", *files, RULES, "--format", "json"],
+        ["contract", *files, RULES, *form],
         ["compare", original[0], files[0], *sides, *form],
         ["timeline", *files, *sides, "-o", str(out / "page.html")],
         ["report", *files, *sides, "-o", str(out / "report")],

@@ -14,6 +14,7 @@ KEYS = {
     "traceviz.streams/1": "ranks warnings",
     "traceviz.info/1": "captures ranks ranges more_ranges steps cannot warnings",
     "traceviz.compare/2": "runs warnings",
+    "traceviz.contract/1": "outcome sentence contract ranks rules warnings",
     "traceviz.what-if/1": "reason pair replay changes critical_path communication warnings",
 }
 PASSED = {0: True, 1: False, 3: None}

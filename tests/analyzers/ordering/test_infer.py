@@ -308,6 +308,14 @@ def test_a_default_stream_that_only_a_library_makes_wait_is_no_home() -> None:
     assert [source for _, source in host_thread.waited_for()] == ["", "s7"]
 
 
+def test_a_record_of_an_unknown_process_changes_nothing() -> None:
+    host_thread = HostThread().launch(7, 8).record().wait(8).launch(8)
+    expected = host_thread.waited_for()
+    unknown = {"process": -1, "thread": 5, "name": "cudaEventRecord", "start_ns": 1, "end_ns": 2, "correlation": 999}
+    host_thread.run.add("api", **unknown)
+    assert host_thread.waited_for() == expected
+
+
 # Synchronizations.
 
 
