@@ -185,3 +185,18 @@ def table(tally: Tally, fmt: str) -> list[str]:
         f"| {fmt} | {name} | {' | '.join(str(tally.counted[name, said]) for said in ('right', 'open', 'wrong'))} |"
         for name in RULES
     ]
+
+
+def races_between_sides(run: Run) -> bool:
+    """Whether in a marked step an op of A and one of B touch a buffer, one of them writing, and nothing orders them."""
+    reach = Reach(run)
+    behind = {op.where: reach.after(op) for op in run.ops}
+    for a, b in Truth(run).sides():
+        for x in a:
+            for y in b:
+                touched = [({*op.action.reads}, {*op.action.writes}) for op in (x, y)]
+                (reads, writes), (others_reads, others_writes) = touched
+                conflict = writes & (others_reads | others_writes) or others_writes & reads
+                if conflict and x.where not in behind[y.where] and y.where not in behind[x.where]:
+                    return True
+    return False

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.contracts import RULES, Reach, Tally, Truth, hold, marked_programs
-from tests.simulator.machine import simulate
+from analyzers.contracts.checks import check_contract
+from analyzers.contracts.rules import read_contract
+from tests.simulator.contracts import RULES, Reach, Tally, Truth, hold, marked_programs, races_between_sides
+from tests.simulator.generate import needed_waits, without_action
+from tests.simulator.machine import Run, simulate
+from tests.simulator.measure import A as A_SIDE
+from tests.simulator.measure import B as B_SIDE
+from tests.simulator.measure import loaded
 from tests.simulator.program import Enter, Launch, Leave, Post, Program, Record, Synchronize, Take, Thread, Wait
 
 FORMATS = ("nsys", "kineto", "kineto-default")
@@ -69,3 +75,35 @@ def test_rules_say_what_is_true_of_the_program_or_that_it_is_open(fmt: str, tmp_
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_rules_say_what_is_true_of_many_programs(fmt: str, tmp_path: Path) -> None:
     check(range(40, 640), fmt, tmp_path)
+
+
+def check_races(seeds: range, fmt: str, folder: Path) -> None:
+    """Of right programs none is broken; with a needed wait taken out, those whose sides then race are.
+
+    A trace can't see data, so that a wait missing for other work may count as one between the sides, too.
+    """
+    rules = read_contract({"race": {"no_race_between": [A_SIDE, B_SIDE]}})
+
+    def outcome(run: Run) -> str:
+        [rule] = check_contract(loaded(run, fmt, folder), rules).rules
+        return rule.outcome
+
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for seed, run in marked_programs(seeds):
+        assert outcome(run) != "broken", seed
+        for where in needed_waits(run.program)[:4]:
+            without = simulate(without_action(run.program, 0, *where))
+            found[races_between_sides(without)].append(outcome(without))
+    assert found[True].count("broken") >= 0.95 * len(found[True]) > 0
+    assert found[False].count("broken") <= max(1, 0.1 * len(found[False]))
+
+
+@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+def test_a_race_between_the_sides_breaks_it_and_right_programs_hold(fmt: str, tmp_path: Path) -> None:
+    check_races(range(14), fmt, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+def test_a_race_between_the_sides_breaks_it_and_right_programs_hold_of_many(fmt: str, tmp_path: Path) -> None:
+    check_races(range(14, 114), fmt, tmp_path)
