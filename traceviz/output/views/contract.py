@@ -43,8 +43,7 @@ def _about(rule: RuleResult) -> list[Block]:
 def _details(rule: RuleResult) -> list[str]:
     """What there is to say of a rule beside its sentence."""
     details = [f"Path: {_path(rule)}"] if rule.findings and rule.findings[0].path else []
-    details += [f"Remedy: {rule.remedy}"] if rule.remedy else []
-    return details + ([f"This rule needs {rule.rule.needs}."] if rule.outcome == INCONCLUSIVE else [])
+    return details + ([f"Remedy: {rule.remedy}"] if rule.remedy else [])
 
 
 def _path(rule: RuleResult) -> str:
