@@ -15,6 +15,7 @@ from analyzers.contracts.order import Order, Work
 from analyzers.contracts.result import BROKEN, HELD, INCONCLUSIVE, ContractResult, Finding, RuleResult
 from analyzers.contracts.rules import (
     SOME,
+    STEP,
     Beside,
     Contract,
     HostWaits,
@@ -88,7 +89,7 @@ class Checker:
 
     # May run beside.
     def _beside(self, rule: Beside) -> RuleResult:
-        found = sides(self.trace, self.order, rule.a, rule.b)
+        found = sides(self.trace, self.order, rule.a, rule.b, by_step=rule.within == STEP)
         if found.reason:
             return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
         both, pairs = found.both, self._pairs(found)
@@ -205,7 +206,7 @@ class Checker:
 
     # The wait comes early.
     def _wait_early(self, rule: WaitEarly) -> RuleResult:
-        found = sides(self.trace, self.order, rule.a, rule.b)
+        found = sides(self.trace, self.order, rule.a, rule.b, by_step=rule.within == STEP)
         if found.reason or not found.marked:
             return RuleResult(rule, INCONCLUSIVE, reason=found.reason or UNMARKED, remedy="" if found.reason else MARK)
         by = instances_of(self.trace, self.order, rule.by, found) if rule.by else found.b
@@ -330,7 +331,7 @@ class Checker:
 
     # No race.
     def _no_race(self, rule: NoRace) -> RuleResult:
-        found = sides(self.trace, self.order, rule.a, rule.b)
+        found = sides(self.trace, self.order, rule.a, rule.b, by_step=rule.within == STEP)
         if found.reason:
             return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
         both, pairs = found.both, self._pairs(found)

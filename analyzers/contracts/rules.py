@@ -26,6 +26,7 @@ else:
     import tomli as tomllib
 
 ALL, SOME = "all", "some"
+RANGE, STEP = "range", "step"  # what one range of A is held against: the range of B of its number, or all of its step
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Beside:
     a: str
     b: str
     pairs: str = ALL
+    within: str = RANGE
     key = "may_run_beside"
     counted = "instances"
     needs = "CUDA calls, which op each one launched, and which stream each stream wait is for"
@@ -74,6 +76,7 @@ class WaitEarly:
     b: str
     last: bool
     by: str = ""
+    within: str = RANGE
     key = "wait_on"
     counted = "instances"
     needs = Beside.needs
@@ -124,6 +127,7 @@ class NoRace:
     name: str
     a: str
     b: str
+    within: str = RANGE
     key = "no_race_between"
     counted = "instances"
     needs = Beside.needs
@@ -201,6 +205,13 @@ class _Table:
             raise self.wrong(f"{key} is {value!r:.60}.", f'Give names: {key} = ["log loss", "aten::item"].')
         return tuple(value)
 
+    def one_of(self, key: str, usual: str, other: str) -> str:
+        """One of two words."""
+        value = self.left.pop(key, usual)
+        if value not in (usual, other):
+            raise self.wrong(f"{key} is {value!r:.60}.", f'Write {key} = "{usual}" (the default) or "{other}".')
+        return str(value)
+
     def range(self, key: str) -> str:
         """A range's name, or nvtx:NAME or op:NAME."""
         value = self.left.pop(key)
@@ -226,10 +237,7 @@ def range_atom(text: str) -> Atom | None:
 
 def _beside(table: _Table) -> Rule:
     a, b = table.pair(Beside.key)
-    pairs = table.left.pop("pairs", ALL)
-    if pairs not in (ALL, SOME):
-        raise table.wrong(f"pairs is {pairs!r:.60}.", f'Write pairs = "{ALL}" (the default) or "{SOME}".')
-    return Beside(table.name, a, b, pairs)
+    return Beside(table.name, a, b, table.one_of("pairs", ALL, SOME), table.one_of("within", RANGE, STEP))
 
 
 def _no_host_sync(table: _Table) -> Rule:
@@ -242,9 +250,8 @@ def _wait_early(table: _Table) -> Rule:
         hint = 'Say which: before_first_of = "nvtx:optimizer", or before_last_of.'
         raise table.wrong(f"wait_on needs {'only ' * (len(bounds) > 1)}one op that it is to come before.", hint)
     a, b = table.selector(WaitEarly.key), table.selector(bounds[0])
-    return WaitEarly(
-        table.name, a, b, bounds[0] == "before_last_of", table.selector("by") if "by" in table.left else ""
-    )
+    by, within = table.selector("by") if "by" in table.left else "", table.one_of("within", RANGE, STEP)
+    return WaitEarly(table.name, a, b, bounds[0] == "before_last_of", by, within)
 
 
 def _own_stream(table: _Table) -> Rule:
@@ -256,7 +263,7 @@ def _host_waits(table: _Table) -> Rule:
 
 
 def _no_race(table: _Table) -> Rule:
-    return NoRace(table.name, *table.pair(NoRace.key))
+    return NoRace(table.name, *table.pair(NoRace.key), table.one_of("within", RANGE, STEP))
 
 
 def _real_overlap(table: _Table) -> Rule:
@@ -270,12 +277,12 @@ def _real_overlap(table: _Table) -> Rule:
 
 
 _READ: dict[str, tuple[Callable[[_Table], Rule], tuple[str, ...]]] = {
-    Beside.key: (_beside, ("pairs",)),
+    Beside.key: (_beside, ("pairs", "within")),
     NoHostSync.key: (_no_host_sync, ("except",)),
-    WaitEarly.key: (_wait_early, ("before_first_of", "before_last_of", "by")),
+    WaitEarly.key: (_wait_early, ("before_first_of", "before_last_of", "by", "within")),
     OwnStream.key: (_own_stream, ()),
     HostWaits.key: (_host_waits, ()),
-    NoRace.key: (_no_race, ()),
+    NoRace.key: (_no_race, ("within",)),
     RealOverlap.key: (_real_overlap, ("at_least",)),
 }
 

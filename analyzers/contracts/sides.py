@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,8 +44,12 @@ class Sides:
         return np.intersect1d(self.a.instance, self.b.instance)
 
 
-def sides(trace: Trace, order: Order, a: str, b: str) -> Sides:
+def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) -> Sides:
     """Find both sides of a rule in a trace or a part of one.
+
+    Parameters
+    ----------
+    by_step : all of A and B in a step belong together, also where both are ranges that occur equally often.
 
     Raises
     ------
@@ -56,7 +60,10 @@ def sides(trace: Trace, order: Order, a: str, b: str) -> Sides:
     reason = _absent(trace, a, first) or _absent(trace, b, second)
     if reason:
         return Sides(nothing, nothing, reason=reason)
-    method = pairing_method([possible_pairing(trace, first, second)])
+    possible = possible_pairing(trace, first, second)
+    if by_step:
+        possible = replace(possible, by_ranges=False, by_used=False)
+    method = pairing_method([possible])
     pairing = pair_by(trace, first, second, method)
     mine, other = (_work(order, in_whole(trace, instance)) for instance in (pairing.a, pairing.b))
     rank = tuple(trace.processes[process].rank for process in pairing.process.tolist())

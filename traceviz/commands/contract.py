@@ -19,6 +19,7 @@ Examples:
 \b
 A rule is its name in brackets, and one of these lines below:
 may_run_beside = [A, B]: nothing orders an op of A and one of B in a step (pairs = "some": not all of them)
+  within = "step": of the whole step, where A and B are ranges that occur several times in it
 no_host_sync_in = NAME: the host is not blocked in this range, but by what is listed in except = [...]
 wait_on = A: B's stream (by = SEL: that of others) waits for A before_first_of = B or before_last_of = B is launched
 own_stream = SEL: nothing else runs on its streams

@@ -165,6 +165,20 @@ def test_all_pairs_and_some_pairs_differ() -> None:
     assert [one.where for one in result.findings] == ["step 1"]
 
 
+@pytest.mark.parametrize(("more", "outcome"), [({}, "broken"), ({"within": "step"}, "held")])
+def test_ranges_of_a_step_are_compared_one_by_one_or_all_together(more: dict[str, str], outcome: str) -> None:
+    """Buckets: each A waits for the B of its number, and may run beside the next."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 0", 0, 900)
+    for number in range(3):
+        at = 100 * number
+        launch(rank, "B", MAIN, at + 20, at + 50, at + 90)
+        rank.wait_stream(SIDE, MAIN, at + 40)
+        launch(rank, "A", SIDE, at + 60, at + 100, at + 120)
+    assert ruled(run.trace(), **BESIDE, pairs="some", **more).outcome == outcome
+
+
 def test_work_of_different_steps_is_not_compared() -> None:
     """Step 1's B is behind step 0's A, which orders nothing within a step."""
     run = Builder()

@@ -26,6 +26,7 @@ may_run_beside = ["nvtx:lookup", "collective:all_to_all"]
 ["some of it"]
 may_run_beside = ["comm", "compute"]
 pairs = "some"
+within = "step"
 
 ["no sync"]
 no_host_sync_in = "forward"
@@ -62,7 +63,7 @@ def test_each_kind_of_rule_is_read(tmp_path: Path) -> None:
     assert contract.path == str(path)
     assert contract.rules == (
         Beside("lookup beside all-to-all", "nvtx:lookup", "collective:all_to_all"),
-        Beside("some of it", "comm", "compute", "some"),
+        Beside("some of it", "comm", "compute", "some", "step"),
         NoHostSync("no sync", "nvtx:forward", ("aten::item", "api:cudaEventSynchronize")),
         WaitEarly("wait early", "nvtx:inputs", "nvtx:MP", last=True, by="nvtx:DP"),
         WaitEarly("wait at all", "nvtx:inputs", "nvtx:DP", last=False),
@@ -88,12 +89,16 @@ def test_a_bar_is_read_as_people_write_it(bar: Any) -> None:
         ({"may_run_beside": ["comm", "compute"], "own_stream": "comm"}, "may_run_beside and own_stream are two rules."),
         (
             {"may_run_beside": ["comm", "compute"], "pair": "some"},
-            "no 'pair'. Beside may_run_beside there may be pairs.",
+            "no 'pair'. Beside may_run_beside there may be pairs, within.",
         ),
         ({"own_stream": "comm", "except": ["x"]}, "there is no 'except'. There is only own_stream."),
         ({"may_run_beside": "comm"}, "may_run_beside is 'comm'. Give two selectors: may_run_beside = [\"nvtx:lookup\""),
         ({"may_run_beside": ["comm", "nvtx"]}, "rule 'x': may_run_beside: "),
         ({"may_run_beside": ["comm", "compute"], "pairs": "few"}, 'Write pairs = "all" (the default) or "some".'),
+        (
+            {"no_race_between": ["comm", "compute"], "within": "epoch"},
+            'Write within = "range" (the default) or "step".',
+        ),
         ({"no_host_sync_in": 3}, 'Name a range: no_host_sync_in = "forward".'),
         ({"no_host_sync_in": "nvtx:a+comm"}, "'nvtx:a+comm' names no range."),
         ({"no_host_sync_in": "a", "except": 3}, "Give names: except ="),

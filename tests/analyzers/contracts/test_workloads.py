@@ -13,6 +13,7 @@ from analyzers.load import load
 
 ROOT = Path(__file__).parents[3]
 CAPTURES = ROOT / "tests" / "data" / "workloads"
+PAIRS = ROOT / "tests" / "data" / "pairs"
 # What each bad variant breaks: the rule, and words of its reason.
 BAD = {
     "dpmp.serial": {"DP's lookups may run beside MP's all-to-all": "waits for ncclDevKernel_SendRecv"},
@@ -33,6 +34,18 @@ BAD = {
     },
     "rowpar.s1": {"a chunk's all-reduce may run beside another chunk's product": "every pair of ops is ordered"},
 }
+# Programs before and after one fix (tests/data/pairs): what the fix makes true of the order.
+FIXED = {
+    "buckets": {"may_run_beside": ["nvtx:reduce", "nvtx:backward"], "pairs": "some", "within": "step"},
+    "opt_lookup": {"may_run_beside": ["nvtx:lookup", "nvtx:optimizer"]},
+    "dpmp_move": {"may_run_beside": ["nvtx:DP tower", "nvtx:MP embedding"], "pairs": "some"},
+    "dpmp_item": {"no_host_sync_in": "MP embedding"},
+    "delta_sync": {"no_host_sync_in": "stream out"},
+    "towers": {"may_run_beside": ["nvtx:tower A", "nvtx:tower B"]},
+    "rowpar_split": {"may_run_beside": ["comm", "compute"], "pairs": "some"},
+    "moe_split": {"may_run_beside": ["comm", "compute"], "pairs": "some"},
+}
+QUICK = ("buckets", "dpmp_move")
 NAMES = ("dpmp", "pipelines", "a2a", "delta", "rowpar")
 RUNS = sorted(path.name for path in CAPTURES.iterdir() if path.name.split(".")[0] in NAMES)
 
@@ -65,3 +78,15 @@ def test_without_synchronization_records_an_answer_may_be_open_but_never_flips(r
         beside = less.rules[0]
         assert beside.outcome == "inconclusive"
         assert "enable_cuda_sync_events" in beside.remedy
+
+
+@pytest.mark.parametrize(
+    "pair", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.nightly) for one in FIXED]
+)
+def test_a_fix_turns_broken_into_held_under_either_profiler(pair: str) -> None:
+    rules = read_contract({"fixed": FIXED[pair]})
+    for when, outcome in (("before", "broken"), ("after", "held")):
+        of_ranks = sorted(str(path) for path in PAIRS.glob(f"{pair}_{when}.rank*.json.gz"))
+        for files in (of_ranks, [str(path) for path in PAIRS.glob(f"{pair}_{when}.sqlite.gz")]):
+            if files:
+                assert check_contract(load(files), rules).outcome == outcome, files[0]
