@@ -46,18 +46,23 @@ LAUNCH_QUEUE = 1_021
 NEARLY_FULL = 0.99  # clocks may put a few of them before or behind the call
 FULL_QUEUE_NS = 8_000  # a shorter launch call did not wait for a place
 
+Spans = tuple[Ints, Ints, Ints]  # (gap, from, to), ns
+
 
 @dataclass(frozen=True)
 class Parts:
     """Parts of gaps, which together are all of each gap's time alone, and `peer_ns`.
 
     gap : which gap each is of; state : what its op waits for, PEER_WAITS to FREE; ns : how long the other side runs.
+    low_ns, high_ns : from when to when; ns may be less, where the other side pauses.
     same_stream : whether the gap's op shares its stream with the other side's op that it was queued behind.
     copies_itself : whether the launch of the gap's op blocks until the op is done.
     """
 
     gap: Ints
     state: Ints
+    low_ns: Ints
+    high_ns: Ints
     ns: Ints
     same_stream: Mask
     copies_itself: Mask
@@ -228,26 +233,34 @@ class Explainer:
         return Explained(gaps, releases, self._parts(gaps, releases, device_ops), self._after_sync(gaps, releases))
 
     def _parts(self, gaps: Gaps, releases: LaunchBounds, device_ops: Ints) -> Parts:
-        all_gaps = np.arange(gaps.size)
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
         held_until = np.clip(releases.held_until_ns, gaps.start_ns, bound)
-        held = gaps.alone(gaps.start_ns, held_until)
         is_late, is_unseen = releases.late >= 0, releases.unseen >= 0
-        blocked = self._blocked(gaps, np.flatnonzero(is_late), releases.late, held_until)
-        free = self.free(gaps, bound, device_ops)
-        ns = [
-            gaps.peer_ns,
-            blocked,
-            np.where(is_late, held - blocked, 0),
-            np.where(is_late | is_unseen, 0, held),
-            np.where(is_unseen, held, 0),
-            gaps.alone(held_until, bound),
-            gaps.alone(free.low_ns, free.high_ns, free.row),
+        late, behind, unseen = (np.flatnonzero(each) for each in (is_late, ~is_late & ~is_unseen, is_unseen))
+        blocked = self._blocked(gaps, late, releases.late, held_until)
+        free, everything = self.free(gaps, bound, device_ops), np.arange(gaps.size)
+        spans = [
+            (HOST_BLOCKED, blocked),
+            (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
+            (BEHIND_OTHER, (behind, gaps.start_ns[behind], held_until[behind])),
+            (BEHIND_UNSEEN, (unseen, gaps.start_ns[unseen], held_until[unseen])),
+            (BEHIND_NEITHER, (everything, held_until, bound)),
         ]
-        before = (PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_UNSEEN, BEHIND_NEITHER)
-        state = np.append(np.repeat(before, gaps.size), self._states_of_free(gaps, releases, bound, free))
-        gap = np.append(np.tile(all_gaps, len(before)), free.row)
-        return Parts(gap, state, np.concatenate(ns), releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
+        peer, *peer_span = gaps.peer_spans()
+        state = np.concatenate(
+            [
+                np.full(peer.size, PEER_WAITS),
+                *(np.full(gap.size, each) for each, (gap, *_) in spans),
+                self._states_of_free(gaps, releases, bound, free),
+            ]
+        )
+        gap, low, high = (
+            np.concatenate([*each, of_free])
+            for *each, of_free in zip(*(one for _, one in spans), (free.row, free.low_ns, free.high_ns), strict=True)
+        )
+        ns = np.concatenate([peer_span[1] - peer_span[0], gaps.alone(low, high, gap)])
+        gap, low, high = (np.append(*each) for each in ((peer, gap), (peer_span[0], low), (peer_span[1], high)))
+        return Parts(gap, state, low, high, ns, releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
@@ -328,9 +341,9 @@ class Explainer:
         launched = np.minimum(np.where(self.copies_itself, began, returned), ints(self.trace.ops, "start_ns"))
         return np.where(ints(self.trace.ops, "launch") >= 0, launched, NEVER)
 
-    def _blocked(self, gaps: Gaps, rows: Ints, ops: Ints, until: Ints) -> Ints:
-        """For each gap of `rows`: ns alone until then for which the thread that launched `ops` was blocked."""
-        length = np.zeros(gaps.size, np.int64)
+    def _blocked(self, gaps: Gaps, rows: Ints, ops: Ints, until: Ints) -> Spans:
+        """When the thread that launched `ops` was blocked, within each gap of `rows` and until then."""
+        found = [(rows[:0], until[:0], until[:0])]
         process, thread = ints(self.trace.ops, "process")[ops[rows]], self.launches[0][ops[rows]]
         for key, of_thread in rows_by_key(process, thread).items():
             blocked = self.blocked.get(key)
@@ -340,14 +353,12 @@ class Explainer:
             low, high = gaps.start_ns[of_thread], until[of_thread]
             first = np.searchsorted(blocked.ends, low, side="right")
             count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
-            blocked_row, pair = runs(first, count)
-            alone_ns = gaps.alone(
-                np.maximum(blocked.starts[blocked_row], low[pair]),
-                np.minimum(blocked.ends[blocked_row], high[pair]),
-                of_thread[pair],
-            )
-            np.add.at(length, of_thread[pair], alone_ns)
-        return length
+            call, pair = runs(first, count)
+            low, high = np.maximum(blocked.starts[call], low[pair]), np.minimum(blocked.ends[call], high[pair])
+            found.append((of_thread[pair], low, high))
+        gap, low, high = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.lexsort((low, gap))
+        return gap[order], low[order], high[order]
 
     def _after_sync(self, gaps: Gaps, releases: LaunchBounds) -> Mask:
         """Late launches since whose thread's last blocking call no op of that thread was queued ahead of its start."""
@@ -367,6 +378,15 @@ class Explainer:
             )
             marked[late[rows]] = (last_sync >= 0) & (regained <= 0)
         return marked
+
+
+def _between(rows: Ints, start: Ints, end: Ints, taken: Spans) -> Spans:
+    """What is left of each gap's [start, end) between the spans taken of it; `rows` and `taken` are by gap."""
+    gap, low, high = taken
+    first, last = np.append(rows, gap), np.append(gap, rows)
+    lows, highs = np.append(start[rows], high), np.append(low, end[rows])
+    order, other = np.lexsort((lows, first)), np.lexsort((highs, last))
+    return first[order], lows[order], highs[other]
 
 
 def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:

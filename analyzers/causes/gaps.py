@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzers.arrays.groups import runs
 from analyzers.arrays.intervals import EMPTY, Union, coverage, either, intersect, subtract, union
 from analyzers.arrays.types import Ints
 from analyzers.overlap.pairing import Pairing
@@ -33,6 +34,7 @@ class Gaps:
     op : row in `Trace.ops` of the op that side starts next.
     start_ns, end_ns : the gap; the op starts at its end.
     peer_ns : how long, up to the op's real start, one side only waited for a late rank while the other ran or was idle.
+    real_start_ns : when the op really runs, behind its wait for a late rank.
     """
 
     side: Ints
@@ -41,8 +43,11 @@ class Gaps:
     start_ns: Ints
     end_ns: Ints
     peer_ns: Ints
+    real_start_ns: Ints
     _lift: Ints
-    _running: tuple[Union, Union]  # per idle side: when the other side really runs, instances laid one behind another
+    # Per idle side, instances laid one behind another:
+    _running: tuple[Union, Union]  # when the other side really runs
+    _peer: tuple[Union, Union]  # when one side only waits for a late rank
 
     @property
     def size(self) -> int:
@@ -59,6 +64,36 @@ class Gaps:
             of_side = self.side[rows] == side
             length[of_side] = coverage(low[of_side], high[of_side], self._running[side])
         return length
+
+    def within_alone(self, low: Ints, high: Ints, rows: Ints) -> tuple[Ints, Ints]:
+        """Spans within the gaps at `rows`, each cut to where the other side first and last runs in it.
+
+        A span in which the other side never runs comes back empty.
+        """
+        low, high = (np.clip(each, self.start_ns[rows], self.end_ns[rows]) + self._lift[rows] for each in (low, high))
+        for side in (0, 1):
+            running, of_side = self._running[side], np.flatnonzero(self.side[rows] == side)
+            if not running.starts.size:
+                high[of_side] = low[of_side]
+                continue
+            first = np.minimum(np.searchsorted(running.ends, low[of_side], side="right"), running.ends.size - 1)
+            last = np.maximum(np.searchsorted(running.starts, high[of_side], side="left") - 1, 0)
+            low[of_side] = np.maximum(low[of_side], running.starts[first])
+            high[of_side] = np.maximum(np.minimum(high[of_side], running.ends[last]), low[of_side])
+        return low - self._lift[rows], high - self._lift[rows]
+
+    def peer_spans(self) -> tuple[Ints, Ints, Ints]:
+        """(gap, from, to): when one side only waited for a late rank, up to each gap's op's real start."""
+        found = []
+        for side in (0, 1):
+            peer, rows = self._peer[side], np.flatnonzero((self.side == side) & (self.peer_ns > 0))
+            low, high = self.start_ns[rows] + self._lift[rows], self.real_start_ns[rows] + self._lift[rows]
+            first = np.searchsorted(peer.ends, low, side="right")
+            span, gap = runs(first, np.searchsorted(peer.starts, high, side="left") - first)
+            low, high = np.maximum(peer.starts[span], low[gap]), np.minimum(peer.ends[span], high[gap])
+            found.append((rows[gap], low - self._lift[rows[gap]], high - self._lift[rows[gap]]))
+        gap, low, high = (np.concatenate(each) for each in zip(*found, strict=True))
+        return gap, low, high
 
 
 def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
@@ -98,19 +133,21 @@ def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: i
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     base = min(int(starts[rows].min()) for rows, _ in sides)
     laid = [_lay(starts, ends, waits, rows, np.searchsorted(instances, owner) * span - base) for rows, owner in sides]
-    running, parts = [], []
+    running, peers, parts = [], [], []
     for side in (0, 1):
         idle, other = laid[side], laid[1 - side]
         running.append(subtract(other.real, idle.waiting))
         peer_wait = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
+        peers.append(peer_wait)
         instance_start = np.full(instances.size, np.iinfo(np.int64).max)
         for one in laid:
             np.minimum.at(instance_start, one.plain.starts // span, one.plain.starts)
         parts.append(_gaps_of_side(idle, instance_start, peer_wait, starts, base, span))
     idle_side = np.repeat([0, 1], [parts[0][0].size, parts[1][0].size])
-    op, start, end, peer_ns, instance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+    op, start, end, peer_ns, real_start, instance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
     lift = instance * span - base
-    return Gaps(idle_side, instances[instance], op, start - lift, end - lift, peer_ns, lift, (running[0], running[1]))
+    instants = start - lift, end - lift, peer_ns, real_start - lift
+    return Gaps(idle_side, instances[instance], op, *instants, lift, (running[0], running[1]), (peers[0], peers[1]))
 
 
 def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
@@ -126,7 +163,7 @@ def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid
 
 def _gaps_of_side(
     idle: _Laid, instance_start: Ints, peer: Union, starts: Ints, base: int, span: int
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, ...]:
     group = idle.real.starts // span
     previous_end = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
     begins_instance = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
@@ -135,4 +172,4 @@ def _gaps_of_side(
     wait = coverage(low, high, peer)
     begun = np.clip(starts[op] + group * span - base, low, high)
     is_gap = (begun > low) | (wait > 0)
-    return op[is_gap], low[is_gap], begun[is_gap], wait[is_gap], group[is_gap]
+    return op[is_gap], low[is_gap], begun[is_gap], wait[is_gap], high[is_gap], group[is_gap]

@@ -13,7 +13,7 @@ from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.table import CAUSES, TABLE, alone_by_cause
 from analyzers.causes.without import gain_without
-from analyzers.overlap.measure import Missed, MissedGaps, RankOverlap
+from analyzers.overlap.measure import Missed, RankOverlap
 
 LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
@@ -22,7 +22,7 @@ Shared = tuple[Explained, Ints]  # gaps, and how long each cause held in each
 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
-    """Return the ranks with `missed` and `gaps` filled in; `names` are what to call A and B."""
+    """Return the ranks with `missed` filled in; `names` are what to call A and B."""
     writer = EvidenceWriter(explainer, names)
     return [_explain_rank(explainer, writer, rank) for rank in ranks]
 
@@ -49,22 +49,7 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
         _missed_by(writer, explained, numbers, cause, int(total_ns[cause]), after_sync_ns if cause == LATE else 0)
         for cause in order
     )
-    return replace(rank, missed=by_cause, gaps=_gaps(explained, numbers))
-
-
-def _gaps(explained: Sequence[Shared], numbers: Ints) -> MissedGaps | None:
-    """The gaps of some instances in which a side ran alone, by time; None where no gap was found."""
-    if not explained:
-        return None
-    parts = []
-    for one, alone_ns in explained:
-        alone = alone_ns.sum(axis=0)
-        alone_gaps = np.flatnonzero(np.isin(one.gaps.instance, numbers) & (alone > 0))
-        columns = (one.gaps.side, one.gaps.start_ns, one.gaps.end_ns, one.gaps.op, alone_ns.argmax(axis=0), alone)
-        parts.append([column[alone_gaps] for column in columns])
-    side, start, end, op, cause, alone = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((side, start))
-    return MissedGaps(*(column[order] for column in (side, start, end, op, cause, alone)))
+    return replace(rank, missed=by_cause)
 
 
 def _weigh(one: Explained, alone_ns: Ints, numbers: Ints, weights: Ints) -> None:

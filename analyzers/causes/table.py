@@ -68,6 +68,10 @@ CAUSES = tuple(cause.name for cause in TABLE)
 def alone_by_cause(one: Explained) -> Ints:
     """How long each cause held in each gap, ns: a row a cause, a column a gap."""
     alone = np.zeros((len(TABLE), one.gaps.size), np.int64)
-    cause = np.select([cause.claims(one.parts) for cause in TABLE], list(range(len(TABLE))))
-    np.add.at(alone, (cause, one.parts.gap), one.parts.ns)
+    np.add.at(alone, (cause_of_parts(one.parts), one.parts.gap), one.parts.ns)
     return alone
+
+
+def cause_of_parts(parts: Parts) -> Ints:
+    """The cause that each part belongs to, as its position in `CAUSES`."""
+    return np.select([cause.claims(parts) for cause in TABLE], list(range(len(TABLE))))

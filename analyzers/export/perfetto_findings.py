@@ -11,17 +11,19 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.held import Held
 from analyzers.causes.table import CAUSES
 from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.export.perfetto_tables import findings_process
-from analyzers.overlap.measure import MissedGaps, RankOverlap
+from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
+from analyzers.verdict.held import held_by_device
 
 FOUND = "traceviz"  # begins the category of each finding
 COLLECTIVE = f"{FOUND}.collective"
@@ -32,6 +34,7 @@ def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: O
     """Findings of each (process, device): times are ns on the trace's clock, args carry ns, too."""
     a, b, _ = without_shared(trace, select(trace, result.a), select(trace, result.b))
     by_device = {(one.rank, one.device): one for one in result.ranks}
+    held = held_by_device(trace, result)
     keys = [ints(trace.ops, column) for column in ("process", "device", "rank")]
     for (process, device, rank), rows in rows_by_key(*keys).items():
         pid = findings_process(trace, tracks, process, device)
@@ -39,8 +42,8 @@ def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: O
         if found is not None:
             yield from _overlaps(trace, tracks, pid, rows, (a.picked, b.picked), result)
             yield from _instances(tracks, pid, found)
-            if found.gaps is not None:
-                yield from _missed(trace, tracks, pid, found, found.gaps)
+            if (rank, device) in held:
+                yield from _missed(trace, tracks, pid, held[rank, device])
         yield from _waits(trace, tracks, pid, rows)
         yield from _order(tracks, pid, order, process, device)
 
@@ -98,21 +101,17 @@ def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]
     yield from _slices(tracks, pid, "instances of the pair", f"{FOUND}.instance", label, start, end, args)
 
 
-def _missed(trace: Trace, tracks: Tracks, pid: int, found: RankOverlap, gaps: MissedGaps) -> Iterator[Events]:
-    """Gaps by their cause; the longest one of each has its evidence."""
+def _missed(trace: Trace, tracks: Tracks, pid: int, held: Held) -> Iterator[Events]:
+    """Pieces of gaps by their cause, with its evidence."""
     code, names = codes((trace.whole or trace).ops, "name")
-    evidence = np.full(gaps.op.size, "", object)
-    for one in found.missed:
-        evidence[(gaps.start_ns == one.start_ns) & (gaps.op == one.op) & (gaps.cause == CAUSES.index(one.cause))] = (
-            f"{one.evidence}. {one.next_behind}".strip()
-        )
+    evidence = np.array([*held.evidence, ""], object)[held.words]
     for side, letter in enumerate("AB"):
-        rows = np.flatnonzero(gaps.side == side)
-        cause = pd.Categorical.from_codes(gaps.cause[rows], dtype=pd.CategoricalDtype(list(CAUSES)))
-        held = pd.Categorical.from_codes(code[gaps.op[rows]].astype(np.int64), dtype=pd.CategoricalDtype(names))
-        args = {"held": held, "alone_ns": gaps.alone_ns[rows], "evidence": evidence[rows].tolist()}
+        rows = np.flatnonzero(held.side == side)
+        cause = pd.Categorical.from_codes(held.cause[rows], dtype=pd.CategoricalDtype(list(CAUSES)))
+        op = pd.Categorical.from_codes(code[held.op[rows]].astype(np.int64), dtype=pd.CategoricalDtype(names))
+        args = {"held": op, "alone_ns": held.alone_ns[rows], "evidence": evidence[rows].tolist()}
         track, category = f"missed, {letter} idle: cause", f"{FOUND}.missed"
-        yield from _slices(tracks, pid, track, category, cause, gaps.start_ns[rows], gaps.end_ns[rows], args, _NOTHING)
+        yield from _slices(tracks, pid, track, category, cause, held.start_ns[rows], held.end_ns[rows], args, _NOTHING)
 
 
 _NOTHING = {"evidence": "", "range": "", "op": "", "chain": "", "copy": "", "delayed": "", "pattern": "", "bytes": -1}

@@ -9,7 +9,7 @@ its last rank (`ops.wait_ns`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -131,23 +131,6 @@ class Missed:
 
 
 @dataclass(frozen=True)
-class MissedGaps:
-    """Where overlap was missed: one row per gap in which one side ran alone while the other had work to start.
-
-    side : the idle side, 0 for A, 1 for B; start_ns, end_ns : the gap; op : row of the op that ended it.
-    cause : position in `analyzers.causes.table.CAUSES` of what held most of it.
-    alone_ns : how long the other side ran alone.
-    """
-
-    side: Ints
-    start_ns: Ints
-    end_ns: Ints
-    op: Ints
-    cause: Ints
-    alone_ns: Ints
-
-
-@dataclass(frozen=True)
 class RankOverlap:
     """One rank's device; ratios are None where a side is empty."""
 
@@ -163,7 +146,6 @@ class RankOverlap:
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
     launched_before: LeftOut = LeftOut()  # on neither side
-    gaps: MissedGaps | None = field(default=None, repr=False, compare=False)  # what `missed` sums up, where explained
 
     @property
     def overlap_ratio(self) -> float | None:

@@ -65,7 +65,7 @@ def check_overlap(
 
     Parameters
     ----------
-    run : in parts, or a trace; of several parts, gaps and ops behind the causes stay with the parts.
+    run : in parts, or a trace; of several parts, ops behind the causes stay with the parts.
     a, b : selectors, see `analyzers.select.language`.
     min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
     baseline : a run of the same work without overlap, to say what the overlap gained.
@@ -98,7 +98,7 @@ def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:
 
 def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool) -> list[Part]:
     """Each part measured, all of them as they agreed."""
-    question = partial(examine if run.is_one_part else _without_gaps, a=a, b=b, explain=explain, timed=timed)
+    question = partial(examine, a=a, b=b, explain=explain, timed=timed)
     parts = run.ask(question, narrowing)
     numbers = list(parts)
 
@@ -107,13 +107,6 @@ def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, expl
         return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
 
     return reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
-
-
-def _without_gaps(
-    trace: Trace, *, a: str, b: str, explain: bool, timed: bool, agreed: PairingDecision | None = None
-) -> Part:
-    part = examine(trace, a, b, explain=explain, timed=timed, agreed=agreed)
-    return replace(part, ranks=tuple(replace(rank, gaps=None) for rank in part.ranks))
 
 
 def _explained(

@@ -16,6 +16,7 @@ import numpy as np
 
 from analyzers.arrays.types import Mask
 from analyzers.causes.causes import Explainer
+from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.missed import explain_missed
 from analyzers.contention.timings import Timings, timings
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
@@ -142,23 +143,18 @@ def examine(
     part_sides = _side(trace, picked[0], sides[0]), _side(trace, picked[1], sides[1])
     if sharing in UNDECIDABLE:
         return Part(PairingDecision(sharing), shared, part_sides, tuple(trace.rank_ids), devices_of(trace))
-    possible = possible_pairing(trace, *sides)
-    method = agreed.pairing if agreed and agreed.pairing is not None else pairing_method([possible])
-    pairing = pair_by(trace, *sides, method)
-    shift_overlaps = moves(trace, pairing)
-    shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
-    pairing = shifted(pairing, shift)
+    pairing, decided, possible, shift_overlaps = _paired(trace, sides, sharing, agreed)
     ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
     ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
     if explain:
         explainer = _explainer(trace, *sides, pairing)
-        ranks = explain_missed(explainer, ranks, (str(sides[0].selector), str(sides[1].selector)))
+        ranks = explain_missed(explainer, ranks, _names(sides))
         missing = missing_waits(explainer, trace.rank_ids)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
     communication, matched = is_communication(trace) & of_pair, is_matched(trace.ops)
     return Part(
-        agreed=PairingDecision(sharing, method, shift),
+        agreed=decided,
         shared=shared,
         sides=part_sides,
         rank_ids=tuple(trace.rank_ids),
@@ -180,6 +176,30 @@ def examine(
         steps=tuple(steps.present),
         worked=worked_steps(trace, steps),
     )
+
+
+def explaining(trace: Trace, a: str, b: str) -> EvidenceWriter:
+    """What explained the gaps of a trace that was a run's only part, and puts them into words."""
+    picked = select(trace, a), select(trace, b)
+    sharing = count_shared(trace, *picked).given_to
+    sides = share_out(trace, *picked, sharing)
+    pairing = _paired(trace, sides, sharing, None)[0]
+    return EvidenceWriter(_explainer(trace, *sides, pairing), _names(sides))
+
+
+def _paired(
+    trace: Trace, sides: tuple[Selection, Selection], sharing: SharedOps, agreed: PairingDecision | None
+) -> tuple[Pairing, PairingDecision, Possible, Moves]:
+    possible = possible_pairing(trace, *sides)
+    method = agreed.pairing if agreed and agreed.pairing is not None else pairing_method([possible])
+    pairing = pair_by(trace, *sides, method)
+    shift_overlaps = moves(trace, pairing)
+    shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
+    return shifted(pairing, shift), PairingDecision(sharing, method, shift), possible, shift_overlaps
+
+
+def _names(sides: tuple[Selection, Selection]) -> tuple[str, str]:
+    return str(sides[0].selector), str(sides[1].selector)
 
 
 def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:

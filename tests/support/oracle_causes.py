@@ -106,17 +106,23 @@ def warps(op: Op) -> int:
     return (op.block + 31) // 32
 
 
-def alone(device: Device, instance: Collection[int]) -> Counter[str]:
-    """Cause -> ns alone, of the instance made of these ops."""
-    found: Counter[str] = Counter()
+def slices(device: Device, instance: Collection[int]) -> Iterator[tuple[int, int, str, str]]:
+    """(from, to, idle side, cause) of each slice of time in which one side runs alone, of the instance of these ops."""
     mine = {side: [op for op in instance if device.ops[op].side == side] for side in "ab"}
     if not mine["a"] or not mine["b"]:
-        return found
+        return
     for low, high in itertools.pairwise(device.cuts()):
         for idle, other in ("ab", "ba"):
             cause = _cause(device, mine[idle], mine[other], low, high)
             if cause:
-                found[cause] += high - low
+                yield low, high, idle, cause
+
+
+def alone(device: Device, instance: Collection[int]) -> Counter[str]:
+    """Cause -> ns alone, of the instance made of these ops."""
+    found: Counter[str] = Counter()
+    for low, high, _, cause in slices(device, instance):
+        found[cause] += high - low
     return found
 
 

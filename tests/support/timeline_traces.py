@@ -54,6 +54,18 @@ def two_instances() -> Trace:
     return run.trace()
 
 
+def late_behind_an_event() -> Trace:
+    """B runs 0 to 100 µs on stream 7; A waits for its end by an event, and its launch returns at 60 µs only."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("b", 7, 0, 100 * US, launch=(-9 * US, -8 * US))
+    event = rank.record(7, -7 * US)
+    rank.wait(9, event, 40 * US)
+    rank.kernel("a", 9, 102 * US, 150 * US, launch=(58 * US, 60 * US))
+    rank.kernel("b", 7, 101 * US, 120 * US, launch=(70 * US, 71 * US))
+    return run.trace()
+
+
 def race() -> Trace:
     """One rank: the main stream 7 gets "produce", 10 to 60 µs; then the side stream 9 gets "consume", at 30, unasked.
 

@@ -1,0 +1,111 @@
+"""Pieces of gaps in time: against slices of the slow calculation, and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from analyzers.causes import held as pieces_of
+from analyzers.causes.held import Held
+from analyzers.causes.table import CAUSES
+from analyzers.load import load
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from analyzers.verdict.held import held_by_device
+from tests.support import oracle_causes
+from tests.support.causes_of import instances
+from tests.support.programs import Action, execute, programs
+from tests.support.timeline_traces import late_behind_an_event, two_instances
+
+A, B = "kernel:alpha,memcpy", "kernel:beta"
+US = 1000
+
+
+def found_in(trace: Trace, a: str, b: str) -> Held | None:
+    return held_by_device(trace, check_overlap(trace, a, b)).get((0, 0))
+
+
+def in_words(found: Held) -> list[tuple[str, int, int, bool]]:
+    """(cause, from, to, early), µs."""
+    columns = found.cause, found.start_ns // US, found.end_ns // US, found.early
+    return [
+        (CAUSES[cause], low, high, early)
+        for cause, low, high, early in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+
+
+@given(programs)
+def test_each_slice_of_time_lies_in_one_piece_with_its_cause(program: list[Action]) -> None:
+    trace, device = execute(program)
+    found = found_in(trace, A, B)
+    missed = {one.index for rank in check_overlap(trace, A, B).ranks for one in rank.instances if one.missed_ns > 0}
+    alone: dict[int, int] = {}
+    for number, ops in instances(trace, A, B).items():
+        if number not in missed:
+            continue
+        for low, high, idle, cause in oracle_causes.slices(device, ops):
+            assert found is not None
+            here = (found.start_ns <= low) & (found.end_ns >= high) & (found.side == "ab".index(idle))
+            here &= np.isin(found.op, ops) & (found.cause == CAUSES.index(cause))
+            assert np.count_nonzero(here) == 1
+            (piece,) = np.flatnonzero(here).tolist()
+            alone[piece] = alone.get(piece, 0) + high - low
+    assert alone == ({} if found is None else dict(enumerate(found.alone_ns.tolist())))
+
+
+def test_a_wait_is_cut_where_its_op_was_submitted_and_counts_as_one_cause() -> None:
+    found = found_in(late_behind_an_event(), "kernel:a", "kernel:b")
+    assert found is not None
+    assert in_words(found) == [
+        ("event-dependency", 0, 60, True),
+        ("event-dependency", 60, 102, False),  # the last 2 µs the op is on its way
+    ]
+    assert found.alone_ns.tolist() == [60 * US, 41 * US]  # B pauses from 100 to 101
+    (text,) = found.evidence
+    assert "waited 101.0 µs for b of 'kernel:b' on stream 7, through record on stream 7 → wait on stream 9" in text
+    assert found.words.tolist() == [0, 0]
+
+
+def test_the_links_of_a_gap_are_those_that_were_recorded() -> None:
+    found = found_in(late_behind_an_event(), "kernel:a", "kernel:b")
+    assert found is not None
+    links = {one.kind: (one.from_ns // US, one.to_ns // US) for one in found.links[0]}
+    assert links == {"launch": (58, 102), "event": (100, 102), "record": (-7, 40)}
+
+
+def test_before_submission_the_host_is_told_apart_by_what_it_did() -> None:
+    """`two_instances`: B runs from 10, the host is blocked from 12 to 40, A's launch returns at 42, A starts at 45."""
+    found = found_in(two_instances(), "nvtx:A", "nvtx:B")
+    assert found is not None
+    assert in_words(found)[:3] == [
+        ("late-launch", 10, 12, False),
+        ("host-sync", 12, 40, False),
+        ("late-launch", 40, 45, False),  # the last 3 µs it is on its way
+    ]
+
+
+@pytest.mark.parametrize("name", ["dpmp_overlap", "dpmp_hidden_sync", "a2a_sync", "opt_serial", "full_gpu"])
+def test_pieces_of_real_captures_sum_up_to_the_time_one_side_ran_alone(name: str) -> None:
+    pair = {"dpmp": ("nvtx:DP Embedding", "nvtx:MP Embedding"), "opt": ("nvtx:optimizer", "nvtx:emb_lookup")}
+    a, b = pair.get(name.split("_")[0], ("comm", "compute"))
+    trace = load([f"tests/data/torch/{name}.rank*.json.gz"])
+    result = check_overlap(trace, a, b)
+    for key, found in held_by_device(trace, result).items():
+        (rank,) = [one for one in result.ranks if (one.rank, one.device) == key]
+        told = {CAUSES[cause] for cause in np.unique(found.cause).tolist()}
+        assert {one.cause for one in rank.missed if one.op >= 0} <= told
+        assert np.all(found.alone_ns <= found.end_ns - found.start_ns)
+        assert np.all(found.alone_ns > 0)
+        for one in rank.missed:
+            here = (found.op == one.op) & (found.cause == CAUSES.index(one.cause))
+            assert {found.evidence[words] for words in found.words[here].tolist()} == {one.evidence}
+
+
+def test_of_very_many_gaps_the_longest_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces_of, "MOST_IN_WORDS", 1)
+    found = found_in(two_instances(), "nvtx:A", "nvtx:B")
+    assert found is not None
+    assert len(found.evidence) == 1
+    assert set(found.gap[found.words == 0].tolist()) == {0}
+    assert set(found.links) == {0}
