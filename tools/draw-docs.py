@@ -11,12 +11,11 @@ from analyzers.syncs.report import order_report
 from analyzers.verdict.check import check_overlap
 from traceviz.timelines.draw import figure
 from traceviz.timelines.files import write_bytes
-from traceviz.timelines.images import image
+from traceviz.timelines.images import WIDTH, image
 from traceviz.timelines.picture import Picture, picture
 from traceviz.timelines.stack import compared
 
 FOLDER = Path("docs/images")
-WIDTH = 1200
 # Picture -> capture, and the pair that its situation asks about.
 SITUATIONS = {
     "dpmp-overlap": ("dpmp_overlap", "nvtx:DP Embedding", "nvtx:MP Embedding"),
@@ -48,7 +47,7 @@ def main() -> None:
 
 def write(name: str, drawn: Picture) -> None:
     """Draw one into the folder."""
-    write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=WIDTH), "png", scale=1))
+    write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=WIDTH), "png"))
     print(f"{FOLDER / name}.png: {drawn.headline}")
 
 

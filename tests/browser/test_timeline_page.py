@@ -14,7 +14,16 @@ from analyzers.verdict.check import OverlapResult
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import Page
 from tests.support.builder import Builder
-from tests.support.timeline_traces import HOSTILE_PAIR, US, drawn, hostile, many_ranks, race, two_instances
+from tests.support.timeline_traces import (
+    HOSTILE_PAIR,
+    US,
+    drawn,
+    hostile,
+    late_behind_an_event,
+    many_ranks,
+    race,
+    two_instances,
+)
 from traceviz.timelines.draw import figure
 from traceviz.timelines.images import image
 from traceviz.timelines.marks import ROLE
@@ -95,6 +104,7 @@ def test_the_overlap_it_shades_is_as_long_as_the_overlap_that_was_found(
 
 
 def test_pointing_at_an_op_tells_about_it_and_draws_its_arrows(opened: Page) -> None:
+    resting = opened.js("document.querySelectorAll('.arrows g path').length")  # the largest gap's
     x, y = middle_of_bar(opened, "a", 2)
     opened.mouse("mouseMoved", x - 3, y)
     opened.mouse("mouseMoved", x, y)
@@ -106,7 +116,8 @@ def test_pointing_at_an_op_tells_about_it_and_draws_its_arrows(opened: Page) -> 
     assert "host 626" in text or "host 627" in text
     assert opened.js("document.querySelectorAll('.arrows path.launch').length") == 1
     opened.mouse("mouseMoved", x, 5)
-    opened.wait("!document.querySelector('.arrows g path')")
+    opened.wait(f"document.querySelectorAll('.arrows g path').length === {resting}")
+    assert resting > 1
 
 
 def test_an_event_dependency_has_an_arrow_and_a_click_keeps_it(browser: Chromium, tmp_path: Path) -> None:
@@ -157,6 +168,74 @@ def test_of_many_ranks_the_rest_is_a_click_away(browser: Chromium, tmp_path: Pat
     opened.wait(f"{titles}.length === 4")
     opened.wait(f"{OPS} === 8")
     assert opened.complaints == []
+
+
+def test_the_largest_gaps_links_are_drawn_and_what_held_a_side_tells_why(browser: Chromium, tmp_path: Path) -> None:
+    opened = open_picture(browser, tmp_path, drawn(late_behind_an_event(), "kernel:a", "kernel:b")[1])
+    kinds = "[...document.querySelectorAll('.arrows g path')].map((one) => one.getAttribute('class')).sort().join()"
+    opened.wait(f"{kinds} === 'event,launch,record'")
+    x, y = middle_of_bar(opened, "early-event-dependency", 0)
+    opened.mouse("mouseMoved", x - 2, y)
+    opened.mouse("mouseMoved", x, y)
+    opened.wait("document.querySelector('.hoverlayer .hovertext')")
+    text = opened.js("document.querySelector('.hoverlayer').textContent")
+    assert "60.0 µs in which the other side ran alone" in text
+    assert "waited 101.0 µs for b of 'kernel:b'" in text
+    assert opened.js(kinds) == "event,launch,record"
+    texts = opened.js("[...document.querySelectorAll('.barlayer text')].map((one) => one.textContent)")
+    assert {"not submitted 60.0 µs", "event-dependency 41.0 µs"} <= set(texts)
+
+
+def test_one_goes_to_the_worst_gap_to_instances_and_to_what_one_searches_for(browser: Chromium, tmp_path: Path) -> None:
+    """`two_instances`: B from 10 and 110, A until 65 and 155; the longer gap is that from 10 to 45."""
+    opened = open_picture(browser, tmp_path, drawn(two_instances(), "nvtx:A", "nvtx:B")[1])
+
+    def shows(low: float, high: float) -> None:
+        opened.wait(f"Math.abs({RANGE}[0] - {low}) < 1e-6 && Math.abs({RANGE}[1] - {high}) < 1e-6")
+
+    where = "document.getElementById('where').textContent"
+    opened.js("document.getElementById('next').click()")
+    shows(0.110 - 0.15 * 0.045, 0.155 + 0.15 * 0.045)
+    assert opened.js(where) == "occurrence 1: 2 of 2"
+    opened.js("document.getElementById('before').click()")
+    shows(0.010 - 0.15 * 0.055, 0.065 + 0.15 * 0.055)
+    opened.js("document.getElementById('gap').click()")
+    opened.wait(f"{where} === 'gap 1 of 2, A held by'")
+    assert opened.js("document.querySelectorAll('.arrows rect').length") == 1
+    opened.js("document.getElementById('gap').click()")
+    opened.wait(f"{where} === 'gap 2 of 2, A held by'")
+    search = "document.getElementById('search')"
+    opened.js(f"{search}.value = 'dens'; {search}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'Enter'}}))")
+    opened.wait(f"{where} === '1 of 2, on stream 9'")
+    low, high = opened.js(RANGE)
+    assert (low + high) / 2 == pytest.approx(0.055)
+    opened.js(f"{search}.value = 'none'; {search}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'Enter'}}))")
+    opened.wait(f"{where} === 'not found'")
+    assert opened.complaints == []
+
+
+def test_host_rows_fold_away_and_come_back(opened: Page) -> None:
+    ticks = "[...document.querySelectorAll('.ytick text')].map((one) => one.textContent.trim()).filter(Boolean)"
+    before = opened.js(ticks)
+    assert any(label.startswith("host") for label in before)
+    for _ in range(2):
+        opened.js("document.getElementById('host').click()")
+        opened.wait(f"!{ticks}.some((label) => label.startsWith('host') || label.startsWith('ranges of'))")
+        assert "ranges on GPU" in opened.js(ticks)
+        opened.js("document.getElementById('host').click()")
+        opened.wait(f"{ticks}.length === {len(before)}")
+    assert opened.complaints == []
+
+
+def test_ticks_have_one_number_of_digits_at_every_zoom(opened: Page) -> None:
+    ticks = "[...document.querySelectorAll('.xtick text')].map((one) => one.textContent)"
+    for span in (2.0, 0.3, 0.05, 0.004):
+        opened.js(f"Plotly.relayout('timeline', {{'xaxis.range': [3.0, {3.0 + span}]}}).then(() => 0)")
+        opened.settle()
+        texts = opened.js(ticks)
+        assert len(texts) > 2
+        assert len({len(text.partition(".")[2]) for text in texts}) == 1, texts
+        assert len(set(texts)) == len(texts)
 
 
 def test_wheel_zooms_and_drag_pans(opened: Page) -> None:
@@ -268,4 +347,4 @@ def test_a_picture_of_hostile_names_holds_no_markup_of_theirs(kaleido: object) -
 def test_a_png_is_as_large_as_asked(kaleido: object, capture: tuple[OverlapResult, Picture]) -> None:
     png = image(figure(capture[1], slider=False, width=800), "png")
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    assert int.from_bytes(png[16:20], "big") == 1200
+    assert int.from_bytes(png[16:20], "big") == 2 * 800

@@ -32,7 +32,7 @@ from traceviz.reports.summary import summary
 FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 GITHUBS_LIMIT = 65_536
-TASK = re.compile(r"  [A-Za-z][A-Za-z0-9µ _.+*/()=-]* :((active|done|crit), )?\d+, \d+")
+TASK = re.compile(r"  [A-Za-z.][A-Za-z0-9µ _.+*/()=-]* :((active|done|crit|crit, done), )?\d+, \d+")
 
 
 @pytest.fixture(autouse=True)
@@ -151,20 +151,49 @@ def test_the_gantt_shows_the_instance_as_it_was() -> None:
     made = make(loaded(two_instances()), "nvtx:A", "nvtx:B")
     low = made.picture.low_ns
     chart = gantt(made.picture)
-    tasks = {
-        (row, kind): (int(start), int(end))
-        for row, section in re.findall(r"section (.*)\n((?:  (?!section).*\n?)*)", chart)
-        for kind, start, end in re.findall(r"^  (\w+) .*?:(?:\w+, )?(\d+), (\d+)$", section, re.MULTILINE)
-    }
+    tasks = tasks_of(chart)
     unit = 1 if made.picture.high_ns - low < 200 * US else US
 
     def at(us: int) -> int:
         return (us * US - low) // unit
 
-    assert tasks["stream 7", "B"] == (at(10), at(50))
-    assert tasks["stream 9", "A"] == (at(45), at(65))
-    assert tasks["overlap", "overlap"] == (at(45), at(50))
-    assert tasks["host 1", "blocked"] == (at(12), at(40))
+    assert ("stream 7 main", "B 2 ops from lookup", "done", at(10), at(50)) in tasks
+    assert ("stream 9", "A dense", "active", at(45), at(65)) in tasks
+    assert ("host 1", "blocked cudaStreamSynchronize", "crit", at(12), at(40)) in tasks
+    # The pair's own row: B alone from 10 to 45, both until 50, A alone until 65.
+    assert [task for task in tasks if task[0] == "A and B"] == [
+        ("A and B", "B alone 35.00 µs", "done", at(10), at(45)),
+        ("A and B", "overlap", "", at(45), at(50)),
+        ("A and B", "A alone 15.00 µs", "active", at(50), at(65)),
+    ]
+    # Held by the host: busy until 12, blocked until 40, late until A starts at 45.
+    assert [(text.partition(" ")[0], *edges) for row, text, _, *edges in tasks if row == "A held by"] == [
+        ("h", at(10), at(12)),
+        ("host-sync", at(12), at(40)),
+        ("held", at(40), at(45)),
+    ]
+
+
+def tasks_of(chart: str) -> list[tuple[str, str, str, int, int]]:
+    """(section, text, look, from, to)."""
+    return [
+        (row, text, look.removesuffix(", "), int(start), int(end))
+        for row, section in re.findall(r"section (.*)\n((?:  (?!section).*\n?)*)", chart)
+        for text, look, start, end in re.findall(r"^  (.*?) :((?:\w+, )*)(\d+), (\d+)$", section, re.MULTILINE)
+    ]
+
+
+def test_many_ops_are_never_one_solid_bar_and_their_bars_are_as_long_as_they_ran() -> None:
+    """308 ops of 1 µs each begin every 2 µs: half of the time nothing runs."""
+    run = Builder()
+    rank = run.rank(0)
+    for k in range(308):
+        rank.kernel("gemm", 7, 2 * k * US, (2 * k + 1) * US, launch=(2 * k * US - 200, 2 * k * US - 100))
+    rank.kernel("ncclDevKernel_AllReduce", 9, 0, 616 * US, launch=(0, 1))
+    made = make(loaded(run.trace()), "comm", "compute")
+    bars = [end - start for row, _, _, start, end in tasks_of(gantt(made.picture)) if row == "stream 7 main"]
+    assert 8 < len(bars) < 30
+    assert sum(bars) == pytest.approx(308, abs=len(bars)), "µs, each rounded"
 
 
 def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: Report) -> None:
@@ -174,17 +203,17 @@ def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: Repo
     (title,) = [line for line in gantt(named).splitlines() if line.startswith("  title ")]
     assert len(title) < 90
     page = rendered(summary(report, with_image=True))
-    assert "A (nvtx:DP Embedding) is light, B (nvtx:MP Embedding) grey; overlap" in page
+    assert "A (nvtx:DP Embedding) is light, B (nvtx:MP Embedding) grey, both at once dark; red" in page
 
 
 @pytest.mark.parametrize("trace", [two_instances(), hostile()], ids=["plain", "hostile"])
 def test_the_gantt_holds_nothing_but_its_own_grammar(trace: Trace) -> None:
     pair = HOSTILE_PAIR if len(trace.ops) > 8 else ("nvtx:A", "nvtx:B")
     lines = gantt(make(loaded(trace), *pair).picture).splitlines()
-    assert lines[:4] == ["---", "displayMode: compact", "---", "gantt"]
-    for line in lines[8:]:
+    assert lines[:7] == ["---", "displayMode: compact", "config:", "  gantt:", "    leftPadding: 120", "---", "gantt"]
+    for line in lines[11:]:
         assert TASK.fullmatch(line) or re.fullmatch(r"  section [A-Za-z0-9 ]+", line), line
-    assert not re.search(r"[<>;#%\"`&]", "\n".join(lines[4:]).replace("axisFormat %Q", ""))
+    assert not re.search(r"[<>;#%\"`&]", "\n".join(lines[7:]).replace("axisFormat %Q", ""))
 
 
 def test_hostile_names_stay_text_in_markdown_and_html() -> None:
@@ -196,7 +225,7 @@ def test_hostile_names_stay_text_in_markdown_and_html() -> None:
     whole = html(made)
     body = whole[whole.index("<body>") :]
     assert set(re.findall(r"<([a-zA-Z0-9]+)", body.partition("<script>")[0])) <= own | {
-        "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "script"
+        "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "input", "span", "script"
     }  # fmt: skip
     assert body.count("<script") == 2  # the timeline's data and its program
     assert "\x1b" not in body + summary(made, with_image=False)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from traceviz.output.quantities import size
-from traceviz.timelines.marks import NEVER, ROLES, Marks
+from traceviz.timelines.marks import EARLY, HELD, NEVER, ROLES, Marks
 from traceviz.timelines.picture import Picture
-from traceviz.timelines.texts import LEAST, fixed_name, long, safe, short, wrapped
+from traceviz.timelines.texts import LEAST, fixed_name, full, long, micros, safe, short, wrapped
 
-PLOT_PIXELS, LETTER_PIXELS, INSIDE_PIXELS = 1000, 7, 8  # by which it is judged what text a mark has room for
+LETTER_PIXELS, INSIDE_PIXELS = 7, 8  # by which it is judged what text a mark has room for
 NS_PER_MS = 1e6
 HEIGHT = {
     "launch": 0.5,
@@ -20,22 +20,25 @@ HEIGHT = {
     "many": 0.2,
 }  # in rows; marks of many grow from this with their busy share
 FULL = 0.84
+EARLY_MEANS = "not submitted by then either; what held it for longer counts"
 RACE = "⚠"  # stands where its words have no room
 READABLE = 0.5  # rows; what is lower carries no text
 # A bar that is not drawn: a trace without any would lose its legend entry.
 NOTHING: dict[str, Any] = {"base": [None], "x": [None], "y": [None], "width": [0], "text": [""], "customdata": [[]]}
 # What `customdata` holds, in this order; the page's script fills it in the same way.
-HOVER = (
-    "<b>%{customdata[0]}</b><br>%{customdata[1]} · from %{customdata[2]:,} ns · %{customdata[3]:,} ns"
-    "%{customdata[4]}<extra>%{customdata[5]}</extra>"
-)
+HOVER = "<b>%{customdata[0]}</b><br>%{customdata[1]} · %{customdata[6]}%{customdata[4]}<extra>%{customdata[5]}</extra>"
 
 
-def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
-    """The data of a trace: positions in ms on the axis, and in `customdata` whole ns."""
+def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, Any]:
+    """The data of a trace: positions in ms on the axis, and in `customdata` whole ns.
+
+    Parameters
+    ----------
+    pixels : how wide the plot is.
+    """
     rows = {row.number: row for band in picture.bands for row in band.rows}
     length = marks.end - marks.start
-    letters, cut = _room(picture, marks), _is_cut(picture, marks)
+    letters, cut = _room(picture, marks, pixels), _is_cut(picture, marks)
     high = heights(marks, role)
     texts, custom = [], []
     fixed = fixed_name(ROLES[role], apparent=picture.apparent)
@@ -44,13 +47,15 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
         name = fixed or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
         if count > 1:
             text = f"{count:,} × {marks.busy[k] / max(length[k], 1):.0%}" if high[k] >= READABLE else ""
-            name = f"{count:,} marks drawn as one, the longest {long(name)}"
+            name = f"{count:,} marks drawn as one, the longest {_hover_name(role, name)}"
         else:
-            text = "" if cut[k] else label(role, name if is_named_in_full(role) else short(name))
+            text = "" if cut[k] else _label_of(role, name, int(marks.whole[k]), int(letters[k]))
+            name = _hover_name(role, name)
         texts.append(safe(_cut(text, int(letters[k]), whole=count > 1)))
-        busy = f"{int(marks.busy[k]):,} ns busy" if count > 1 else ""
-        hover = (safe(long(name)), row.label, int(marks.start[k]), int(length[k]), _more(picture, marks, k, rows), busy)
-        custom.append(list(hover))
+        busy = f"{micros(int(marks.busy[k]))} busy" if count > 1 else ""
+        start, ns = int(marks.start[k]), int(length[k])
+        when = f"from {start / 1000:,.3f} µs · {micros(ns)} long"
+        custom.append([safe(name), row.label, start, ns, _more(picture, marks, k, rows), busy, when])
     if not marks.size:
         return NOTHING
     return {
@@ -63,7 +68,7 @@ def bars(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
     }
 
 
-def labels(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
+def labels(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, Any]:
     """The data of a trace that writes on those marks that the view cuts, in the middle of what is seen of them."""
     cut_marks = marks.take(_is_cut(picture, marks) & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
     if not cut_marks.size:
@@ -72,16 +77,17 @@ def labels(picture: Picture, marks: Marks, role: int) -> dict[str, Any]:
     start, end = np.maximum(cut_marks.start, picture.low_ns), np.minimum(cut_marks.end, picture.high_ns)
     fixed = fixed_name(ROLES[role], apparent=picture.apparent)
     texts = [fixed or (picture.texts[name] if name >= 0 else "") for name in cut_marks.name.tolist()]
-    texts = [label(role, text if is_named_in_full(role) else short(text)) for text in texts]
+    room = [int(letters) for letters in _room(picture, cut_marks, pixels)]
+    texts = [
+        _label_of(role, text, ns, letters)
+        for text, ns, letters in zip(texts, cut_marks.whole.tolist(), room, strict=True)
+    ]
     return {
         "base": start / NS_PER_MS,
         "x": (end - start) / NS_PER_MS,
         "y": [rows[row].y for row in cut_marks.row.tolist()],
         "width": heights(cut_marks, role),
-        "text": [
-            safe(_cut(text, int(room), whole=False))
-            for text, room in zip(texts, _room(picture, cut_marks), strict=True)
-        ],
+        "text": [safe(_cut(text, letters, whole=False)) for text, letters in zip(texts, room, strict=True)],
         "customdata": [[]] * cut_marks.size,
     }
 
@@ -90,10 +96,10 @@ def _is_cut(picture: Picture, marks: Marks) -> Any:
     return (marks.start < picture.low_ns) | (marks.end > picture.high_ns)
 
 
-def _room(picture: Picture, marks: Marks) -> Any:
+def _room(picture: Picture, marks: Marks, pixels: int) -> Any:
     """Letters that have room on what is seen of each mark."""
     visible = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
-    return (visible * (PLOT_PIXELS / max(picture.high_ns - picture.low_ns, 1)) - INSIDE_PIXELS) / LETTER_PIXELS
+    return (visible * (pixels / max(picture.high_ns - picture.low_ns, 1)) - INSIDE_PIXELS) / LETTER_PIXELS
 
 
 def is_named_in_full(role: int) -> bool:
@@ -101,16 +107,36 @@ def is_named_in_full(role: int) -> bool:
     return ROLES[role].startswith("range-")
 
 
+def is_held(role: int) -> bool:
+    """Whether a role's marks are of what held a side."""
+    return ROLES[role] in HELD or ROLES[role] in EARLY
+
+
+def _hover_name(role: int, name: str) -> str:
+    return long(name) if is_named_in_full(role) else full(name)
+
+
+def _label_of(role: int, name: str, whole: int, letters: int) -> str:
+    """What stands on a mark that has room for so many letters; of what held a side with for how long."""
+    text = label(role, name if is_named_in_full(role) else short(name))
+    if not is_held(role):
+        return text
+    told = f"{text} {micros(whole)}"
+    return told if letters >= len(told) else micros(whole) if letters >= len(micros(whole)) else ""
+
+
 def label(role: int, name: str) -> str:
     """What stands on a mark of a role."""
     word = ROLES[role]
+    if word in EARLY:
+        return "not submitted"
     if word == "overlap":
         return "overlap"
     if word.endswith("-wait"):
         return "waits"
     if word == "race":
         return f"{RACE} no wait"
-    return f"blocked: {name}" if word == "sync" else name
+    return f"blocked: {name}" if word.startswith("sync") else name
 
 
 def _cut(text: str, letters: int, *, whole: bool) -> str:
@@ -138,12 +164,17 @@ def heights(marks: Marks, role: int) -> Any:
 def _more(picture: Picture, marks: Marks, k: int, rows: dict[int, Any]) -> str:
     """Further lines of a hover text."""
     lines = []
-    if marks.count[k] == 1 and marks.whole[k] > 0:
-        wait, whole = int(marks.wait[k]), int(marks.whole[k])
-        lines.append(f"waits {wait:,} ns for the last rank, then transfers {whole - wait:,} ns")
+    wait, whole, held = int(marks.wait[k]), int(marks.whole[k]), is_held(int(marks.role[k]))
+    if marks.count[k] == 1 and held:
+        lines.append(f"{micros(whole)} in which the other side ran alone")
+    elif marks.count[k] == 1 and whole > 0:
+        lines.append(f"waits {micros(wait)} for the last rank, then transfers {micros(whole - wait)}")
+    if ROLES[marks.role[k]] in EARLY and marks.count[k] == 1:
+        lines.append(EARLY_MEANS)
     if marks.launch[k] != NEVER:
         ago, row = int(marks.start[k] - marks.launch[k]), int(marks.launch_row[k])
-        lines.append(f"launched {ago:,} ns before" + (f", by {rows[row].label}" if row >= 0 else ""))
+        launcher = f", by {rows[row].label}" if row in rows else ""
+        lines.append(f"launched {micros(ago)} before{launcher}")
     if marks.bytes[k] >= 0:
         lines.append(size(int(marks.bytes[k])))
     if marks.extra[k] >= 0 and marks.count[k] == 1:

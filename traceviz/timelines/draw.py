@@ -8,9 +8,9 @@ import numpy as np
 
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
-from traceviz.timelines.marks import ROLE, ROLES, Marks, fit
+from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import LIGHT, Theme, group, pale
-from traceviz.timelines.picture import Picture, folded
+from traceviz.timelines.picture import Picture, folded, worst_gap
 from traceviz.timelines.texts import fixed_name, safe, wrapped
 
 if TYPE_CHECKING:
@@ -18,19 +18,28 @@ if TYPE_CHECKING:
 
 MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
-TITLE_LETTERS = 105  # in a line, at 1280 pixels
-NOTE_LETTERS = 2 * TITLE_LETTERS
+WIDTH = 1130  # of a figure that takes its width from where it stands
+LEFT, RIGHT = 116, 14  # margins
+LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
+TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
 LEGEND = [
-    "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", "missed-a", "missed-b", "sync", "race", "other",
-    "other-wait", "range-other", "range-a", "range-b",
+    "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", *HELD, *EARLY, "sync", "race", "other", "other-wait",
+    "range-other", "range-a", "range-b", "sync-end",
 ]  # fmt: skip
-RANGES = "the user's ranges on the host"
+RANGES = "the user's ranges"
+# The digits of ticks: as many as their distance needs, on all of them.
+TICKS = [
+    {"dtickrange": [0.999 * 10.0**-digits if digits else 0.999, 0.999 * 10.0 ** (1 - digits) if digits else None],
+     "value": f",.{digits}f"}
+    for digits in range(7)
+]  # fmt: skip
 
 
 def legend(picture: Picture) -> dict[str, str]:
     """The roles a picture has, in the order they are drawn, lowest first, with their words in the legend ("": none)."""
     a, b = (safe(name) for name in picture.names)
     present = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
+    early = next((role for role in EARLY if role in present), "")
     descriptions = {
         "launch-other": "",
         "launch-a": "",
@@ -46,9 +55,10 @@ def legend(picture: Picture) -> dict[str, str]:
         "b-wait": "B, only waiting for a late rank",
         "overlap": fixed_name("overlap", apparent=picture.apparent),
         "overlap-wait": "overlap with a mere wait",
-        "missed-a": "what held A or B (missed overlap)",
-        "missed-b": "" if "missed-a" in present else "what held A or B (missed overlap)",
+        **{role: f"held by {group(role)}" for role in HELD},
+        **{role: "not submitted by then either" if role == early else "" for role in EARLY},
         "sync": "host blocked (sync point)",
+        "sync-end": "host waits for the end",
         "race": "⚠ missing wait (possible race)",
     }
     return {role: text for role, text in descriptions.items() if role in present}
@@ -61,23 +71,59 @@ def figure(
     import plotly.graph_objects as go
 
     shown = folded(picture)
+    pixels = (width or WIDTH) - LEFT - RIGHT
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
     traces = [_shade(shown, marks)]
     for role, words in legend(picture).items():
         of_role = marks.take(marks.role == ROLE[role])
         single, many = of_role.take(of_role.count == 1), of_role.take(of_role.count > 1)
-        traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role])})
-        traces.append({**trace(role, words, many=True), **bars(shown, many, ROLE[role])})
-        traces.append({**label_trace(role, words), **labels(shown, single, ROLE[role])})
+        traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role], pixels)})
+        traces.append({**trace(role, words, many=True), **bars(shown, many, ROLE[role], pixels)})
+        traces.append({**label_trace(role, words), **labels(shown, single, ROLE[role], pixels)})
     drawing = go.Figure([go.Bar(one) for one in traces], layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
-    return drawing.update_layout(layout_style(shown, theme))
+    drawing.update_layout(layout_style(shown, theme))
+    return (
+        drawing
+        if not titled
+        else drawing.update_layout(annotations=[*drawing.layout.annotations, *_links(shown, theme)])
+    )
+
+
+def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
+    """The recorded links of the largest gap that is seen, as arrows."""
+    worst, y = worst_gap(picture), {row.number: row.y for band in picture.bands for row in band.rows}
+    return [
+        {
+            "x": end / NS_PER_MS,
+            "y": y[to_row],
+            "ax": max(start, picture.low_ns) / NS_PER_MS,
+            "ay": y[from_row],
+            "xref": "x",
+            "yref": "y",
+            "axref": "x",
+            "ayref": "y",
+            "text": "",
+            "showarrow": True,
+            "arrowhead": 2,
+            "arrowsize": 0.9,
+            "arrowwidth": 1.4,
+            "arrowcolor": link_color(kind, theme),
+        }
+        for kind, start, from_row, end, to_row in (worst.links if worst else ())
+        if from_row in y and to_row in y and picture.low_ns < end < picture.high_ns
+    ]
+
+
+def link_color(kind: str, theme: Theme) -> str:
+    """A launch has the text's colour, what an event orders that of its cause."""
+    return theme.text if kind == "launch" else theme.fill["event-dependency"][0]
 
 
 def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
     """A trace without data or colours; `words` stand in the legend."""
-    pattern = "/" if _is_wait(role) else ""
+    pattern = "/" if _is_wait(role) else "\\" if role in EARLY else ""
     return {
         "type": "bar",
         "orientation": "h",
@@ -109,7 +155,7 @@ def label_trace(role: str, words: str) -> dict[str, Any]:
 def _legend_group(role: str) -> str:
     if role.startswith("range-"):
         return "ranges"
-    return role if _is_wait(role) else group(role)
+    return role if _is_wait(role) or role in HELD or role == "sync-end" else group(role)
 
 
 def _is_wait(role: str) -> bool:
@@ -145,36 +191,54 @@ def spans(picture: Picture) -> dict[int, tuple[float, float]]:
     return found
 
 
-def about(picture: Picture) -> str:
-    """What the picture opens on, whose clock its times are on, and which ranks it shows."""
-    text = f"Opens on {picture.shown.text}. Times are on {picture.clock}."
+def about(picture: Picture, *, still: bool = False) -> str:
+    """What the picture opens on, or shows where it stands still, whose clock its times are on, and of which ranks."""
+    text = f"{'Shown:' if still else 'Opens on'} {picture.shown.text}. Times are on {picture.clock}."
     if not folds(picture.bands):
         return text
     shown = sum(band.shown for band in picture.bands)
     return f"{text} {shown} of {len(picture.bands)} devices are shown: those that speak for the others, and outliers."
 
 
-def _notes(picture: Picture) -> list[str]:
-    """Lines below a picture's headline; warnings by their codes, which the manual explains."""
-    codes = ", ".join(dict.fromkeys(one.code for one in picture.warnings))
-    return [
-        line for text in (about(picture), f"Mind: {codes}." if codes else "") for line in wrapped(text, NOTE_LETTERS)
-    ]
+def _lines(picture: Picture, width: int) -> tuple[list[str], list[str]]:
+    """A picture's title, which says what is seen, and the lines below: what was found of the run, and what is shown."""
+    below = [about(picture, still=True)]
+    title = picture.headline
+    if picture.shown.title:
+        title = f"{side_name(picture.names[0])} beside {side_name(picture.names[1])}, {picture.shown.title}"
+        below = [f"The whole run: {picture.headline}", *below]
+    notes = [line for text in below for line in wrapped(text, int(width / NOTE_PIXELS))]
+    return wrapped(title, int(width / TITLE_PIXELS)), notes
 
 
-def _title(picture: Picture) -> dict[str, Any]:
-    lines = [f"<b>{safe(line)}</b>" for line in wrapped(picture.headline, TITLE_LETTERS)]
-    lines += [f"<sub>{safe(line)}</sub>" for line in _notes(picture)]
-    position = {"x": 0.01, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24}}
-    return {"text": "<br>".join(lines), **position, "font": {"size": 16}}
+def side_name(selector: str) -> str:
+    """A selector as one says it: ranges by their name.
+
+    >>> side_name("nvtx:DP Embedding"), side_name("comm"), side_name("nvtx:a+comm")
+    ('DP Embedding', 'comm', 'nvtx:a+comm')
+    """
+    name = selector.removeprefix("nvtx:")
+    return selector if set(name) & set(",+!:~") else name
+
+
+def _title(picture: Picture, width: int) -> dict[str, Any]:
+    title, notes = _lines(picture, width)
+    lines = [f"<b>{safe(line)}</b>" for line in title]
+    lines += [f'<span style="font-size:12px">{safe(line)}</span>' for line in notes]
+    position = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24, "l": 10}}
+    return {"text": "<br>".join(lines), **position, "font": {"size": 15}}
 
 
 def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -> dict[str, Any]:
     """Axes, titles and sizes, without colours."""
     rows = [row for band in picture.bands for row in band.rows]
     bottom = rows[-1].y - 0.6
-    lines = len(wrapped(picture.headline, TITLE_LETTERS)), len(_notes(picture))
-    top = 60 + 26 * lines[0] + 26 * lines[1] if titled else 80
+    title, notes = _lines(picture, width or WIDTH)
+    entries = [words for words in legend(picture).values() if words]
+    entry, letter = LEGEND_PIXELS
+    columns = ((width or WIDTH) - LEFT - RIGHT) // (entry + letter * max(map(len, entries), default=0))
+    legend_rows = -(-len(entries) // max(int(columns), 1))
+    top = 40 + 20 * legend_rows + (20 * len(title) + 17 * len(notes) if titled else 0)
     titles = [
         {
             "x": 0,
@@ -193,8 +257,8 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
         "bargap": 0,
         "height": int(top + (100 if slider else 30) - bottom * ROW_PIXELS),
         "width": width,
-        "margin": {"l": 110, "r": 20, "t": top, "b": 30},
-        "title": _title(picture) if titled else None,
+        "margin": {"l": LEFT, "r": RIGHT, "t": top, "b": 30},
+        "title": _title(picture, width or WIDTH) if titled else None,
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
@@ -203,9 +267,10 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
         "xaxis": {
             "range": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
             "ticksuffix": " ms",
+            "tickformatstops": TICKS,
             "rangeslider": {
                 "visible": slider,
-                "range": [picture.first_ns / NS_PER_MS, picture.last_ns / NS_PER_MS],
+                "range": [edge / NS_PER_MS for edge in picture.active_ns],
                 "thickness": 50 / (-bottom * ROW_PIXELS),
             },
             "zeroline": False,
@@ -240,6 +305,10 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
+    if role in EARLY and not meta["many"]:
+        host, text = theme.fill["late-launch"]
+        pattern = {"bgcolor": host, "fgcolor": fill}
+        return {"marker": {"color": host, "pattern": pattern}, "textfont": {"color": text, "size": 11}}
     if meta["many"]:
         marker = {"color": pale(fill, theme.ground), "line": {"color": fill, "width": 1}}
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
@@ -262,6 +331,23 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
             "layer": "below",
         }
         for band in picture.bands
+    ]
+    low, high = picture.active_ns
+    ground += [
+        {
+            "type": "rect",
+            "yref": "paper",
+            "x0": start / NS_PER_MS,
+            "x1": end / NS_PER_MS,
+            "y0": 0,
+            "y1": 1,
+            "fillcolor": theme.grid,
+            "opacity": 0.6,
+            "line": {"width": 0},
+            "layer": "below",
+        }
+        for start, end in ((picture.first_ns, low), (high, picture.last_ns))
+        if start < end
     ]
     axis = {"gridcolor": theme.grid, "linecolor": theme.grid, "tickfont": {"color": theme.text}}
     return {

@@ -12,8 +12,8 @@ from analyzers.common.errors import TracevizError
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-WIDTH = 1600
-SCALE = 1.5  # pixels of a .png per pixel of the figure
+WIDTH = 860  # what GitHub shows in a comment without shrinking it
+SCALE = 2.0  # pixels of a .png per pixel of the figure, for screens with fine ones
 
 
 def image(figure: go.Figure, kind: str, *, scale: float = SCALE) -> bytes:

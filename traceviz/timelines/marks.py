@@ -13,7 +13,12 @@ from itertools import pairwise
 import numpy as np
 
 from analyzers.arrays.types import Ints
+from analyzers.causes.table import CAUSES
 
+# What held a side: a role a cause, and another for the time before its op was submitted where something else held it
+# for longer. The host's own causes and a late rank need none.
+HELD = tuple(f"held-{cause}" for cause in CAUSES)
+EARLY = ("early-same-stream", "early-event-dependency", "early-stream-busy", "early-unknown")
 ROLES = (
     "a",
     "a-wait",
@@ -23,16 +28,17 @@ ROLES = (
     "other-wait",
     "overlap",
     "overlap-wait",
-    "missed-a",
-    "missed-b",
     "launch-a",
     "launch-b",
     "launch-other",
     "sync",
+    "sync-end",
     "range-a",
     "range-b",
     "range-other",
     "race",
+    *HELD,
+    *EARLY,
 )
 ROLE = {name: number for number, name in enumerate(ROLES)}
 NEVER = -1 << 62  # an instant that is not known
@@ -49,7 +55,8 @@ class Marks:
     launch, launch_row : when and where the call that launched it began; `NEVER` and -1 where unknown.
     after, after_row : end and row of the op that an event made it wait for, or, of a race, of the op that it did not
         wait for; `NEVER` and -1 where there is none.
-    bytes : moved, -1 unknown; wait, whole : of a collective's wait and its run, 0 where it is none.
+    bytes : moved, -1 unknown; wait, whole : of a collective's wait and its run, 0 where it is none. Of what held a side
+        `whole` is for how long the other really ran.
     """
 
     row: Ints

@@ -7,7 +7,7 @@
   const MS = 1e6, COLUMNS = ["row", "role", "start", "end", "count", "busy", "name", "extra", "launch",
     "launch_row", "after", "after_row", "bytes", "wait", "whole"];
   const size = marks.row.length;
-  let view = page.views[0], seen = rowsSeen();  // what is folded away is not looked at
+  let all = 0, gpuOnly = 0, view = page.views[0][0], seen = rowsSeen();  // what is folded away is not looked at
 
   function rowsSeen() {
     const found = [];
@@ -68,9 +68,15 @@
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const number = (value) => value.toLocaleString("en-US");
 
-  function nameOf(found, k, role) {
-    if (role.fixed) return [role.fixed, role.fixed];
-    return found.name[k] < 0 ? ["", ""] : texts[found.name[k]];
+  function micros(ns) {  // as `micros` in texts.py
+    const decimals = ns >= 99950 || !ns ? 0 : ns >= 9995 ? 1 : 2;
+    return (ns / 1000).toLocaleString("en-US", {minimumFractionDigits: decimals, maximumFractionDigits: decimals}) + " µs";
+  }
+
+  function nameOf(found, k, role) {  // in full, on a mark, in a hover text
+    if (role.fixed) return [role.fixed, role.fixed, role.fixed];
+    const [full, short, fn] = found.name[k] < 0 ? ["", "", ""] : texts[found.name[k]];
+    return [full, short, role.full ? full : fn];
   }
 
   function labelOf(found, k, role, name, room) {
@@ -78,6 +84,10 @@
     const text = many ? number(found.count[k]) + " × " + Math.round(100 * found.busy[k] / length) + "%"
       : role.label.replace("%", () => name[role.full ? 0 : 1]);
     const letters = Math.floor((room - page.inside) / page.letter);
+    if (role.held && !many) {
+      const told = micros(found.whole[k]), both = text + " " + told;
+      return letters >= both.length ? both : letters >= told.length ? told : "";
+    }
     if (letters >= text.length) return escaped(text);
     if (role.race) return letters > 0 ? text[0] : "";
     return letters >= page.least && !many ? escaped(text.slice(0, letters - 1)) + "…" : "";
@@ -85,12 +95,15 @@
 
   function moreOf(found, k) {
     const lines = [], one = found.count[k] === 1;
-    if (one && found.whole[k] > 0) {
-      lines.push("waits " + number(found.wait[k]) + " ns for the last rank, then transfers "
-        + number(found.whole[k] - found.wait[k]) + " ns");
+    const role = roles[found.role[k]];
+    if (one && role.held) lines.push(micros(found.whole[k]) + " in which the other side ran alone");
+    else if (one && found.whole[k] > 0) {
+      lines.push("waits " + micros(found.wait[k]) + " for the last rank, then transfers "
+        + micros(found.whole[k] - found.wait[k]));
     }
+    if (one && role.early) lines.push(page.early);
     if (found.launch[k] !== NEVER) {
-      lines.push("launched " + number(found.start[k] - found.launch[k]) + " ns before"
+      lines.push("launched " + micros(found.start[k] - found.launch[k]) + " before"
         + (found.launch_row[k] >= 0 ? ", by " + rows[found.launch_row[k]] : ""));
     }
     if (found.bytes[k] >= 0) lines.push(bytes(found.bytes[k]));
@@ -145,8 +158,10 @@
         written.push([high - low, label.text, label.text.length - 1]);
       }
       trace.customdata.push([
-        many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[0]) : escaped(name[0]),
-        rows[found.row[k]], found.start[k], span, moreOf(found, k), many ? number(found.busy[k]) + " ns busy" : ""]);
+        many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[2]) : escaped(name[2]),
+        rows[found.row[k]], found.start[k], span, moreOf(found, k), many ? micros(found.busy[k]) + " busy" : "",
+        "from " + (found.start[k] / 1000).toLocaleString("en-US", {minimumFractionDigits: 3}) + " µs · "
+          + micros(span) + " long"]);
       trace.at.push(k);
       if (role.shade && !many) {
         const band = view.spans[found.row[k]], under = data[0];
@@ -186,6 +201,10 @@
     const k = shown && point.customdata && shown.at[point.curveNumber] ? shown.at[point.curveNumber][point.pointNumber] : -1;
     if (k === undefined || k < 0) return [];
     const found = shown.found, to = [found.start[k], found.row[k]], some = [];
+    if (roles[found.role[k]].held) {
+      const gap = page.gaps.find(([row, low, high]) => row === to[1] && low <= to[0] && found.end[k] <= high);
+      return gap ? gap[3] : [];
+    }
     if (found.launch[k] !== NEVER && found.launch_row[k] >= 0) some.push(["launch", found.launch[k], found.launch_row[k], ...to]);
     const kind = roles[found.role[k]].race ? "race" : "event";
     if (found.after[k] !== NEVER && found.after_row[k] >= 0) some.push([kind, found.after[k], found.after_row[k], ...to]);
@@ -200,11 +219,74 @@
     lines.replaceChildren(...there.map(([kind, fromNs, fromRow, toNs, toRow]) => {
       const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
       const [x0, y0, x1, y1] = [x(fromNs), y(fromRow), x(toNs), y(toRow)];
-      line.setAttribute("d", `M${x0} ${y0}C${(x0 + x1) / 2} ${y0} ${(x0 + x1) / 2} ${y1} ${x1} ${y1}`);
+      const bow = fromRow === toRow ? Math.abs(yaxis.l2p(0.8) - yaxis.l2p(0)) : 0, middle = (x0 + x1) / 2;
+      line.setAttribute("d", bow ? `M${x0} ${y0}C${x0} ${y0 - bow} ${x1} ${y1 - bow} ${x1} ${y1}`
+        : `M${x0} ${y0}C${middle} ${y0} ${middle} ${y1} ${x1} ${y1}`);
       line.setAttribute("class", kind);
       line.setAttribute("marker-end", "url(#tip)");
       return line;
     }));
+    if (!marked || view.y[marked[0]] === undefined) return;
+    const box = document.createElementNS("http://www.w3.org/2000/svg", "rect"), [row, low, high] = marked, left = x(low);
+    const half = Math.abs(yaxis.l2p(1) - yaxis.l2p(0)) / 2;
+    const attributes = {x: left - 1, y: y(row) - half, width: Math.max(x(high) - left, 1) + 2, height: 2 * half};
+    for (const name of Object.keys(attributes)) box.setAttribute(name, attributes[name]);
+    lines.appendChild(box);
+  }
+
+  // Places to go to: gaps by how much they cost, instances by time, and what one searches for.
+  const where = document.getElementById("where"), opening = page.opening.map((edge) => edge * MS);
+  let marked = null, gapAt = -1, last = opening;
+  const rowIsSeen = ([row]) => view.y[row] !== undefined;
+
+  function rest() {  // what is drawn while nothing is pointed at: what was clicked, or the largest gap in view
+    const [low, high] = div._fullLayout.xaxis.range.map((edge) => edge * MS);
+    const gap = page.gaps.find((one) => rowIsSeen(one) && one[2] > low && one[2] < high);
+    drawArrows(pinned.length || !gap ? pinned : gap[3]);
+  }
+
+  function go(low, high, what, room = 0.15) {
+    const more = Math.max(high - low, 1) * room;
+    last = [low, high];
+    where.textContent = what;
+    return Plotly.relayout(div, {"xaxis.range": [(low - more) / MS, (high + more) / MS]});
+  }
+
+  function toGap() {  // the largest, then the next
+    const gaps = page.gaps.filter(rowIsSeen);
+    if (!gaps.length) { where.textContent = "nothing was missed"; return null; }
+    gapAt = (gapAt + 1) % gaps.length;
+    const [row, low, high, links] = gaps[gapAt], from = links.filter((link) => link[0] !== "record").map((link) => link[1]);
+    pinned = links;
+    marked = [row, low, high];
+    return go(Math.max(Math.min(low, ...from), low - (high - low)), high, `gap ${gapAt + 1} of ${gaps.length}, ${rows[row]}`);
+  }
+
+  function toInstance(step) {  // the next to begin behind the middle of where one is, or the one before
+    const some = page.instances, middle = (last[0] + last[1]) / 2;
+    if (!some.length) { where.textContent = "no instances"; return null; }
+    const begun = some.filter(([, low]) => low <= middle).length, inside = begun > 0 && some[begun - 1][2] >= middle;
+    const k = Math.min(Math.max(step > 0 ? begun : begun - 1 - (inside ? 1 : 0), 0), some.length - 1);
+    pinned = []; marked = null;
+    return go(some[k][1], some[k][2], `${some[k][0]}: ${k + 1} of ${some.length}`);
+  }
+
+  let sought = "", hits = [], hitAt = -1;
+  function toHit(text, step) {  // the next mark, by time, whose name has the text
+    if (text !== sought) {
+      const wanted = text.toLowerCase();
+      const named = new Set(texts.flatMap((one, k) => (one[0].toLowerCase().includes(wanted) ? [k] : [])));
+      hits = seen.filter((k) => roles[marks.role[k]].named && named.has(marks.name[k]))
+        .sort((one, other) => marks.start[one] - marks.start[other]);
+      [sought, hitAt] = [text, step > 0 ? -1 : 0];
+    }
+    pinned = []; marked = null;
+    if (!text || !hits.length) { rest(); where.textContent = text ? "not found" : ""; return null; }
+    hitAt = (hitAt + step + hits.length) % hits.length;
+    const k = hits[hitAt], length = marks.end[k] - marks.start[k], middle = marks.start[k] + length / 2;
+    marked = [marks.row[k], marks.start[k], marks.end[k]];
+    const [low, high] = div._fullLayout.xaxis.range.map((edge) => edge * MS), half = Math.max(high - low, 1.3 * length) / 2;
+    return go(middle - half, middle + half, `${hitAt + 1} of ${hits.length}, on ${rows[marks.row[k]]}`, 0);
   }
 
   // Themes
@@ -215,14 +297,24 @@
     return Plotly.update(div, {...page.themes[name]}, view.themes[name]);
   }
 
-  function unfold() {  // all bands, or those again that speak for the others
-    view = page.views[page.views.indexOf(view) ? 0 : 1];
+  function show() {  // rows that were folded away, or fewer
+    view = page.views[all][gpuOnly];
     seen = rowsSeen();
-    document.getElementById("fold").textContent = view === page.views[0] ? `all ${page.views[1].bands} devices`
-      : `only ${page.views[0].bands} of them`;
+    sought = "";
     pinned = [];
-    drawArrows(pinned);
-    return refine({...view.layout, ...view.themes[theme]});
+    return refine({...view.layout, ...view.themes[theme]}).then(rest);
+  }
+
+  function unfold() {  // all bands, or those again that speak for the others
+    all = 1 - all;
+    document.getElementById("fold").textContent = all ? `only ${page.views[0][0].bands} of them`
+      : `all ${page.views[1][0].bands} devices`;
+    return show();
+  }
+
+  function hostRows() {
+    gpuOnly = 1 - gpuOnly;
+    return show();
   }
 
   function put(target, path, value) {  // "marker.line.color" into nested objects
@@ -249,8 +341,9 @@
   }
   const keys = {
     a: () => zoom(1, -0.25), d: () => zoom(1, 0.25), w: () => zoom(0.6, 0), s: () => zoom(1 / 0.6, 0),
-    i: () => Plotly.relayout(div, {"xaxis.range": page.opening.slice()}),
-    o: () => Plotly.relayout(div, {"xaxis.range": [page.first / MS, page.last / MS]}),
+    i: () => { pinned = []; marked = null; return go(...opening, "", 0); },
+    o: () => go(...page.active, "", 0),
+    g: toGap, n: () => toInstance(1), p: () => toInstance(-1), h: hostRows,
   };
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -263,22 +356,32 @@
     div.appendChild(svg);
     let timer = 0;
     div.on("plotly_relayout", (change) => {
-      drawArrows(pinned);
+      rest();
       if (Object.keys(change).some((key) => key.startsWith("xaxis.range") || key === "autosize")) {
         clearTimeout(timer);
         timer = setTimeout(() => refine(), 80);
       }
     });
     div.on("plotly_hover", (event) => drawArrows(pinned.concat(...event.points.map(arrowsOf))));
-    div.on("plotly_unhover", () => drawArrows(pinned));
-    div.on("plotly_click", (event) => { pinned = [].concat(...event.points.map(arrowsOf)); drawArrows(pinned); });
-    div.on("plotly_doubleclick", () => { pinned = []; drawArrows(pinned); keys.i(); return false; });
+    div.on("plotly_unhover", rest);
+    div.on("plotly_click", (event) => { pinned = [].concat(...event.points.map(arrowsOf)); rest(); });
+    div.on("plotly_doubleclick", () => { keys.i(); return false; });
+    const search = document.getElementById("search");
     document.addEventListener("keydown", (event) => {
-      if (!event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key]) keys[event.key]();
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target === search) return;
+      if (event.key === "/") { search.focus(); event.preventDefault(); } else if (keys[event.key]) keys[event.key]();
     });
-    const fold = document.getElementById("fold");
-    if (fold) fold.addEventListener("click", unfold);
-    document.getElementById("theme").addEventListener("click", () => setTheme(theme === "dark" ? "light" : "dark"));
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") toHit(search.value, event.shiftKey ? -1 : 1);
+      if (event.key === "Escape") { search.value = ""; toHit("", 1); search.blur(); }
+    });
+    const buttons = {fold: unfold, host: hostRows, gap: toGap, next: keys.n, before: keys.p,
+      theme: () => setTheme(theme === "dark" ? "light" : "dark")};
+    for (const id of Object.keys(buttons)) {
+      const button = document.getElementById(id);
+      if (button) button.addEventListener("click", () => buttons[id]());
+    }
+    rest();
     dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
     let before = theme;
     window.addEventListener("beforeprint", () => { before = theme; setTheme("light"); });

@@ -10,31 +10,45 @@ from typing import Any
 import numpy as np
 
 from traceviz.output.document import plain
+from traceviz.output.quantities import duration
 from traceviz.output.views.overlap import warnings
 from traceviz.timelines.bars import (
+    EARLY_MEANS,
     HEIGHT,
     INSIDE_PIXELS,
     LETTER_PIXELS,
     NS_PER_MS,
     READABLE,
     full_height,
+    is_held,
     is_named_in_full,
     label,
 )
 from traceviz.timelines.draw import MOST_BARS, about, figure, layout, layout_style, spans, style
 from traceviz.timelines.fold import folds
-from traceviz.timelines.marks import COARSE, FINE, NEVER, ROLES, Marks
+from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
-from traceviz.timelines.picture import Picture, folded
-from traceviz.timelines.texts import LEAST, fixed_name, long, short
+from traceviz.timelines.picture import Picture, folded, on_gpu_only
+from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
 
 MOST_TEXTS = 400  # on marks at once
 FILLED = ("base", "x", "y", "width", "text", "customdata")
 KEYS = (
     "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
-    "instance, <kbd>o</kbd> all of it. Point at an op for its launch (line) and the op it waited for through an event "
-    "(dashed), or did not wait for (dotted); click to keep the arrows. Pale bars with an outline stand for many marks; "
-    "their height is the busy share. "
+    "instance it opens on, <kbd>o</kbd> all of it, <kbd>p</kbd> <kbd>n</kbd> the instance before and after, "
+    "<kbd>g</kbd> the worst gap, then the next, <kbd>h</kbd> host rows, <kbd>/</kbd> search. Arrows are what the "
+    "capture records: a launch (line), what an op waited for through an event (dashed), from the event's record to the "
+    "wait (thin), or did not wait for (dotted). Those of the largest gap are drawn; point at an op or at what held a "
+    "side for its own, click to keep them. Pale bars with an outline stand for many marks; their height is the busy "
+    "share. "
+)
+SOUGHT = ("a", "b", "other", "range-a", "range-b", "range-other", "sync")  # roles that a search looks through
+TOOLS = (
+    '<p class="tools"><button id="gap" type="button">worst gap</button>'
+    '<button id="before" type="button">◀ instance</button><button id="next" type="button">instance ▶</button>'
+    '<button id="host" type="button">host rows</button>{fold}'
+    '<input id="search" type="search" placeholder="kernel or range" aria-label="search by kernel or range">'
+    '<button id="theme" type="button">light / dark</button> <span id="where"></span></p>\n'
 )
 
 
@@ -44,15 +58,15 @@ def page(picture: Picture) -> str:
     if not picture.warnings:
         return document(picture.headline, head + timeline(picture), scripts=True)
     count = len(picture.warnings)
-    caveats = "1 thing" if count == 1 else f"{count} things"
-    head += f'<p class="about"><a href="#mind">{caveats} to mind</a>, below the timeline.</p>\n'
+    caveats = "1 caveat" if count == 1 else f"{count} caveats"
+    head += f'<p class="about"><a href="#mind">{caveats}</a>, below the timeline.</p>\n'
     return document(picture.headline, f"{head}{timeline(picture)}\n{_mind(picture)}", scripts=True)
 
 
 def _mind(picture: Picture) -> str:
     (block,) = warnings(picture.warnings)
     items = "".join(f"<li>{html.escape(plain(item))}</li>" for item in block.items)
-    return f'<section id="mind">\n<h3>Mind</h3>\n<ul>{items}</ul>\n</section>'
+    return f'<section id="mind">\n<h3>Caveats</h3>\n<ul>{items}</ul>\n</section>'
 
 
 def document(title: str, body: str, *, scripts: bool) -> str:
@@ -74,13 +88,24 @@ def document(title: str, body: str, *, scripts: bool) -> str:
 
 def timeline(picture: Picture) -> str:
     """The timeline's part of a page."""
-    many = f' <button id="fold" type="button">all {len(picture.bands)} devices</button>'
-    fold = many if folds(picture.bands) else ""
+    many = f'<button id="fold" type="button">all {len(picture.bands)} devices</button>'
+    tools = TOOLS.format(fold=many if folds(picture.bands) else "")
     return (
-        f'<p class="about">{html.escape(plain(about(picture)))}{fold}</p>\n<div id="timeline"></div>\n'
-        f'<p class="keys">{KEYS}<button id="theme" type="button">light / dark</button></p>\n'
+        f'<p class="about">{html.escape(plain(about(picture)))}{_left_out(picture)}</p>\n{tools}'
+        f'<div id="timeline"></div>\n<p class="keys">{KEYS}</p>\n'
         f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
     )
+
+
+def _left_out(picture: Picture) -> str:
+    """What the strip below leaves out, where that is long: it has grey ground."""
+    low, high = picture.active_ns
+    parts = [
+        f"{duration(ns)} {where}"
+        for ns, where in ((low - picture.first_ns, "before"), (picture.last_ns - high, "after"))
+        if ns > 0
+    ]
+    return f" Folded, with no GPU work: {' and '.join(parts)}." if parts else ""
 
 
 def in_script(value: Any) -> str:
@@ -101,12 +126,19 @@ def data(picture: Picture) -> dict[str, Any]:
         "texts": _texts(picture),
         "rows": [row.label for band in picture.bands for row in band.rows],
         "roles": [_role(number, metas, apparent=picture.apparent) for number in range(len(ROLES))],
-        "views": [_view(one) for one in ([folded(picture), picture] if folds(picture.bands) else [picture])],
+        "views": [
+            [_view(one), _view(on_gpu_only(one))]
+            for one in ([folded(picture), picture] if folds(picture.bands) else [picture])
+        ],
+        "gaps": [[one.row, one.low_ns, one.high_ns, one.links] for one in picture.gaps],
+        "instances": picture.instances,
         "themes": {name: _theme(name, metas) for name in THEMES},
         "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
         "opening": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
         "first": picture.first_ns,
         "last": picture.last_ns,
+        "active": picture.active_ns,
+        "early": EARLY_MEANS,
         "most": MOST_BARS,
         "fine": FINE,
         "coarse": COARSE,
@@ -142,12 +174,12 @@ def _columns(marks: Marks) -> dict[str, list[int | None]]:
     return columns
 
 
-def _texts(picture: Picture) -> list[tuple[str, str]]:
-    """Each text as it stands in a hover text and on a mark; those that no mark uses are left out."""
+def _texts(picture: Picture) -> list[tuple[str, str, str]]:
+    """Each text as it is, on a mark, and in a kernel's or call's hover text; those that no mark uses are left out."""
     used = set(picture.marks.name.tolist()) | set(picture.marks.extra.tolist())
     extra = set(picture.marks.extra.tolist())
     return [
-        (text if number in extra else long(text), short(text)) if number in used else ("", "")
+        (text if number in extra else long(text), short(text), full(text)) if number in used else ("", "", "")
         for number, text in enumerate(picture.texts)
     ]
 
@@ -166,6 +198,9 @@ def _role(number: int, metas: list[dict[str, Any]], *, apparent: bool) -> dict[s
         "shade": ROLES[number] == "overlap",
         "race": ROLES[number] == "race",
         "full": is_named_in_full(number),
+        "held": is_held(number),
+        "early": ROLES[number] in EARLY,
+        "named": ROLES[number] in SOUGHT,
         "text": next((k for k, meta in enumerate(metas) if meta.get("labels") == number), -1),
     }
 

@@ -37,9 +37,16 @@ LIGHT = Theme(
         "b": (ORANGE, BLACK),
         "other": ("#A9AFB6", BLACK),
         "overlap": (GREEN, WHITE),
-        "missed": ("#E9C3D7", BLACK),
         "sync": (VERMILLION, WHITE),
         "race": ("#B00020", WHITE),
+        "host-sync": (VERMILLION, WHITE),
+        "late-launch": (PURPLE, BLACK),
+        "same-stream": ("#F0E442", BLACK),
+        "event-dependency": ("#7A52C7", WHITE),
+        "stream-busy": ("#8C5A2B", WHITE),
+        "gpu-full": ("#44546A", WHITE),
+        "peer-wait": ("#B7A98B", BLACK),
+        "unknown": ("#D0D4D9", BLACK),
     },
 )
 DARK = Theme(
@@ -54,9 +61,16 @@ DARK = Theme(
         "b": (ORANGE, BLACK),
         "other": ("#6E7681", WHITE),
         "overlap": (GREEN, WHITE),
-        "missed": (PURPLE, BLACK),
         "sync": (VERMILLION, WHITE),
         "race": ("#FF6B81", BLACK),
+        "host-sync": (VERMILLION, WHITE),
+        "late-launch": (PURPLE, BLACK),
+        "same-stream": ("#F0E442", BLACK),
+        "event-dependency": ("#9A7BE0", BLACK),
+        "stream-busy": ("#A8743F", WHITE),
+        "gpu-full": ("#9FB3C8", BLACK),
+        "peer-wait": ("#B7A98B", BLACK),
+        "unknown": ("#57606A", WHITE),
     },
 )
 THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
@@ -65,10 +79,13 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 def group(role: str) -> str:
     """The group whose colour a role has.
 
-    >>> [group(role) for role in ("a-wait", "launch-b", "range-other", "missed-a")]
-    ['a', 'b', 'other', 'missed']
+    >>> [group(role) for role in ("a-wait", "launch-b", "range-other", "held-host-sync", "sync-end")]
+    ['a', 'b', 'other', 'host-sync', 'other']
     """
-    return role.removeprefix("launch-").removeprefix("range-").partition("-")[0]
+    kind, _, rest = role.partition("-")
+    if kind in ("held", "early"):
+        return rest
+    return "other" if role == "sync-end" else rest if kind in ("launch", "range") else kind
 
 
 def pale(color: str, ground: str, share: float = 0.4) -> str:

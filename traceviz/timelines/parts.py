@@ -1,16 +1,18 @@
-"""The marks of one band: ranges, calls, sync points, ops, overlap, races and what was missed."""
+"""The marks of one band: ranges, calls, sync points, ops, overlap, races and what held a side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints
+from analyzers.causes.held import Held
 from analyzers.causes.table import CAUSES
-from analyzers.overlap.measure import MissedGaps, RankOverlap
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.points import SyncPoint
 from analyzers.trace.columns import codes, ints
@@ -18,10 +20,37 @@ from analyzers.trace.narrow import in_whole
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 from traceviz.output.quantities import duration
-from traceviz.timelines.marks import NEVER, ROLE, Marks, make
-from traceviz.timelines.ranges import ThreadRanges, span
+from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, make
+from traceviz.timelines.ranges import Projected, ThreadRanges, span
 from traceviz.timelines.rows import Band
 from traceviz.timelines.texts import Texts
+
+MEANINGS = {
+    "host-sync": "not submitted yet: the thread that launches it sat in a call that blocks",
+    "late-launch": "not submitted yet: the thread that launches it was busy",
+    "same-stream": "queued behind the other side's work on one stream",
+    "event-dependency": "told to wait, by an event, for the other side's work",
+    "stream-busy": "queued behind work of neither side",
+    "gpu-full": "free to run, but the GPU had no room for it",
+    "peer-wait": "only a collective that waited for a late rank",
+    "unknown": "the capture does not show what it waited for",
+}
+_HELD = [ROLE[role] for role in HELD]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A gap in which a side was held: its row, where its pieces begin and end, how long the other side ran, and links.
+
+    links : (kind, from, row, to, row), as the capture records them.
+    """
+
+    row: int
+    low_ns: int
+    high_ns: int
+    alone_ns: int
+    links: tuple[tuple[str, int, int, int, int], ...]
+
 
 # What tells one missing wait from another in words.
 NAMED_IN_MESSAGE = ("what", "stream", "other", "exact", "name", "range", "behind_name", "behind_range")
@@ -87,7 +116,7 @@ def ranges(trace: Trace, band: Band, found: dict[tuple[int, int], ThreadRanges],
     return marks
 
 
-def syncs(found: Sequence[SyncPoint], band: Band, texts: Texts) -> Marks:
+def syncs(found: Sequence[SyncPoint], band: Band, texts: Texts, last_launch_ns: int) -> Marks:
     """Where the host of a band's process was blocked, on its threads; `extra` says for what and what it cost."""
     points = [one for one in found if one.device in (band.device, -1)]
     extra = []
@@ -101,7 +130,10 @@ def syncs(found: Sequence[SyncPoint], band: Band, texts: Texts) -> Marks:
     length = np.array([one.duration_ns for one in points], np.int64)
     row = np.array([band.threads[one.thread] for one in points], np.int64)
     name = np.array([texts.number(one.op or one.api) for one in points], np.int64)
-    return make(row, ROLE["sync"], start, start + length, name=name, extra=np.array(extra, np.int64))
+    # What blocks the host once all is launched delays nothing: a profiler that ends synchronizes the device.
+    is_end = np.array([one.kind == "device" and one.start_ns >= last_launch_ns for one in points], dtype=bool)
+    role = np.where(is_end, ROLE["sync-end"], ROLE["sync"])
+    return make(row, role, start, start + length, name=name, extra=np.array(extra, np.int64))
 
 
 def races(trace: Trace, missing: pd.DataFrame, band: Band, texts: Texts) -> Marks:
@@ -158,17 +190,46 @@ def overlap(trace: Trace, band: Band, side: Ints) -> list[Marks]:
     return [make(row, ROLE[role], some.starts, some.ends, name=-1) for role, some in found]
 
 
-def missed(trace: Trace, band: Band, gaps: MissedGaps, texts: Texts, rank: RankOverlap) -> Marks:
-    """Gaps of missed overlap, named by cause; the longest of each cause has its evidence."""
-    cause = np.array([texts.number(one) for one in CAUSES], np.int64)[gaps.cause]
-    whole = trace.whole or trace
-    code, names = codes(whole.ops, "name")
-    extra = texts.numbers(code[gaps.op], names)
-    for one in rank.missed:
-        has_evidence = (gaps.start_ns == one.start_ns) & (gaps.op == one.op)
-        has_evidence &= gaps.cause == CAUSES.index(one.cause)
-        extra[has_evidence] = texts.number(f"{one.evidence}. {one.next_behind}".strip())
-    row = np.array([band.row(f"missed-{side}") if np.any(gaps.side == k) else -1 for k, side in enumerate("ab")])[
-        gaps.side
-    ]
-    return make(row, ROLE["missed-a"] + gaps.side, gaps.start_ns, gaps.end_ns, name=cause, extra=extra)
+def missed(band: Band, found: Held, texts: Texts) -> Marks:
+    """What held a side, piece by piece, each with its evidence."""
+    cause = np.array([texts.number(one) for one in CAUSES], np.int64)[found.cause]
+    early = np.array([ROLE.get(f"early-{one}", held) for one, held in zip(CAUSES, _HELD, strict=True)], np.int64)
+    role = np.where(found.early, early[found.cause], np.array(_HELD)[found.cause])
+    words = np.append(np.array([texts.number(text) for text in found.evidence], np.int64), -1)[found.words]
+    meanings = np.array([texts.number(MEANINGS[one]) for one in CAUSES], np.int64)[found.cause]
+    row = np.array([band.row(f"missed-{side}") if np.any(found.side == k) else -1 for k, side in enumerate("ab")])
+    extra = np.where(words < 0, meanings, words)
+    return make(row[found.side], role, found.start_ns, found.end_ns, name=cause, extra=extra, whole=found.alone_ns)
+
+
+def gaps(trace: Trace, band: Band, found: Held) -> list[Gap]:
+    """The gaps that have words, the longest first, each with the links that the capture records."""
+    ops = (trace.whole or trace).ops
+    row_of = {
+        op: band.streams.get((int(ints(ops, "context")[op]), int(ints(ops, "stream")[op])), -1)
+        for links in found.links.values()
+        for one in links
+        for op in (one.from_op, one.to_op)
+        if op >= 0
+    }
+    pieces, made = np.flatnonzero(np.isin(found.gap, list(found.links))), []
+    for (gap,), own in rows_by_key(found.gap[pieces]).items():
+        rows = pieces[own]
+        row = band.row(f"missed-{'ab'[found.side[rows[0]]]}")
+        links = []
+        for one in found.links[gap]:
+            from_row = row_of[one.from_op] if one.from_op >= 0 else band.threads.get(one.from_thread, -1)
+            to_row = row_of[one.to_op] if one.to_op >= 0 else band.threads.get(one.to_thread, -1)
+            if min(from_row, to_row) >= 0:
+                links.append((one.kind, one.from_ns, from_row, one.to_ns, to_row))
+        low, high = int(found.start_ns[rows].min()), int(found.end_ns[rows].max())
+        made.append(Gap(row, low, high, int(found.alone_ns[rows].sum()), tuple(links)))
+    return sorted(made, key=lambda one: -one.alone_ns)
+
+
+def projected(trace: Trace, band: Band, found: Projected, texts: Texts) -> Marks:
+    """The user's ranges on the GPU, from the first to the last op that each launched."""
+    code, names = codes(trace.ranges, "name")
+    rows = np.array([row.number for row in band.rows if row.kind == "projected"], np.int64)
+    name = texts.numbers(code[found.rows], names)
+    return make(rows[found.level], ROLE["range-a"] + found.side, found.start_ns, found.end_ns, name=name)

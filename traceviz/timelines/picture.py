@@ -18,13 +18,14 @@ from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
+from analyzers.verdict.held import held_by_device
 from traceviz.output.quantities import duration, percent
 from traceviz.timelines import parts
 from traceviz.timelines.fold import representative_ranks
 from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
-from traceviz.timelines.ranges import user_ranges
-from traceviz.timelines.rows import Band, bands, placed
-from traceviz.timelines.shown import Shown, typical
+from traceviz.timelines.ranges import on_gpu, user_ranges
+from traceviz.timelines.rows import Band, bands, placed, without_host
+from traceviz.timelines.shown import Shown, deciding_rank, typical
 from traceviz.timelines.texts import Texts
 
 NOT_ALIGNED = {
@@ -32,6 +33,7 @@ NOT_ALIGNED = {
     "off": "each rank's own clock, not aligned: ranks may be shifted against each other",
 }
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
+MOST_GAPS, MOST_INSTANCES = 400, 4000  # to jump to
 PADDING = 0.04  # of the instance, on both sides of it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
@@ -44,6 +46,9 @@ class Picture:
     low_ns, high_ns : what it opens on; first_ns, last_ns : all that there is.
     warnings : what limits what it shows.
     apparent : whether its overlap may be waiting for ranks that were not captured.
+    gaps : in which a side was held, those told in words, the longest first.
+    instances : (label, from, to) by time, on the rank that decides.
+    active_ns : from when to when there is work, without an empty lead-in and end.
     names : what A and B are called; texts : what `marks.name` and `marks.extra` count.
     """
 
@@ -60,6 +65,9 @@ class Picture:
     clock: str
     warnings: tuple[TraceWarning, ...] = ()
     apparent: bool = False
+    gaps: tuple[parts.Gap, ...] = ()
+    instances: tuple[tuple[str, int, int], ...] = ()
+    active_ns: tuple[int, int] = (0, 0)
 
 
 def picture(
@@ -76,30 +84,41 @@ def picture(
     side = np.where(a.picked, 0, np.where(b.picked, 1, 2))
     texts = Texts()
     titles = {(one.rank, one.device): _title(one) for one in result.ranks}
-    missed = {(one.rank, one.device): _missed_sides(one) for one in result.ranks}
+    held = held_by_device(trace, result)
+    missed = {
+        key: "".join(letter for k, letter in enumerate("ab") if np.any(one.side == k)) for key, one in held.items()
+    }
     ranges = user_ranges(trace, side)
     depths = {key: int(of_thread.depth.max()) + 1 for key, of_thread in ranges.items()}
-    found = _told_apart(bands(trace, _blocked_threads(order), titles, missed, depths), representative_ranks(result))
-    by_device = {(one.rank, one.device): one for one in result.ranks}
+    on_device = on_gpu(trace, side)
+    levels = {key: int(one.level.max()) + 1 for key, one in on_device.items()}
+    laid_out = bands(trace, _blocked_threads(order), titles, missed, depths, levels)
+    found = _told_apart(laid_out, representative_ranks(result))
     points: dict[int, list[SyncPoint]] = {}
     for point in order.syncs:
         points.setdefault(point.process, []).append(point)
     missing_waits = order.crossings.table[order.crossings.table["status"] == "unordered"]
     found_marks: list[Marks] = []
+    gaps: list[parts.Gap] = []
     for band in found:
         found_marks += parts.ops(trace, band, side, texts) + parts.overlap(trace, band, side)
         found_marks += parts.ranges(trace, band, ranges, texts)
-        found_marks += [parts.calls(trace, band, side, texts), parts.syncs(points.get(band.process, []), band, texts)]
+        found_marks.append(parts.calls(trace, band, side, texts))
+        found_marks.append(parts.syncs(points.get(band.process, []), band, texts, _last_launch(trace, band)))
+        if (band.process, band.rank, band.device) in on_device:
+            of_band = on_device[band.process, band.rank, band.device]
+            found_marks.append(parts.projected(trace, band, of_band, texts))
         found_marks.append(parts.races(trace, missing_waits, band, texts))
-        gaps = getattr(by_device.get((band.rank, band.device)), "gaps", None)
-        if gaps is not None:
-            found_marks.append(parts.missed(trace, band, gaps, texts, by_device[band.rank, band.device]))
+        if (band.rank, band.device) in held:
+            found_marks.append(parts.missed(band, held[band.rank, band.device], texts))
+            gaps += parts.gaps(trace, band, held[band.rank, band.device])
     marks = join(found_marks)
     first, last = int(marks.start.min()), int(marks.end.max())
     shown = typical(result, (int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())))
     low, high = window or _opening(marks, shown)
     if window is not None:
-        shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for")
+        title = f"{duration(high - low)} that were asked for"
+        shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for", title=title)
     if marks.size > MOST_MARKS:
         marks = fit(marks, low, high, MOST_MARKS, fine=1)
     verdict = f"{result.verdict.upper()}: {result.sentence}"
@@ -118,14 +137,53 @@ def picture(
         _clock(trace),
         result.warnings,
         result.job.apparent,
+        tuple(sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_GAPS]),
+        _instances(result),
+        _active(trace, first, last),
     )
+
+
+def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
+    """All instances of the rank that decides, by time."""
+    rank = deciding_rank(result)
+    found = [(one.label, one.start_ns, one.end_ns) for one in rank.instances] if rank else []
+    return tuple(sorted(found, key=lambda one: one[1:])[:MOST_INSTANCES])
+
+
+def _last_launch(trace: Trace, band: Band) -> int:
+    """When the last op of a band's process was launched, ns; NEVER where no launch is on record."""
+    launch = ints(trace.ops, "launch")
+    launch = launch[(ints(trace.ops, "process") == band.process) & (launch >= 0)]
+    return int(ints(trace.api, "start_ns")[launch].max(initial=NEVER))
+
+
+def _active(trace: Trace, first: int, last: int) -> tuple[int, int]:
+    """From when to when there is GPU work, and some room, where what is before or after is long; else all there is."""
+    low, high = int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())
+    room = max((high - low) // 20, 1)
+    return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
 
 
 def folded(picture: Picture) -> Picture:
     """The picture with those bands alone that are shown at first."""
     kept = placed([band for band in picture.bands if band.shown])
+    return _with_bands(picture, kept)
+
+
+def on_gpu_only(picture: Picture) -> Picture:
+    """The picture without its host rows."""
+    return _with_bands(picture, without_host(picture.bands))
+
+
+def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
     rows = [row.number for band in kept for row in band.rows]
-    return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)))
+    gaps = tuple(one for one in picture.gaps if one.row in rows)
+    return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)), gaps=gaps)
+
+
+def worst_gap(picture: Picture) -> parts.Gap | None:
+    """Of the gaps whose end is seen as it opens, the one in which the other side ran longest."""
+    return next((one for one in picture.gaps if picture.low_ns < one.high_ns < picture.high_ns), None)
 
 
 def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tuple[Band, ...]:
@@ -155,12 +213,6 @@ def _title(rank: RankOverlap) -> str:
     if rank.a.wait_ns or rank.b.wait_ns:
         text += f"; real {duration(rank.real_overlap_ns)} = {percent(rank.real_overlap_ratio)}"
     return text
-
-
-def _missed_sides(rank: RankOverlap) -> str:
-    return "".join(
-        side for number, side in enumerate("ab") if rank.gaps is not None and np.any(rank.gaps.side == number)
-    )
 
 
 def _clock(trace: Trace) -> str:

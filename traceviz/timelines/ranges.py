@@ -1,4 +1,4 @@
-"""The user's ranges on launching threads: how deep each nests, and whose work it launched."""
+"""The user's ranges: on launching threads as deep as they nest, and on the GPU as long as what they launched ran."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints
+from analyzers.trace.nesting import RangeIndex, levels
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launches
+from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 
 DEPTHS = 3  # rows of a thread; what nests deeper is drawn on the last of them
@@ -57,6 +59,49 @@ def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]
         alone = [(count[each] > 0) & (count.sum(axis=0) == count[each]) for each in (A, B)]
         sides = np.where(alone[A], A, np.where(alone[B], B, OTHER))
         found[key[0], key[1]] = ThreadRanges(own, np.clip(depth, 0, DEPTHS - 1), sides)
+    return found
+
+
+@dataclass(frozen=True)
+class Projected:
+    """Ranges on one device: rows in `Trace.ranges`, from their first op's start to their last one's end, ns.
+
+    level : ranges of one level never overlap; side : as of `ThreadRanges`.
+    """
+
+    rows: Ints
+    start_ns: Ints
+    end_ns: Ints
+    level: Ints
+    side: Ints
+
+
+def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
+    """By (process, rank, device): the innermost ranges around launches, but for steps, which span all of it.
+
+    Parameters
+    ----------
+    side : of each op of the trace: A, B or OTHER.
+    """
+    _, wanted, _ = trace.once(range_classes)
+    rows = np.setdiff1d(np.flatnonzero(wanted), find_steps(trace).rows)
+    thread, launched, _ = launches(trace)
+    known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    process = ints(trace.ops, "process")[known]
+    inside = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread[known], launched[known])
+    known, inside = known[inside >= 0], rows[inside[inside >= 0]]
+    starts, ends = ints(trace.ops, "start_ns")[known], ints(trace.ops, "end_ns")[known]
+    found = {}
+    for key, ops in rows_by_key(*(ints(trace.ops, name)[known] for name in ("process", "rank", "device"))).items():
+        own, of_range = np.unique(inside[ops], return_inverse=True)
+        order = np.argsort(of_range, kind="stable")
+        heads = np.flatnonzero(np.diff(of_range[order], prepend=-1))
+        low, high = np.minimum.reduceat(starts[ops[order]], heads), np.maximum.reduceat(ends[ops[order]], heads)
+        sides = [each.reduceat(side[known[ops[order]]], heads) for each in (np.minimum, np.maximum)]
+        level = np.zeros(own.size, np.int64)
+        for number, (positions, *_) in enumerate(levels(np.arange(own.size), low, high)):
+            level[positions] = min(number, DEPTHS - 1)
+        found[key] = Projected(own, low, high, level, np.where(sides[0] == sides[1], sides[0], OTHER))
     return found
 
 

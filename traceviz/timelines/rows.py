@@ -1,4 +1,4 @@
-"""Rows and bands of a timeline: one band per rank's device, in it threads, streams, overlap, and what was missed."""
+"""Rows and bands of a timeline: one band per rank's device, in it threads, streams, overlap, and what held a side."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints
+from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
 LOW = 0.86  # a row of ranges, in rows
+DEFAULT_STREAM = 7  # as CUPTI numbers it, in nsys and torch.profiler
+HOST = ("ranges", "thread")  # kinds of rows that fold away
 GAP = 1.3  # between bands, in rows: their titles stand there
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: `kind` is "ranges", "thread", "stream", "overlap", "missed-a" or "missed-b".
+    """One row: `kind` is "ranges", "thread", "projected", "stream", "overlap", "missed-a" or "missed-b".
 
     y : its middle, counted upwards. Several rows of one label belong together.
     """
@@ -32,7 +35,7 @@ class Row:
     @property
     def height(self) -> float:
         """How much room it takes; a stream's row takes 1."""
-        return LOW if self.kind == "ranges" else 1.0
+        return LOW if self.kind in ("ranges", "projected") else 1.0
 
     @property
     def top(self) -> float:
@@ -70,6 +73,7 @@ def bands(
     titles: dict[tuple[int, int], str],
     missed: dict[tuple[int, int], str],
     depths: dict[tuple[int, int], int],
+    projected: dict[tuple[int, ...], int],
 ) -> tuple[Band, ...]:
     """Lay out a trace, by rank.
 
@@ -79,12 +83,14 @@ def bands(
     titles : (rank, device) -> what to write above the band.
     missed : (rank, device) -> which of the sides "a" and "b" were missed somewhere.
     depths : (process, thread) -> how many rows its ranges need.
+    projected : (process, rank, device) -> how many rows its ranges need on the GPU.
     """
     found: list[Band] = []
     number = 0
     ops = trace.ops
     thread = launches(trace)[0]
     launched = ints(ops, "launch") >= 0
+    uses = stream_uses(trace)
     for (rank, device, process), of_device in rows_by_key(
         *(ints(ops, name) for name in ("rank", "device", "process"))
     ).items():
@@ -97,7 +103,14 @@ def bands(
         kinds = []
         for one in sorted(threads):
             kinds += [("ranges", f"ranges of {one}")] * depths.get((process, one), 0) + [("thread", f"host {one}")]
-        kinds += [("stream", f"stream {one[1]}" + f" of context {one[0]}" * (len(contexts) > 1)) for one in streams]
+        kinds += [("projected", "ranges on GPU")] * projected.get((process, rank, device), 0)
+        kinds += [
+            (
+                "stream",
+                f"stream {stream}" + f" of context {context}" * (len(contexts) > 1) + uses[process, context, stream],
+            )
+            for context, stream in streams
+        ]
         kinds += [("overlap", "overlap")]
         kinds += [(f"missed-{side}", f"{side.upper()} held by") for side in missed.get((rank, device), "")]
         rows = [Row(number + k, kind, label, 0.0) for k, (kind, label) in enumerate(kinds)]
@@ -122,6 +135,30 @@ def bands(
             )
         )
     return placed(found)
+
+
+def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
+    """What each (process, context, stream) is for, with a space before.
+
+    Of those with compute "main" is the default stream, where it is one of them, else the busiest.
+    """
+    length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
+    comm, compute = is_communication(trace), is_compute(trace)
+    busy, found = {}, {}
+    for key, rows in rows_by_key(*(ints(trace.ops, name) for name in ("process", "context", "stream"))).items():
+        times = [int(length[rows[mask[rows]]].sum()) for mask in (comm, compute)]
+        busy[key] = times[1]
+        found[key] = " NCCL" if times[0] > times[1] else "" if times[1] else " copies"
+    for process, context in {key[:2] for key in busy}:
+        of_context = {key: ns for key, ns in busy.items() if key[:2] == (process, context) and not found[key]}
+        if of_context:
+            found[max(of_context, key=lambda key: (key[2] == DEFAULT_STREAM, of_context[key]))] = " main"
+    return found
+
+
+def without_host(some: Sequence[Band]) -> tuple[Band, ...]:
+    """The same bands without what happened on host threads."""
+    return placed([replace(band, rows=tuple(row for row in band.rows if row.kind not in HOST)) for band in some])
 
 
 def placed(some: Sequence[Band]) -> tuple[Band, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from analyzers.overlap.measure import Instance, RankOverlap
 from analyzers.verdict.check import OverlapResult
-from traceviz.output.quantities import percent
+from traceviz.output.quantities import duration, percent
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Shown:
     rank: int | None = None
     label: str = ""
     device: int | None = None
+    title: str = ""  # what is seen of it, for a picture's title
 
 
 def deciding_rank(result: OverlapResult) -> RankOverlap | None:
@@ -42,7 +43,7 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
     rank = deciding_rank(result)
     ranked = sorted(rank.instances, key=lambda one: (_ratio(one), one.end_ns - one.start_ns)) if rank else []
     if rank is None or not ranked:
-        return Shown(*span, "the whole capture: no instance has both sides")
+        return Shown(*span, "the whole capture: no instance has both sides", title="the whole capture")
     chosen = ranked[(len(ranked) - 1) // 2]
     together = [_nearest(other, chosen) for other in result.ranks]
     spans = [(one.start_ns, one.end_ns) for one in together if one is not None]
@@ -52,8 +53,11 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
         text += f", the median of {len(ranked)} by real overlap: {percent(_ratio(chosen))} ({least} to {most})"
     else:
         text += f", the only instance: real overlap {percent(_ratio(chosen))}"
+    of = duration(chosen.achievable_ns)
+    title = f"{chosen.label} on {result.device_labels.name(rank.rank, rank.device)}: "
+    title += f"{duration(chosen.real_overlap_ns)} of a possible {of} overlapped"
     return Shown(
-        min(low for low, _ in spans), max(high for _, high in spans), text, rank.rank, chosen.label, rank.device
+        min(low for low, _ in spans), max(high for _, high in spans), text, rank.rank, chosen.label, rank.device, title
     )
 
 

@@ -15,6 +15,7 @@ from analyzers.verdict.check import check_overlap
 from traceviz.output.views.compare import headline
 from traceviz.timelines.fold import MOST_BANDS
 from traceviz.timelines.marks import NEVER, Marks, fit
+from traceviz.timelines.parts import Gap
 from traceviz.timelines.picture import MOST_MARKS, Picture, picture
 from traceviz.timelines.rows import Band, placed
 from traceviz.timelines.shown import Shown
@@ -75,6 +76,20 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
             for warning in one.warnings
         ),
         apparent=any(one.apparent for one in pictures),
+        gaps=tuple(
+            sorted(
+                (
+                    _moved_gap(gap, zero, row)
+                    for one, zero, row in zip(pictures, zeros, rows, strict=False)
+                    for gap in one.gaps
+                ),
+                key=lambda gap: -gap.alone_ns,
+            )
+        ),
+        active_ns=(
+            min(one.active_ns[0] - zero for one, zero in zip(pictures, zeros, strict=True)),
+            max(one.active_ns[1] - zero for one, zero in zip(pictures, zeros, strict=True)),
+        ),
     )
 
 
@@ -97,6 +112,14 @@ def _moved(marks: Marks, zero: int, rows: int, texts: int) -> Marks:
     for name, by in (("row", rows), ("launch_row", rows), ("after_row", rows), ("name", texts), ("extra", texts)):
         columns[name] = np.where(columns[name] < 0, columns[name], columns[name] + by)
     return Marks(**columns)
+
+
+def _moved_gap(gap: Gap, zero: int, rows: int) -> Gap:
+    links = tuple(
+        (kind, start - zero, from_row + rows, end - zero, to_row + rows)
+        for kind, start, from_row, end, to_row in gap.links
+    )
+    return replace(gap, row=gap.row + rows, low_ns=gap.low_ns - zero, high_ns=gap.high_ns - zero, links=links)
 
 
 def _joined(parts: Sequence[Marks]) -> Marks:

@@ -68,6 +68,25 @@ def short(name: str) -> str:
     return last if len(last) <= SHORT else last[: SHORT - 1] + "…"
 
 
+def full(name: str) -> str:
+    """A kernel's or call's name for a hover text: its function, not its C++ signature.
+
+    >>> full("void at::native::(anonymous namespace)::copy<float, 4>(float*, int)")
+    'at::native::copy'
+    """
+    return long(function(name) or name)
+
+
+def micros(ns: int) -> str:
+    """A length in µs, with three digits at least.
+
+    >>> micros(162_879), micros(15_271_400), micros(4_210), micros(84_260), micros(0)
+    ('163 µs', '15,271 µs', '4.21 µs', '84.3 µs', '0 µs')
+    """
+    decimals = 0 if abs(ns) >= 99_950 or not ns else 1 if abs(ns) >= 9_995 else 2
+    return f"{ns / 1000:,.{decimals}f} µs"
+
+
 def fixed_name(role: str, *, apparent: bool) -> str:
     """What marks of a role are called that have no name of their own; "" for the others.
 

@@ -3,17 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.causes.table import CAUSES
 from analyzers.clocks.align import align
 from analyzers.load import load
 from analyzers.syncs.report import order_report
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder, one_rank
-from tests.support.timeline_traces import US, drawn, many_ranks, race, two_instances
+from tests.support.timeline_traces import US, drawn, late_behind_an_event, many_ranks, race, two_instances
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.draw import figure, legend
 from traceviz.timelines.marks import NEVER, ROLE, Marks
-from traceviz.timelines.picture import Picture, folded
+from traceviz.timelines.page import page
+from traceviz.timelines.picture import Picture, folded, on_gpu_only
 from traceviz.timelines.rows import GAP
 from traceviz.timelines.texts import fixed_name
 
@@ -22,6 +22,13 @@ DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 
 def of_role(picture: Picture, role: str) -> Marks:
     return picture.marks.take(picture.marks.role == ROLE[role])
+
+
+def on_host(picture: Picture, role: str) -> Marks:
+    """Of a role the marks on host rows."""
+    rows = [number for band in picture.bands for of_thread in band.ranges.values() for number in of_thread]
+    found = of_role(picture, role)
+    return found.take(np.isin(found.row, rows))
 
 
 def spans(marks: Marks) -> list[tuple[int, int]]:
@@ -34,12 +41,14 @@ def test_a_band_has_a_row_for_each_thread_and_stream() -> None:
     assert [row.label for row in band.rows] == [
         "ranges of 1",
         "host 1",
-        "stream 7",
+        "ranges on GPU",
+        "ranges on GPU",  # A begins on the GPU before B ends
+        "stream 7 main",  # computes for 80 µs, stream 9 for 40
         "stream 9",
         "overlap",
         "A held by",
     ]
-    assert [row.number for row in band.rows] == [0, 1, 2, 3, 4, 5]
+    assert [row.number for row in band.rows] == list(range(8))
     edges = [edge for row in band.rows for edge in (row.top, row.top - row.height)]
     assert edges[1:-1:2] == pytest.approx(edges[2::2]), "rows stand below each other, without gaps"
 
@@ -54,11 +63,96 @@ def test_marks_stand_where_the_work_was() -> None:
     assert spans(of_role(picture, "launch-b")) == [(1, 2), (4, 5), (101, 102), (104, 105)]
 
 
-def test_missed_gaps_carry_their_cause() -> None:
+def test_what_held_a_side_is_cut_in_time_where_the_cause_changes() -> None:
+    """The host is busy until 12, blocked until 40, busy again until its launch returns at 42; the op starts at 45."""
     _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
-    missed = of_role(picture, "missed-a")
-    assert spans(missed) == [(10, 45), (110, 135)]
-    assert [picture.texts[name] for name in missed.name] == ["host-sync", "host-sync"]
+    blocked, late = of_role(picture, "held-host-sync"), of_role(picture, "held-late-launch")
+    assert spans(blocked) == [(12, 40), (112, 130)]
+    assert spans(late) == [(10, 12), (40, 45), (110, 112), (130, 135)]
+    assert {picture.texts[name] for name in blocked.name} == {"host-sync"}
+    assert blocked.whole.tolist() == [28 * US, 18 * US], "B runs all the time"
+    assert "was submitted 32.00 µs late: the host was blocked 28.00 µs of it" in picture.texts[blocked.extra[0]]
+
+
+def test_before_its_submission_an_op_that_waits_anyhow_is_drawn_as_such() -> None:
+    _, picture = drawn(late_behind_an_event(), "kernel:a", "kernel:b")
+    assert spans(of_role(picture, "early-event-dependency")) == [(0, 60)]
+    assert spans(of_role(picture, "held-event-dependency")) == [(60, 102)]
+    hovers = [custom for one in figure(picture).data for custom in one.customdata or () if custom]
+    (early,) = [custom for custom in hovers if "not submitted by then" in custom[4]]
+    assert early[0] == "event-dependency"
+    assert early[6] == "from 0.000 µs · 60.0 µs long"
+    assert "60.0 µs in which the other side ran alone" in early[4]
+    assert "waited 101.0 µs for b of &#x27;kernel:b&#x27;".replace("&#x27;", "'") in early[4]
+
+
+def test_the_links_of_the_largest_gap_that_is_seen_are_drawn_without_a_click() -> None:
+    _, picture = drawn(late_behind_an_event(), "kernel:a", "kernel:b")
+    (band,) = picture.bands
+    (gap,) = picture.gaps
+    a, b, host = band.streams[1, 9], band.streams[1, 7], band.threads[1]
+    assert {(kind, start // US, row, end // US, to) for kind, start, row, end, to in gap.links} == {
+        ("launch", 58, host, 102, a),
+        ("event", 100, b, 102, a),
+        ("record", -7, host, 40, host),
+    }
+    arrows = [one for one in figure(picture).layout.annotations if one.showarrow]
+    assert sorted((one.ax, one.x) for one in arrows) == [(-0.007, 0.04), (0.058, 0.102), (0.1, 0.102)]
+
+
+def test_ranges_stand_on_the_gpu_as_long_as_what_they_launched_ran() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
+    (band,) = picture.bands
+    rows = [row.number for row in band.rows if row.kind == "projected"]
+    found = picture.marks.take(np.isin(picture.marks.row, rows))
+    names = [
+        (picture.texts[name], start // US, end // US)
+        for name, start, end in zip(found.name.tolist(), found.start.tolist(), found.end.tolist(), strict=True)
+    ]
+    assert sorted(names) == [("A", 45, 65), ("A", 135, 155), ("B", 10, 50), ("B", 110, 150)]
+    for row in rows:
+        own = found.take(found.row == row)
+        assert np.all(own.start[1:] >= own.end[:-1]), "none is drawn over another"
+
+
+def test_host_rows_fold_away() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B")
+    few = on_gpu_only(picture)
+    assert [row.kind for row in few.bands[0].rows] == [
+        "projected",
+        "projected",
+        "stream",
+        "stream",
+        "overlap",
+        "missed-a",
+    ]
+    assert few.bands[0].rows[0].top == pytest.approx(-GAP)
+    assert set(few.marks.row.tolist()) <= {row.number for row in few.bands[0].rows}
+
+
+def test_streams_are_told_by_what_runs_on_them() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("ncclDevKernel_AllReduce", 13, 0, 90 * US, launch=(0, 1))
+    rank.kernel("gemm", 7, 0, 60 * US, launch=(2, 3))
+    rank.kernel("gelu", 9, 0, 20 * US, launch=(4, 5))
+    rank.copy("DtoH", 21, 0, 10 * US, launch=(6, 7))
+    _, picture = drawn(run.trace(), "comm", "compute")
+    labels = [row.label for row in picture.bands[0].rows if row.kind == "stream"]
+    assert labels == ["stream 7 main", "stream 9", "stream 13 NCCL", "stream 21 copies"]
+
+
+def test_what_blocks_the_host_once_all_is_launched_is_grey_and_the_empty_end_is_folded() -> None:
+    run, rank = one_rank()
+    rank.kernel("ncclDevKernel_AllReduce", 13, 5 * US, 60 * US, launch=(0, 1 * US))
+    rank.kernel("gemm", 7, 5 * US, 105 * US, launch=(2 * US, 3 * US))
+    rank.synchronize("device", 10 * US, 900 * US)
+    _, picture = drawn(run.trace(), "comm", "compute")
+    assert spans(of_role(picture, "sync-end")) == [(10, 900)]
+    assert of_role(picture, "sync").size == 0
+    assert picture.active_ns == (0, 110 * US), "5 % of the 100 µs of work behind it"
+    assert figure(picture).layout.xaxis.rangeslider.range == (0, 0.11)
+    assert "Folded, with no GPU work: 790.0 µs after." in page(picture)
 
 
 def test_an_op_points_back_to_its_launch_and_to_what_an_event_made_it_wait_for() -> None:
@@ -77,7 +171,7 @@ def test_ranges_stand_above_the_thread_that_opened_them_as_deep_as_they_nest() -
     (band,) = picture.bands
     assert [row.label for row in band.rows][:3] == ["ranges of 1", "ranges of 1", "host 1"]
     outer, inner = band.ranges[1]
-    found = {role: of_role(picture, f"range-{role}") for role in ("a", "b", "other")}
+    found = {role: on_host(picture, f"range-{role}") for role in ("a", "b", "other")}
     assert spans(found["a"]) == [
         (100, 103),
         (2, 4),
@@ -96,7 +190,7 @@ def test_operators_and_what_libraries_open_are_no_ranges_of_the_users() -> None:
     rank.range("mine", 0, 9 * US)
     rank.kernel("gemm", 7, 10 * US, 20 * US, launch=(1 * US, 2 * US))
     _, picture = drawn(run.trace(), "compute", "comm")
-    marks = [of_role(picture, f"range-{role}") for role in ("a", "b", "other")]
+    marks = [on_host(picture, f"range-{role}") for role in ("a", "b", "other")]
     assert [picture.texts[name] for one in marks for name in one.name] == ["mine"]
 
 
@@ -130,7 +224,7 @@ def test_of_many_ranks_those_are_shown_that_speak_for_the_others() -> None:
         np.count_nonzero(figure(one).layout.yaxis.tickvals)
         for one in (picture, drawn(many_ranks(8), "nvtx:A", "nvtx:B")[1])
     ]
-    assert counts == [4 * 6, 8 * 6], "a figure draws what is shown at first; eight need no folding"
+    assert counts == [4 * 8, 8 * 8], "a figure draws what is shown at first; eight need no folding"
 
 
 def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:
@@ -142,11 +236,11 @@ def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:
         for k in range(len(one.text))
         if one.text[k]
     ]
-    # Host blocked 12 to 40, B's second op 20 to 50, A 45 to 65, missed 10 to 45; ms.
+    # Host blocked 12 to 40, which held A, too; B's second op 20 to 50, A 45 to 65; ms.
     assert (0.03, pytest.approx(0.01), "blocked: cudaStreamSynchronize") in written
     assert (0.03, pytest.approx(0.02), "lookup") in written
     assert (0.045, pytest.approx(0.015), "dense") in written
-    assert (0.03, pytest.approx(0.015), "host-sync") in written
+    assert (0.03, pytest.approx(0.01), "host-sync 28.0 µs") in written
     own = [text for one in figure(picture).data if "labels" not in one.meta for text in one.text or () if text]
     assert "lookup" not in own, "and nowhere else"
 
@@ -219,17 +313,6 @@ def test_real_captures_have_their_overlap_and_every_op_on_the_picture(scenario: 
         assert int(length[here].sum()) == rank.overlap_ns
     ops = np.isin(marks.role, [ROLE[role] for role in ("a", "b", "other")])
     assert int(marks.count[ops].sum()) == len(trace.ops)
-
-
-def test_gaps_sum_up_to_the_time_one_side_ran_alone() -> None:
-    result = check_overlap(two_instances(), "nvtx:A", "nvtx:B")
-    gaps = result.ranks[0].gaps
-    assert gaps is not None
-    assert (gaps.start_ns // US).tolist() == [10, 110]
-    assert (gaps.end_ns // US).tolist() == [45, 135]
-    assert (gaps.alone_ns // US).tolist() == [35, 25]
-    assert [CAUSES[cause] for cause in gaps.cause] == ["host-sync", "host-sync"]
-    assert gaps.side.tolist() == [0, 0]
 
 
 def test_overlap_that_may_be_waiting_is_not_drawn_as_real() -> None:
