@@ -457,8 +457,9 @@ def timeline(
     Returns
     -------
     plotly Figure : bars in ms on the trace's clock; `customdata` has whole ns. Where there are too many to draw, marks
-        too small to see are drawn as one that says how many they are; narrow the trace to see more. The page that
-        `traceviz timeline -o x.html` writes does so by itself as one zooms.
+        too small to see are drawn as one that says how many they are; narrow the trace to see more. A notebook shows it
+        as the page that `traceviz timeline -o x.html` writes, which shows more as one zooms, and, where no script runs
+        and kaleido is installed, as a picture.
 
     Raises
     ------
@@ -466,7 +467,7 @@ def timeline(
     """
     from analyzers.syncs import report as order_report
     from analyzers.verdict import check
-    from traceviz.timelines import draw, palette, picture
+    from traceviz.timelines import notebook, palette, picture
 
     whole = _loaded(trace, reading)
     result = check.check_overlap(whole, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
@@ -475,7 +476,7 @@ def timeline(
         from traceviz.timelines.predicted import with_predicted
 
         drawn = with_predicted(whole, drawn, result, _changes(what_if))
-    return draw.figure(drawn, theme=palette.DARK if dark else palette.LIGHT)
+    return notebook.Timeline(drawn, palette.DARK if dark else palette.LIGHT)
 
 
 def report(

@@ -337,6 +337,20 @@ def test_the_plot_is_one_page_and_shows_hostile_names_as_text(run: Run, tmp_path
     assert run("history", path, "-o", tmp_path / "no" / "t.html")[0] == 2
 
 
+def test_the_plot_has_the_bar_commits_flips_and_what_stands_in_hovers(run: Run, tmp_path: Path) -> None:
+    """Overlaps of 40, 70, 80 and 30 % against a bar of 60: partial, overlapped, overlapped, partial."""
+    path, page = tmp_path / "r.db", tmp_path / "t.html"
+    saved(path, 40, 70, 80, 30)
+    run("history", path, "-o", page)
+    text = page.read_text(encoding="utf-8").encode().decode("unicode_escape", "ignore")
+    assert '"ticktext":["abc","abc","abc","abc"]' in text
+    assert '"symbol":["circle","triangle-up","circle","triangle-down"]' in text
+    assert '"y":[60.0,60.0,60.0,60.0]' in text
+    assert "<b>overlapped</b> (was worse before)<br>run 2<br>commit abc" in text
+    assert "<b>overlapped</b><br>run 3" in text
+    assert "<b>partial</b> (was better before)<br>run 4" in text
+
+
 def test_the_commit_comes_from_ci_or_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in history.COMMITS:
         monkeypatch.delenv(name, raising=False)

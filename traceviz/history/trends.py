@@ -12,7 +12,7 @@ from analyzers.compare.noise import Trend, trend
 if TYPE_CHECKING:
     from traceviz.history.database import SavedRun
 
-_VERDICTS = ("serialized", "partial", "overlapped")  # each better than the one before; "inconclusive" is none of them
+VERDICTS = ("serialized", "partial", "overlapped")  # each better than the one before; "inconclusive" is none of them
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class PairTrend:
     def flip(self) -> str:
         """What the newest run's verdict is against the one before: "regression", "improvement", or "" for the same."""
         newest = self.runs[-1].verdict
-        if newest not in _VERDICTS or self.verdict_before not in _VERDICTS or newest == self.verdict_before:
+        if newest not in VERDICTS or self.verdict_before not in VERDICTS or newest == self.verdict_before:
             return ""
-        better = _VERDICTS.index(newest) > _VERDICTS.index(self.verdict_before)
+        better = VERDICTS.index(newest) > VERDICTS.index(self.verdict_before)
         return "improvement" if better else "regression"
 
     @property
@@ -73,7 +73,7 @@ def _of_pair(a: str, b: str, gpus: str, of_pair: Sequence[SavedRun]) -> PairTren
     *_, newest = of_pair
     by_rule = [run for run in of_pair if run.rule == newest.rule]
     runs = [run for run in by_rule if run.apparent == newest.apparent]
-    comparable = [run.verdict for run in runs[:-1] if run.bar == newest.bar and run.verdict in _VERDICTS]
+    comparable = [run.verdict for run in runs[:-1] if run.bar == newest.bar and run.verdict in VERDICTS]
     return PairTrend(
         a,
         b,

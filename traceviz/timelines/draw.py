@@ -9,9 +9,9 @@ import numpy as np
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
-from traceviz.timelines.palette import LIGHT, Theme, group, pale
+from traceviz.timelines.palette import FONT, LIGHT, Theme, group, pale
 from traceviz.timelines.picture import Picture, folded, worst_gap
-from traceviz.timelines.texts import fixed_name, safe, wrapped
+from traceviz.timelines.texts import fixed_name, safe, side_name, wrapped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -211,16 +211,6 @@ def _lines(picture: Picture, width: int) -> tuple[list[str], list[str]]:
     return wrapped(title, int(width / TITLE_PIXELS)), notes
 
 
-def side_name(selector: str) -> str:
-    """A selector as one says it: ranges by their name.
-
-    >>> side_name("nvtx:DP Embedding"), side_name("comm"), side_name("nvtx:a+comm")
-    ('DP Embedding', 'comm', 'nvtx:a+comm')
-    """
-    name = selector.removeprefix("nvtx:")
-    return selector if set(name) & set(",+!:~") else name
-
-
 def _title(picture: Picture, width: int) -> dict[str, Any]:
     title, notes = _lines(picture, width)
     lines = [f"<b>{safe(line)}</b>" for line in title]
@@ -353,7 +343,7 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
     return {
         "paper_bgcolor": theme.ground,
         "plot_bgcolor": theme.ground,
-        "font": {"color": theme.text, "family": "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"},
+        "font": {"color": theme.text, "family": FONT},
         "shapes": ground,
         "xaxis": {**axis, "rangeslider": {"bgcolor": theme.band, "bordercolor": theme.grid, "borderwidth": 1}},
         "yaxis": axis,

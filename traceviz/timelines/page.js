@@ -386,5 +386,11 @@
     let before = theme;
     window.addEventListener("beforeprint", () => { before = theme; setTheme("light"); });
     window.addEventListener("afterprint", () => setTheme(before));
-  }).then(() => div.setAttribute("data-ready", "true"));
+  }).then(() => {
+    div.setAttribute("data-ready", "true");
+    const frame = window.frameElement;  // a notebook's, where a picture stands in for the page until now
+    if (!frame || frame.dataset.timeline === undefined) return;
+    frame.style.height = document.documentElement.scrollHeight + "px";
+    frame.nextElementSibling.style.display = "none";
+  });
 })();

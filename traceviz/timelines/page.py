@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
 from importlib import resources
@@ -52,15 +54,25 @@ TOOLS = (
 )
 
 
-def page(picture: Picture) -> str:
-    """The whole HTML page of a timeline."""
+# Every browser since 2023 unpacks gzip by itself. What a script element holds runs as if it had stood in the page.
+UNPACK = """(async () => {
+  const packed = Uint8Array.from(atob("%s"), (letter) => letter.charCodeAt(0));
+  const program = document.createElement("script");
+  program.textContent = await new Response(
+    new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  document.head.appendChild(program);
+})();"""
+
+
+def page(picture: Picture, *, packed: bool = False) -> str:
+    """The whole HTML page of a timeline; `packed` it takes less than half the room."""
     head = f"<h1>{html.escape(plain(picture.headline))}</h1>\n"
     if not picture.warnings:
-        return document(picture.headline, head + timeline(picture), scripts=True)
+        return document(picture.headline, head + timeline(picture), scripts=True, packed=packed)
     count = len(picture.warnings)
     caveats = "1 caveat" if count == 1 else f"{count} caveats"
     head += f'<p class="about"><a href="#mind">{caveats}</a>, below the timeline.</p>\n'
-    return document(picture.headline, f"{head}{timeline(picture)}\n{_mind(picture)}", scripts=True)
+    return document(picture.headline, f"{head}{timeline(picture)}\n{_mind(picture)}", scripts=True, packed=packed)
 
 
 def _mind(picture: Picture) -> str:
@@ -69,12 +81,15 @@ def _mind(picture: Picture) -> str:
     return f'<section id="mind">\n<h3>Caveats</h3>\n<ul>{items}</ul>\n</section>'
 
 
-def document(title: str, body: str, *, scripts: bool) -> str:
+def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> str:
     """An HTML document with the page's style, and plotly where it has a timeline."""
     from plotly.offline import get_plotlyjs
 
-    plotly = f"<script>{get_plotlyjs()}</script>\n" if scripts else ""
+    plotly = f"<script>{get_plotlyjs()}</script>\n" if scripts and not packed else ""
     end = f"<script>{_resource('page.js')}</script>\n" if scripts else ""
+    if packed:
+        programs = gzip.compress(f"{get_plotlyjs()}\n{_resource('page.js')}".encode(), mtime=0)
+        end = f"<script>{UNPACK % base64.b64encode(programs).decode()}</script>\n"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

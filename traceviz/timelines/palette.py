@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 BLACK, WHITE = "#111111", "#FFFFFF"
 
 

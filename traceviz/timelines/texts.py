@@ -87,6 +87,16 @@ def micros(ns: int) -> str:
     return f"{ns / 1000:,.{decimals}f} µs"
 
 
+def side_name(selector: str) -> str:
+    """A selector as one says it: ranges by their name.
+
+    >>> side_name("nvtx:DP Embedding"), side_name("comm"), side_name("nvtx:a+comm")
+    ('DP Embedding', 'comm', 'nvtx:a+comm')
+    """
+    name = selector.removeprefix("nvtx:")
+    return selector if set(name) & set(",+!:~") else name
+
+
 def fixed_name(role: str, *, apparent: bool) -> str:
     """What marks of a role are called that have no name of their own; "" for the others.
 
