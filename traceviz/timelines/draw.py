@@ -10,7 +10,7 @@ from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import FONT, LIGHT, Theme, group, pale
-from traceviz.timelines.picture import Picture, folded, worst_gap
+from traceviz.timelines.picture import Picture, folded, in_view, worst_gap
 from traceviz.timelines.texts import fixed_name, safe, side_name, wrapped
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def figure(
     """Draw a picture, opened on what it shows."""
     import plotly.graph_objects as go
 
-    shown = folded(picture)
+    shown = folded(picture) if slider else in_view(folded(picture))
     pixels = (width or WIDTH) - LEFT - RIGHT
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
     traces = [_shade(shown, marks)]

@@ -24,7 +24,7 @@ from traceviz.timelines import parts
 from traceviz.timelines.fold import representative_ranks
 from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
 from traceviz.timelines.ranges import on_gpu, user_ranges
-from traceviz.timelines.rows import Band, bands, placed, without_host
+from traceviz.timelines.rows import Band, bands, placed, seen, without_host
 from traceviz.timelines.shown import Shown, deciding_rank, typical
 from traceviz.timelines.texts import Texts
 
@@ -179,6 +179,13 @@ def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
     rows = [row.number for band in kept for row in band.rows]
     gaps = tuple(one for one in picture.gaps if one.row in rows)
     return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)), gaps=gaps)
+
+
+def in_view(picture: Picture) -> Picture:
+    """The picture without rows of the host's on which nothing is seen as it opens: for one that stands still."""
+    is_seen = (picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns)
+    is_seen &= picture.marks.role != ROLE["sync-end"]
+    return _with_bands(picture, seen(picture.bands, np.unique(picture.marks.row[is_seen])))
 
 
 def worst_gap(picture: Picture) -> parts.Gap | None:

@@ -15,6 +15,7 @@ from analyzers.trace.regions import launches
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 
+ON_GPU = 4  # rows of ranges on the GPU; those that more overlap are drawn on the last of them
 DEPTHS = 3  # rows of a thread; what nests deeper is drawn on the last of them
 A, B, OTHER = range(3)
 
@@ -66,7 +67,7 @@ def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]
 class Projected:
     """Ranges on one device: rows in `Trace.ranges`, from their first op's start to their last one's end, ns.
 
-    level : ranges of one level never overlap; side : as of `ThreadRanges`.
+    level : ranges of one level don't overlap, but for the last; side : as of `ThreadRanges`.
     """
 
     rows: Ints
@@ -100,7 +101,7 @@ def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
         sides = [each.reduceat(side[known[ops[order]]], heads) for each in (np.minimum, np.maximum)]
         level = np.zeros(own.size, np.int64)
         for number, (positions, *_) in enumerate(levels(np.arange(own.size), low, high)):
-            level[positions] = min(number, DEPTHS - 1)
+            level[positions] = min(number, ON_GPU - 1)
         found[key] = Projected(own, low, high, level, np.where(sides[0] == sides[1], sides[0], OTHER))
     return found
 

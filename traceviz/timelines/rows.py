@@ -138,22 +138,37 @@ def bands(
 
 
 def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
-    """What each (process, context, stream) is for, with a space before.
+    """What each (process, context, stream) is for, with a space before; by what most of its kernels are.
 
-    Of those with compute "main" is the default stream, where it is one of them, else the busiest.
+    "main" is the default stream, where it computes, else the one that computes for more than half of the time.
     """
     length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
     comm, compute = is_communication(trace), is_compute(trace)
-    busy, found = {}, {}
+    busy: dict[tuple[int, ...], int] = {}
+    found: dict[tuple[int, ...], str] = {}
     for key, rows in rows_by_key(*(ints(trace.ops, name) for name in ("process", "context", "stream"))).items():
-        times = [int(length[rows[mask[rows]]].sum()) for mask in (comm, compute)]
-        busy[key] = times[1]
-        found[key] = " NCCL" if times[0] > times[1] else "" if times[1] else " copies"
+        counts = [int(np.count_nonzero(mask[rows])) for mask in (comm, compute)]
+        found[key] = "" if counts[1] and counts[1] >= counts[0] else " NCCL" if counts[0] else " copies"
+        busy[key] = int(length[rows[compute[rows]]].sum()) if not found[key] else 0
     for process, context in {key[:2] for key in busy}:
-        of_context = {key: ns for key, ns in busy.items() if key[:2] == (process, context) and not found[key]}
-        if of_context:
-            found[max(of_context, key=lambda key: (key[2] == DEFAULT_STREAM, of_context[key]))] = " main"
+        of_context = {key: ns for key, ns in busy.items() if key[:2] == (process, context) and ns}
+        if not of_context:
+            continue
+        main = max(of_context, key=lambda key: (key[2] == DEFAULT_STREAM, of_context[key]))
+        if main[2] == DEFAULT_STREAM or 2 * of_context[main] > sum(of_context.values()):
+            found[main] = " main"
     return found
+
+
+def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
+    """The same bands without rows of the host's and of ranges on which nothing stands; `rows` are those with marks."""
+    kept = [
+        replace(
+            band, rows=tuple(row for row in band.rows if row.number in rows or row.kind not in (*HOST, "projected"))
+        )
+        for band in some
+    ]
+    return placed(kept)
 
 
 def without_host(some: Sequence[Band]) -> tuple[Band, ...]:

@@ -142,6 +142,34 @@ def test_streams_are_told_by_what_runs_on_them() -> None:
     assert labels == ["stream 7 main", "stream 9", "stream 13 NCCL", "stream 21 copies"]
 
 
+def test_of_streams_that_share_the_work_none_is_main_unless_it_is_the_default_one() -> None:
+    labels = []
+    for stream in (5, 7):
+        run, rank = one_rank()
+        for other in (stream, 20, 21):
+            rank.kernel("gemm", other, 0, (10 if other == 7 else 30) * US, launch=(0, 1))
+        rank.kernel("ncclDevKernel_AllReduce", 13, 0, 90 * US, launch=(2, 3))
+        _, picture = drawn(run.trace(), "comm", "compute")
+        labels.append([row.label for row in picture.bands[0].rows if row.kind == "stream"])
+    assert labels == [
+        ["stream 5", "stream 13 NCCL", "stream 20", "stream 21"],
+        ["stream 7 main", "stream 13 NCCL", "stream 20", "stream 21"],
+    ]
+
+
+def test_a_picture_that_stands_still_has_no_empty_host_rows() -> None:
+    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (46 * US, 60 * US))  # behind all calls of the first A
+    rows = figure(picture, slider=False).layout.yaxis.ticktext
+    assert [label.strip() for label in rows if label] == [
+        "ranges on GPU",
+        "stream 7 main",
+        "stream 9",
+        "overlap",
+        "A held by",
+    ]
+    assert len(figure(picture).layout.yaxis.ticktext) == 8
+
+
 def test_what_blocks_the_host_once_all_is_launched_is_grey_and_the_empty_end_is_folded() -> None:
     run, rank = one_rank()
     rank.kernel("ncclDevKernel_AllReduce", 13, 5 * US, 60 * US, launch=(0, 1 * US))
