@@ -101,3 +101,32 @@ def test_a_long_name_is_folded_not_cut() -> None:
     name = "kernel_" + "x" * 300
     shown = printed(Table(["a"], [[name]]), Bullets("t", [name]), width=60)
     assert shown.count("x") == 600
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
+def test_neither_headers_nor_figures_are_broken_inside_a_word(width: int) -> None:
+    """What has no room stands in a table below, whose rows begin as those above."""
+    headers = (
+        "rank",
+        "A busy",
+        "overlap / min(A, B)",
+        "late-launch",
+        "event-dependency",
+        "worst straggler",
+        "real overlap",
+    )
+    rows = [("0", "983.9 µs", "8.5%", "561.3 µs", "1.234 ms", "rank 1, 467.1 µs (#20)", "84.26 µs")] * 2
+    numeric = frozenset(header for header in headers if header != "worst straggler")
+    lines = printed(Table(headers, rows, "", numeric), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in line.split()}
+    assert {word for header in headers for word in header.split()} <= words
+    text = "\n".join(lines)
+    for cell, header in zip(rows[0], headers, strict=True):
+        assert header not in numeric or text.count(cell) >= 2
+    tables = sum(line.startswith("rank") for line in lines)
+    assert tables > 1 if width <= 60 else tables == 1 or width == 80
+
+
+def test_a_table_without_columns_is_no_error() -> None:
+    assert printed(Table((), ())).strip() == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -10,6 +11,8 @@ from rich.text import Text
 
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, plain
 
+PADDING = 2  # between columns
+NARROW = 12  # letters, to which a column of words may shrink
 STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "": ""}
 
 
@@ -39,14 +42,53 @@ def _print_item(text: str, console: Console) -> None:
     console.print(grid)
 
 
+def _columns_that_fit(block: Table, width: int) -> list[list[int]]:
+    """The columns of each of the tables that stand below each other where one is too wide; each begins with the first.
+
+    Columns are as narrow as words in their headers, and figures, allow: neither is broken.
+    """
+    first = _least_width(block, 0) + PADDING if block.headers else 0
+    tables, used = [[0]] if block.headers else [], first
+    for k in range(1, len(block.headers)):
+        wide = _least_width(block, k) + PADDING
+        if used + wide > width and len(tables[-1]) > 1:
+            tables.append([0])
+            used = first
+        tables[-1].append(k)
+        used += wide
+    return tables
+
+
+def _widths(block: Table, columns: Sequence[int], width: int) -> list[int]:
+    """As wide as each column needs to be, or less down to its least: what there is goes to words first."""
+    found = {k: min(_least_width(block, k), max(width - PADDING, 1)) for k in columns}
+    left = width - sum(found.values()) - PADDING * len(columns)
+    for k in sorted(columns, key=lambda k: block.headers[k] in block.numeric):
+        wanted = max(len(plain(text)) for text in (block.headers[k], *(row[k] for row in block.rows)))
+        more = max(min(wanted - found[k], left), 0)
+        found[k] += more
+        left -= more
+    return [found[k] for k in columns]
+
+
+def _least_width(block: Table, k: int) -> int:
+    header = block.headers[k]
+    words = max((len(word) for word in plain(header).split()), default=0)
+    longest = max((len(plain(row[k])) for row in block.rows), default=0)
+    return max(words, longest if header in block.numeric else min(longest, NARROW))
+
+
 def _print_table(block: Table, console: Console) -> None:
     if block.title:
         console.print(Text(plain(block.title), "bold"))
-    table = RichTable(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
-    for header in block.headers:
-        table.add_column(Text(plain(header)), justify="right" if header in block.numeric else "left", overflow="fold")
-    for row in block.rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(table)
+    for columns in _columns_that_fit(block, console.width):
+        table = RichTable(box=None, padding=(0, PADDING, 0, 0), show_edge=False, header_style="dim")
+        for k, width in zip(columns, _widths(block, columns, console.width), strict=True):
+            header = block.headers[k]
+            justify: Literal["left", "right"] = "right" if header in block.numeric else "left"
+            table.add_column(Text(plain(header)), justify=justify, overflow="fold", width=width)
+        for row in block.rows:
+            table.add_row(*(Text(plain(row[k])) for k in columns))
+        console.print(table)
     for line in block.note.splitlines():
         console.print(Text(plain(line), "dim"))

@@ -16,6 +16,7 @@ from analyzers.select.sides import without_shared
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints
+from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.held import held_by_device
@@ -151,10 +152,11 @@ def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
 
 
 def _last_launch(trace: Trace, band: Band) -> int:
-    """When the last op of a band's process was launched, ns; NEVER where no launch is on record."""
-    launch = ints(trace.ops, "launch")
-    launch = launch[(ints(trace.ops, "process") == band.process) & (launch >= 0)]
-    return int(ints(trace.api, "start_ns")[launch].max(initial=NEVER))
+    """When the last op of a band's process was launched, ns, of those in steps where there are any."""
+    launch, of_process = ints(trace.ops, "launch"), ints(trace.ops, "process") == band.process
+    known = of_process & (launch >= 0)
+    in_step = known & (step_of_ops(trace, find_steps(trace)) >= 0)
+    return int(ints(trace.api, "start_ns")[launch[in_step if in_step.any() else known]].max(initial=NEVER))
 
 
 def _active(trace: Trace, first: int, last: int) -> tuple[int, int]:

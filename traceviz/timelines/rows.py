@@ -9,8 +9,8 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import ints
-from analyzers.trace.kernels import is_communication, is_compute
+from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.kernels import is_communication
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
@@ -138,12 +138,13 @@ def bands(
 
 
 def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
-    """What each (process, context, stream) is for, with a space before; by what most of its kernels are.
+    """What each (process, context, stream) is for, with a space before; by what most of its ops are.
 
     "main" is the default stream, where it computes, else the one that computes for more than half of the time.
     """
     length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
-    comm, compute = is_communication(trace), is_compute(trace)
+    comm, copies = is_communication(trace), is_one_of(trace.ops, "kind", ("memcpy", "memset"))
+    compute = ~comm & ~copies  # kernels and graphs
     busy: dict[tuple[int, ...], int] = {}
     found: dict[tuple[int, ...], str] = {}
     for key, rows in rows_by_key(*(ints(trace.ops, name) for name in ("process", "context", "stream"))).items():
