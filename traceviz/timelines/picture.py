@@ -217,6 +217,8 @@ def _blocked_threads(order: OrderReport) -> dict[int, list[int]]:
 
 
 def _title(rank: RankOverlap) -> str:
+    if rank.overlap_ratio is None:
+        return f"rank {rank.rank}, device {rank.device}: not both sides ran"
     text = f"rank {rank.rank}, device {rank.device}: overlap {duration(rank.overlap_ns)}"
     text += f" = {percent(rank.overlap_ratio, apparent=rank.is_apparent)} of the shorter side"
     if rank.a.wait_ns or rank.b.wait_ns:
