@@ -24,8 +24,6 @@ from analyzers.causes.queues import LAUNCH
 from analyzers.causes.table import TABLE, cause_of_parts
 from analyzers.trace.columns import ints
 
-MOST_IN_WORDS = 400  # of a device's gaps and causes: the longest; the words take some 0.3 ms each
-
 
 @dataclass(frozen=True)
 class Link:
@@ -69,18 +67,19 @@ class Held:
     links: dict[int, tuple[Link, ...]]
 
 
-def held(writer: EvidenceWriter, rank: int, device: int, instances: Sequence[int]) -> Held | None:
+def held(writer: EvidenceWriter, rank: int, device: int, instances: Sequence[int], in_words: int) -> Held | None:
     """The pieces of one rank's device; None where nothing was missed.
 
     Parameters
     ----------
     instances : numbers of those in which overlap was missed.
+    in_words : how many pairs of a gap and a cause, the longest ones, are told in words.
     """
     wanted = np.array(sorted(instances), np.int64)
     parts: list[Held] = []
     before = 0
     for one in writer.explainer.explain(rank, device) if wanted.size else []:
-        found = _pieces(writer, one, wanted, before)
+        found = _pieces(writer, one, wanted, before, in_words)
         before += one.gaps.size
         if found.side.size:
             parts.append(found)
@@ -98,7 +97,7 @@ def held(writer: EvidenceWriter, rank: int, device: int, instances: Sequence[int
     )
 
 
-def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int) -> Held:
+def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int, in_words: int) -> Held:
     parts, gaps = one.parts, one.gaps
     submitted = np.clip(one.releases.released_ns[LAUNCH][parts.gap], parts.low_ns, parts.high_ns)
     submitted = np.where(np.isin(parts.state, (HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS)), parts.low_ns, submitted)
@@ -117,7 +116,7 @@ def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int) -
     heads = np.flatnonzero(~goes_on)
     ends = np.append(heads[1:], gap.size) - 1
     gap, cause, ns = gap[heads], cause[heads], np.add.reduceat(alone[kept], heads) if heads.size else alone[:0]
-    words, evidence, told = _in_words(writer, one, gap, cause, ns)
+    words, evidence, told = _in_words(writer, one, gap, cause, ns, in_words)
     return Held(
         gaps.side[gap],
         gap + before,
@@ -134,14 +133,14 @@ def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int) -
 
 
 def _in_words(
-    writer: EvidenceWriter, one: Explained, gap: Ints, cause: Ints, alone_ns: Ints
+    writer: EvidenceWriter, one: Explained, gap: Ints, cause: Ints, alone_ns: Ints, most: int
 ) -> tuple[Ints, tuple[str, ...], Ints]:
     """(position of each piece's words, the words, gaps that have some): a text for each of the longest."""
     pairs, of_pair = np.unique(np.stack([gap, cause]), axis=1, return_inverse=True)
     of_pair = of_pair.reshape(-1)
     total = np.zeros(pairs.shape[1], np.int64)
     np.add.at(total, of_pair, alone_ns)
-    longest = np.argsort(-total, kind="stable")[:MOST_IN_WORDS]
+    longest = np.argsort(-total, kind="stable")[:most]
     number = np.full(total.size, -1, np.int64)
     number[longest] = np.arange(longest.size)
     texts = tuple(

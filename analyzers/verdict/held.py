@@ -8,6 +8,8 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.part import explaining
 from analyzers.verdict.result import OverlapResult
 
+MOST_IN_WORDS, LEAST_IN_WORDS = 1600, 20  # pieces, of all devices and of each; their words take some 0.5 ms each
+
 
 def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]:
     """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace."""
@@ -17,5 +19,6 @@ def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]
     if not any(missed.values()):
         return {}
     writer = explaining(trace, result.a, result.b)
-    found = {key: held(writer, *key, instances) for key, instances in missed.items()}
+    in_words = max(MOST_IN_WORDS // len(missed), LEAST_IN_WORDS)
+    found = {key: held(writer, *key, instances, in_words) for key, instances in missed.items()}
     return {key: one for key, one in found.items() if one is not None}

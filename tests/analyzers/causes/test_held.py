@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from analyzers.causes import held as pieces_of
 from analyzers.causes.held import Held
 from analyzers.causes.table import CAUSES
 from analyzers.load import load
 from analyzers.trace.tables import Trace
+from analyzers.verdict import held as by_device
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.held import held_by_device
 from tests.support import oracle_causes
@@ -103,7 +103,8 @@ def test_pieces_of_real_captures_sum_up_to_the_time_one_side_ran_alone(name: str
 
 
 def test_of_very_many_gaps_the_longest_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces_of, "MOST_IN_WORDS", 1)
+    for name in ("MOST_IN_WORDS", "LEAST_IN_WORDS"):
+        monkeypatch.setattr(by_device, name, 1)
     found = found_in(two_instances(), "nvtx:A", "nvtx:B")
     assert found is not None
     assert len(found.evidence) == 1
