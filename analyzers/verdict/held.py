@@ -8,7 +8,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.part import explaining
 from analyzers.verdict.result import OverlapResult
 
-MOST_IN_WORDS, LEAST_IN_WORDS = 1600, 20  # pieces, of all devices and of each; their words take some 0.5 ms each
+MOST_IN_WORDS, LEAST_IN_WORDS = 800, 10  # pieces, of all devices and of each; their words take some 1 to 3 ms each
 
 
 def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]:
