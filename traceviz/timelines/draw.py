@@ -74,7 +74,7 @@ def figure(
     pixels = (width or WIDTH) - LEFT - RIGHT
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
     traces = [_shade(shown, marks)]
-    for role, words in legend(picture).items():
+    for role, words in legend(picture if slider else shown).items():
         of_role = marks.take(marks.role == ROLE[role])
         single, many = of_role.take(of_role.count == 1), of_role.take(of_role.count > 1)
         traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role], pixels)})

@@ -184,10 +184,10 @@ def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
 
 
 def in_view(picture: Picture) -> Picture:
-    """The picture without rows of the host's on which nothing is seen as it opens: for one that stands still."""
-    is_seen = (picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns)
-    is_seen &= picture.marks.role != ROLE["sync-end"]
-    return _with_bands(picture, seen(picture.bands, np.unique(picture.marks.row[is_seen])))
+    """What is seen as the picture opens, without rows on which that is nothing: for one that stands still."""
+    marks = picture.marks.take((picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns))
+    rows = np.unique(marks.row[marks.role != ROLE["sync-end"]])
+    return _with_bands(replace(picture, marks=marks), seen(picture.bands, rows))
 
 
 def worst_gap(picture: Picture) -> parts.Gap | None:

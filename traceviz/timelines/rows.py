@@ -162,11 +162,9 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
 
 
 def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
-    """The same bands without rows of the host's and of ranges on which nothing stands; `rows` are those with marks."""
+    """The same bands without rows on which nothing stands, but for streams and overlap; `rows` are those with marks."""
     kept = [
-        replace(
-            band, rows=tuple(row for row in band.rows if row.number in rows or row.kind not in (*HOST, "projected"))
-        )
+        replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ("stream", "overlap")))
         for band in some
     ]
     return placed(kept)

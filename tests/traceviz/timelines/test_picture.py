@@ -157,16 +157,13 @@ def test_of_streams_that_share_the_work_none_is_main_unless_it_is_the_default_on
     ]
 
 
-def test_a_picture_that_stands_still_has_no_empty_host_rows() -> None:
+def test_a_picture_that_stands_still_has_no_empty_rows_and_names_only_what_is_seen() -> None:
     _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (46 * US, 60 * US))  # behind all calls of the first A
-    rows = figure(picture, slider=False).layout.yaxis.ticktext
-    assert [label.strip() for label in rows if label] == [
-        "ranges on GPU",
-        "stream 7 main",
-        "stream 9",
-        "overlap",
-        "A held by",
-    ]
+    drawing = figure(picture, slider=False)
+    rows = [label.strip() for label in drawing.layout.yaxis.ticktext if label]
+    assert rows == ["ranges on GPU", "stream 7 main", "stream 9", "overlap"]
+    named = {one.name for one in drawing.data if one.showlegend}
+    assert named == {"A: nvtx:A", "B: nvtx:B", "A and B really overlap", "the user's ranges"}
     assert len(figure(picture).layout.yaxis.ticktext) == 8
 
 
