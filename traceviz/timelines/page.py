@@ -120,7 +120,7 @@ def _left_out(picture: Picture) -> str:
         for ns, where in ((low - picture.first_ns, "before"), (picture.last_ns - high, "after"))
         if ns > 0
     ]
-    return f" Folded, with no GPU work: {' and '.join(parts)}." if parts else ""
+    return f" The strip below leaves out {' and '.join(parts)} the work of the steps." if parts else ""
 
 
 def in_script(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.measure import RankOverlap
@@ -154,14 +154,20 @@ def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
 def _last_launch(trace: Trace, band: Band) -> int:
     """When the last op of a band's process was launched, ns, of those in steps where there are any."""
     launch, of_process = ints(trace.ops, "launch"), ints(trace.ops, "process") == band.process
-    known = of_process & (launch >= 0)
-    in_step = known & (step_of_ops(trace, find_steps(trace)) >= 0)
-    return int(ints(trace.api, "start_ns")[launch[in_step if in_step.any() else known]].max(initial=NEVER))
+    known = of_process & (launch >= 0) & _worked(trace)
+    return int(ints(trace.api, "start_ns")[launch[known]].max(initial=NEVER))
+
+
+def _worked(trace: Trace) -> Mask:
+    """Ops in steps, where there are any; else all."""
+    in_step = step_of_ops(trace, find_steps(trace)) >= 0
+    return in_step if in_step.any() else np.ones(len(trace.ops), dtype=bool)
 
 
 def _active(trace: Trace, first: int, last: int) -> tuple[int, int]:
-    """From when to when there is GPU work, and some room, where what is before or after is long; else all there is."""
-    low, high = int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())
+    """From when to when steps work, and some room, where what is before or after is long; else all there is."""
+    worked = _worked(trace)
+    low, high = int(ints(trace.ops, "start_ns")[worked].min()), int(ints(trace.ops, "end_ns")[worked].max())
     room = max((high - low) // 20, 1)
     return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
 

@@ -177,7 +177,7 @@ def test_what_blocks_the_host_once_all_is_launched_is_grey_and_the_empty_end_is_
     assert of_role(picture, "sync").size == 0
     assert picture.active_ns == (0, 110 * US), "5 % of the 100 µs of work behind it"
     assert figure(picture).layout.xaxis.rangeslider.range == (0, 0.11)
-    assert "Folded, with no GPU work: 790.0 µs after." in page(picture)
+    assert "The strip below leaves out 790.0 µs after the work of the steps." in page(picture)
 
 
 def test_an_op_points_back_to_its_launch_and_to_what_an_event_made_it_wait_for() -> None:
