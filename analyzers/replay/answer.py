@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.replay import engine
-from analyzers.replay.changes import Change
+from analyzers.replay.changes import Change, OnTime
 from analyzers.replay.predict import CantReplayError, Replayed
-from analyzers.replay.result import CriticalPath, Prediction, WhatIf
-from analyzers.replay.suggest import suggested
+from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf
+from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
 
@@ -59,7 +60,7 @@ def what_if(
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
     elif not reason:
-        found = _of_suggestions(replayed, suggested(trace, a, b), fidelity.error, progress)
+        found = _of_suggestions(replayed, suggested(trace, replayed.tasks, a, b), fidelity.error, progress)
     path: CriticalPath | None = replayed.path(replayed.now[0]) if critical_path and not fidelity.reason else None
     return WhatIf(
         a=a,
@@ -98,26 +99,36 @@ def _refuse_misnamed(trace: Trace, change: Change) -> None:
 
 
 def _of_suggestions(
-    replayed: Replayed, suggestions: Sequence[Change], error: float, progress: Progress
+    replayed: Replayed, suggestions: Sequence[Suggestion], error: float, progress: Progress
 ) -> list[Prediction]:
-    """Each suggestion that finds something to change, and the two that gain most together."""
+    """Each suggestion that finds something to change, in the order to try; the first two that gain, together."""
     found: list[tuple[Prediction, Change]] = []
-    for done, change in enumerate(suggestions):
+    for done, one in enumerate(suggestions):
         progress("Replaying with changes", done, len(suggestions) + 1)
         try:
-            found.append((replayed.predict([change], error), change))
+            found.append((replace(replayed.predict([one.change], error), likely=one.likely), one.change))
         except TracevizError:  # the capture has nothing to change in this way
             continue
-    alone = [one for one, _ in found]
-    gaining = sorted(
-        (each for each in found if each[0].tells and each[0].gain_ns > 0), key=lambda each: each[0].step_ns
-    )
+    found = sorted(_without_repeated(found), key=lambda each: -each[0].worth_ns)
+    alone = [replace(one, suggested=number) for number, (one, _) in enumerate(found, 1)]
+    gaining = [each for each in found if each[0].tells and each[0].gain_ns > 0][:2]
     if len(gaining) < 2:
         return alone
     try:
-        return [*alone, replayed.predict([change for _, change in gaining[:2]], error)]
+        both = replayed.predict([change for _, change in gaining], error)
     except TracevizError:  # what one does leaves the other nothing to change
         return alone
+    return [*alone, replace(both, likely=min(one.likely for one, _ in gaining))]
+
+
+def _without_repeated(found: list[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
+    """Without all ranks on time, where one rank that is on time brings as much."""
+    of_one = [one.gain_ns for one, change in found if isinstance(change, OnTime) and change.rank is not None]
+    return [
+        (one, change)
+        for one, change in found
+        if change != OnTime() or not of_one or one.gain_ns - of_one[0] > LITTLE_MORE * one.now_ns
+    ]
 
 
 def _slow(replayed: Replayed) -> list[TraceWarning]:

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
@@ -39,6 +39,7 @@ from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import select
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.regions import launched_in
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -140,7 +141,7 @@ class MoveWait:
 class OwnStream:
     """The work of `where` runs on a stream of its own: forked where it is launched, joined before `join_before`.
 
-    Without `join_before` it is joined at the end of its step.
+    Without `join_before` it is joined at the end of the range around it, of its step where there is none.
     """
 
     where: str
@@ -153,8 +154,10 @@ class OwnStream:
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
         moved = _units_of(trace, tasks, self.where)
-        needs = _units_of(trace, tasks, self.join_before) if self.join_before else _ends_steps(trace, units, moved)
         _found(moved, self, "nothing runs there")
+        moved &= np.isin(units.lane, units.lane[~moved])
+        _found(moved, self, "it has streams of its own already")
+        needs = _units_of(trace, tasks, self.join_before) if self.join_before else self._ends(trace, units, moved)
         _found(needs & ~moved, self, "nothing comes behind it")
         lane = np.where(moved, units.lane + int(units.lane.max()) + 1, units.lane)
         owner, item = [], []
@@ -179,6 +182,21 @@ class OwnStream:
             np.concatenate([units.waits.owner, *owner]), np.concatenate([units.waits.items, *item]), units.op.size
         )
         return replace(tasks, units=in_order(replace(units, lane=lane, waits=waits), units.start_ns))
+
+    def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
+        """Units at which the ranges around `where` end, and steps."""
+        selection, steps = select(trace, self.where), find_steps(trace)
+        around = is_one_of(trace.ranges, "kind", RANGE_ATOMS["nvtx"]) & ~selection.ranges
+        around[steps.rows] = False
+        rows = np.flatnonzero(around)
+        process, thread, start = (
+            ints(trace.ranges, name)[selection.ranges] for name in ("process", "thread", "start_ns")
+        )
+        found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
+        around[:] = False
+        around[rows[found[found >= 0]]] = True
+        number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)]
+        return _last_of(units, label(number, launched_in(trace, around)[0])[units.op], moved)
 
 
 @dataclass(frozen=True)
@@ -453,10 +471,8 @@ def _found(mask: Mask | Ints, change: object, reason: str) -> None:
         raise TracevizError(f"{change}: {reason}.")
 
 
-def _ends_steps(trace: Trace, units: Units, moved: Mask) -> Mask:
-    """The last unit of each step on each lane, of those that stay; the next step's first, where moved ones end it."""
-    steps = find_steps(trace)
-    number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)][units.op]
+def _last_of(units: Units, number: Ints, moved: Mask) -> Mask:
+    """The last unit of each number on each lane, of those that stay; the next one's first, where moved ones end it."""
     kept = np.flatnonzero(~moved)
     found = np.zeros(moved.size, dtype=bool)
     if not kept.size:

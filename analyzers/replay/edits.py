@@ -137,7 +137,8 @@ def late_hosts(tasks: Tasks, rank: int | None) -> Ints:
     """By how much less host work comes before each call, for every rank to come to its collectives as others do.
 
     What a thread does from the launch of one collective to that of the next is compared with what others do between the
-    same two: with their median, or, for all ranks (None), with the least.
+    same two: with their median, or, for all ranks (None), with the least. What is too much is taken from where more
+    comes before a call than before the same one of theirs, if they make as many calls; the rest from the longest.
     """
     calls, units = tasks.calls, tasks.units
     ends = np.flatnonzero((units.collective >= 0) & (units.call >= 0))
@@ -147,18 +148,35 @@ def late_hosts(tasks: Tasks, rank: int | None) -> Ints:
     since = np.where(first, np.searchsorted(calls.thread, thread), np.append(-1, call[:-1])[: ends.size] + 1)
     total = np.append(0, np.cumsum(calls.before_ns + calls.cost_ns))
     took = total[call + 1] - total[since]
-    between = np.where(first, -1, np.append(-1, units.collective[ends][:-1])[: ends.size])
-    excess = took - _of_others(label(between, units.collective[ends]), took, least=rank is None)
+    between = label(
+        np.where(first, -1, np.append(-1, units.collective[ends][:-1])[: ends.size]), units.collective[ends]
+    )
+    excess = took - _of_others(between, took, least=rank is None)
     excess = np.where((units.rank[ends] == rank) | (rank is None), np.maximum(excess, 0), 0)
-    rows, which = runs(since, np.where(excess > 0, call + 1 - since, 0))
-    order = np.lexsort((-calls.before_ns[rows], which))  # from the longest
-    rows, which = rows[order], which[order]
-    before = calls.before_ns[rows]
-    so_far = np.cumsum(before) - before
-    so_far -= so_far[np.searchsorted(which, which)]
+    rows, which = runs(since, call + 1 - since)
+    before, position = calls.before_ns[rows], rows - since[which]
+    same = label(between, call - since)[which]
+    more = np.maximum(before - _of_others(label(same, position), before, least=rank is None), 0)
+    taken = _taken(excess, which, more)
+    taken += _taken(excess - np.bincount(which, taken, excess.size).astype(np.int64), which, before - taken)
     less = np.zeros(calls.call.size, np.int64)
-    less[rows] = np.clip(excess[which] - so_far, 0, before)
+    less[rows] = taken
     return less
+
+
+def _taken(amount: Ints, which: Ints, given: Ints) -> Ints:
+    """How much of each given part makes up amounts, from the largest part on.
+
+    >>> _taken(np.array([5]), np.array([0, 0, 0]), np.array([1, 4, 3]))
+    array([0, 4, 1])
+    """
+    order = np.lexsort((-given, which))
+    part = given[order]
+    so_far = np.cumsum(part) - part
+    so_far -= so_far[np.searchsorted(which[order], which[order])]
+    found = np.empty_like(given)
+    found[order] = np.clip(amount[which[order]] - so_far, 0, part)
+    return found
 
 
 def _of_others(group: Ints, values: Ints, *, least: bool) -> Ints:

@@ -79,7 +79,9 @@ class Prediction:
 
     changes : as the command line writes them. now_ns : the step time as captured. next_cause : the kind of task that,
     computation aside, has most of the critical path of the predicted run, or computation, where all else has less than
-    a tenth of it; next_share : how much of the path it has. ranks : real overlap.
+    a tenth of it; next_share : how much of the path it has. ranks : real overlap. likely : how much of the gain counts,
+    by whether what is taken for granted mostly holds; 1 for changes that were asked for. suggested : which one to try
+    first, second, …; None for several together, and those that were asked for.
     """
 
     changes: tuple[str, ...]
@@ -91,6 +93,8 @@ class Prediction:
     assumptions: tuple[str, ...]
     next_cause: str
     next_share: float
+    likely: float = 1.0
+    suggested: int | None = None
 
     @property
     def change(self) -> str:
@@ -101,6 +105,11 @@ class Prediction:
     def gain_ns(self) -> int:
         """How much shorter a step gets; less than zero where it gets longer."""
         return self.now_ns - self.step_ns
+
+    @property
+    def worth_ns(self) -> float:
+        """The gain, weighed by how likely that holds which is taken for granted."""
+        return self.gain_ns * self.likely if self.gain_ns > 0 else self.gain_ns
 
     @property
     def tells(self) -> bool:
@@ -212,10 +221,16 @@ class WhatIf:
 
     @property
     def best(self) -> Prediction | None:
-        """The prediction of the largest gain whose range tells something; one change before two that add little."""
+        """The prediction worth most whose range tells something; one change before two that add little."""
         told = [one for one in self.changes if one.tells] or list(self.changes)
-        near = [one for one in told if one.step_ns - told[0].step_ns <= LITTLE_MORE * one.now_ns]
-        return min(near, key=lambda one: len(one.changes), default=None)
+        most = max((one.worth_ns for one in told), default=0.0)
+        near = [one for one in told if most - one.worth_ns <= LITTLE_MORE * one.now_ns]
+        return min(near, key=lambda one: (len(one.changes), -one.worth_ns), default=None)
+
+    @property
+    def to_try(self) -> list[Prediction]:
+        """The predictions in the order to try them: what is worth most first, several changes together last."""
+        return sorted(self.changes, key=lambda one: (one.suggested is None, one.suggested or 0))
 
     @property
     def device_labels(self) -> DeviceLabels:
@@ -273,10 +288,11 @@ class WhatIf:
     def to_frame(self) -> pd.DataFrame:
         """One row per prediction, the largest gain first.
 
-        Columns: change, step_ns, step_low_ns, step_high_ns, gain_ns, tells, real_overlap_ratio and now_ratio (on the
-        worst rank, then and now), next_cause, next_share, assumptions.
+        Columns: change, step_ns, step_low_ns, step_high_ns, gain_ns, tells, suggested (which one to try first, second,
+        …), likely (how much of the gain counts for that), real_overlap_ratio and now_ratio (on the worst rank, then
+        and now), next_cause, next_share, assumptions.
         """
-        columns = ["step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells"]
+        columns = ["step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"]
         rows = [
             {
                 "change": one.change,
@@ -310,7 +326,7 @@ class WhatIf:
                 percent(one.worst.ratio if one.worst else None),
                 f"{one.next_cause} ({percent(one.next_share)})",
             )
-            for one in self.changes
+            for one in self.to_try
         ]
         notes = [f"replay: {self.replay.sentence}"] if self.replay else []
         notes += list(self.best.assumptions) if self.best else []

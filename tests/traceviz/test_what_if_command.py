@@ -45,7 +45,7 @@ def test_the_first_lines_say_how_well_it_replays_and_what_the_change_is_worth(ru
 def test_without_changes_suggestions_are_tried(run: Run) -> None:
     code, out, _ = run(*ITEM)
     assert code == 0
-    assert "Predicted, what the causes suggest" in out
+    assert "Predicted, in the order to try" in out
     assert "drop-sync nvtx:MP lookup" in out
 
 
@@ -57,7 +57,10 @@ def test_json_is_what_python_gives_sorted_by_gain(run: Run) -> None:
     assert {"step_ns", "measured_step_ns", "error", "unexplained"} <= answer["replay"].keys()
     gains = [one["gain_ns"] for one in answer["changes"]]
     assert gains == sorted(gains, reverse=True)
+    order = [one["suggested"] for one in answer["changes"] if len(one["together"]) == 1]
+    assert sorted(order) == list(range(1, len(order) + 1))
     for one in answer["changes"]:
+        assert 0 < one["likely"] <= 1
         assert one["change"] == " + ".join(one["together"])
         assert one["step_low_ns"] <= one["step_ns"] <= one["step_high_ns"]
         assert one["gain_ns"] == one["now_ns"] - one["step_ns"]

@@ -364,9 +364,10 @@ def what_if(result: WhatIf) -> Json:
     """`traceviz.what-if/1`: what changes are worth, the largest gain first; whole ns.
 
     `replay` is null where there was nothing to replay, `changes` is empty where nothing is predicted: `reason` says
-    why. `tells` is false where the range is too wide to say anything. `critical_path` and `communication` are null
-    unless asked for: of the steps as captured, segments in order of time, of which communication `blocks`, and per
-    device what of communication is exposed, and what of that is on the path.
+    why. `tells` is false where the range is too wide to say anything. `suggested` is which change to try first, second,
+    …, by the gain times `likely`; null for several together, and for changes that were asked for. `critical_path` and
+    `communication` are null unless asked for: of the steps as captured, segments in order of time, of which
+    communication `blocks`, and per device what of communication is exposed, and what of that is on the path.
     """
     path = result.path
     return {
@@ -378,7 +379,9 @@ def what_if(result: WhatIf) -> Json:
             {
                 "change": one.change,
                 "together": list(one.changes),
-                **_fields(one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells"),
+                **_fields(
+                    one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"
+                ),
                 "ranks": [vars(rank) for rank in one.ranks],
                 **_fields(one, "next_cause", "next_share"),
                 "assumptions": list(one.assumptions),

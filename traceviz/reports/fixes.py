@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from analyzers.common.wording import duration
-from analyzers.replay.result import Prediction, WhatIf, change_in_words
+from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf, change_in_words
 from traceviz.output.document import Block, Paragraph, Table, plain
 from traceviz.output.views.what_if import blocks as view
 
@@ -15,8 +15,8 @@ TOO_MANY = "the run is large, and trying all that its causes suggest takes a whi
 
 
 def best_fixes(result: WhatIf) -> list[Prediction]:
-    """The changes that gain most, of those whose range tells something."""
-    return [one for one in result.changes if one.tells and one.gain_ns > 0][:MOST_FIXES]
+    """The changes to try first, of those that gain more than next to nothing, and whose range tells something."""
+    return [one for one in result.to_try if one.tells and one.gain_ns > LITTLE_MORE * one.now_ns][:MOST_FIXES]
 
 
 def blocks(result: WhatIf) -> list[Block]:

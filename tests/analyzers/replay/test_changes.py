@@ -100,6 +100,31 @@ def test_a_stream_of_its_own() -> None:
     assert found == {"in": [(7, 10)], "K": [(17, 117)], "S": [(27, 47)], "tail": [(119, 124)]}
 
 
+def test_what_has_its_stream_to_itself_stays_there() -> None:
+    """Nothing else is on stream 9: no wait is added for it, and nothing is left to change."""
+    with pytest.raises(TracevizError, match="own-stream kernel:A: it has streams of its own already"):
+        replayed(waiting().trace(), [OwnStream("kernel:A")])
+
+
+@pytest.mark.parametrize(("around", "start"), [(True, 119), (False, 27)])
+def test_without_a_join_it_is_joined_where_the_range_around_it_ends(around: bool, start: int) -> None:
+    """A of 100 µs; B, launched at 20, ends the same range, and waits for A. Without that range D, at the end of the
+    step, does, and B begins when it is submitted."""
+    program = Program()
+    program.range("step 0", 0, 99)
+    if around:
+        program.range("forward", 9, 29)
+    program.range("A", 9, 19)
+    program.kernel("A", 7, call=10, start=17, end=117)
+    program.kernel("B", 7, call=20, start=119, end=129)
+    program.kernel("C", 7, call=30, start=131, end=141)
+    program.kernel("D", 7, call=40, start=143, end=153)
+    found = replayed(program.trace(), [OwnStream("nvtx:A")])
+    assert found["A"] == [(17, 117)]
+    assert found["B"][0][0] == start
+    assert found["D"][0][0] >= 117
+
+
 def two_ranks() -> Builder:
     """Rank 1's host works for 50 µs before its all-reduce, rank 0's for 10; the transfer takes 20."""
     both = Builder()
@@ -124,6 +149,21 @@ def test_the_early_rank_has_nothing_to_make_up_for() -> None:
 def test_the_longest_host_work_is_shortened_first() -> None:
     found = tasks(two_ranks().trace())
     assert late_hosts(found, 1).tolist() == [0, 0, 0, 40 * US]
+
+
+def test_of_like_calls_that_is_shortened_which_comes_later_than_others() -> None:
+    """Before the second of three launches both ranks work 40 µs; before the third rank 1 works 30 more than rank 0."""
+    both = Builder()
+    for number, last in ((0, 65), (1, 95)):
+        program = Program(both, number)
+        for at in (5, 50):
+            program.kernel("K", 7, call=at, start=at + 7, end=at + 9)
+        wait = (95 - last) * US
+        reduce = "ncclDevKernel_AllReduce"
+        program.kernel(reduce, 9, call=last, start=last + 7, end=130, collective=0, wait_ns=wait)
+    found = tasks(both.trace())
+    assert found.calls.before_ns.tolist() == [one * US for one in (5, 40, 10, 5, 40, 40)]
+    assert late_hosts(found, 1).tolist() == [0, 0, 0, 0, 0, 30 * US]
 
 
 @pytest.mark.parametrize("least", [False, True])

@@ -47,6 +47,12 @@ FIXES = {
 QUICK = ("dpmp_item", "launch_graph", "moe_late", "select")
 CLOSE, BAR, IN_RANGE, WIDE = 0.05, 0.8, 0.9, 0.2
 
+# No suggestion: kernels that take less time have none, and these fixes gain nothing, or cost.
+NOT_SUGGESTED = ("moe_half", "tp_half")
+GAINING_NOTHING = ("pipe_recv", "pipe_recv_attention", "pipe_send", "pipe_send_attention", "towers")
+FIRST = 2
+FOUND = 0.8
+
 
 def captures(name: str, form: str) -> list[Path]:
     return sorted(PAIRS.glob(f"{name}.rank*.json.gz" if form == "torch" else f"{name}.sqlite.gz"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from analyzers.replay.path import KINDS
-from analyzers.replay.result import CriticalPath, Prediction, WhatIf, change_in_words
+from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf, change_in_words
+from analyzers.replay.suggest import WORDS
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, percent, unshown
 from traceviz.output.views.overlap import warnings
 
 MOST_RANKS = 32
+FIRST = 3  # suggestions that are shown whatever they bring
 MOST_SEGMENTS = 12
 
 
@@ -36,26 +38,38 @@ def _next(best: Prediction) -> str:
 
 
 def _changes(result: WhatIf) -> Table:
-    headers = ("change", "step", "range", "gain", "real overlap", "binds next")
+    headers = ["change", "step", "range", "gain", "real overlap", "binds next"]
+    shown = [one for one in result.to_try if not _is_idle(one)]
     now = result.changes[0]
     rows = [
-        ("as captured", duration(now.now_ns), "", "", percent(now.worst_now.now_ratio if now.worst_now else None), "")
+        ["as captured", duration(now.now_ns), "", "", percent(now.worst_now.now_ratio if now.worst_now else None), ""]
     ]
     rows += [
-        (
+        [
             one.change,
             duration(one.step_ns),
             f"{duration(one.step_low_ns)} … {duration(one.step_high_ns)}",
             change_in_words(one) if one.tells else "can't tell",
             percent(one.worst.ratio if one.worst else None),
             f"{one.next_cause} ({percent(one.next_share)})",
-        )
-        for one in result.changes
+        ]
+        for one in shown
     ]
-    title = "Predicted, all changes together" if result.given else "Predicted, what the causes suggest"
     note = "Real overlap: of what is possible, on the worst rank. Binds next: most of the predicted critical path,"
     note += " computation aside."
+    if not result.given:
+        headers.append("assumption holds")
+        for row, text in zip(rows, ["", *(WORDS[one.likely] for one in shown)], strict=True):
+            row.append(text)
+        note += "\nThe order: by the gain, of which half counts where the assumption holds perhaps, a tenth where it seldom does."
+        note += f"\n{unshown(len(result.changes) - len(shown), 'more, each of which changes less than 1% of a step')}"
+    title = "Predicted, all changes together" if result.given else "Predicted, in the order to try"
     return Table(headers, rows, title, frozenset({"step", "range", "gain", "real overlap"}), note)
+
+
+def _is_idle(one: Prediction) -> bool:
+    """Whether a suggestion that is not among the first changes next to nothing."""
+    return (one.suggested or 0) > FIRST and abs(one.gain_ns) <= LITTLE_MORE * one.now_ns
 
 
 def _ranks(result: WhatIf, best: Prediction) -> Table:
@@ -89,7 +103,7 @@ def _ranks(result: WhatIf, best: Prediction) -> Table:
 
 def _assumed(result: WhatIf, best: Prediction) -> list[Block]:
     """What the other changes assume beyond what the best one does."""
-    alone = [one for one in result.changes if len(one.changes) == 1 and one is not best]
+    alone = [one for one in result.to_try if len(one.changes) == 1 and one is not best and not _is_idle(one)]
     found = [f"{one.change}: {text}" for one in alone for text in one.assumptions if text not in best.assumptions]
     found = [text for text in found if text not in best.assumptions]
     return [Bullets("Assumed by the others", found)] if found else []

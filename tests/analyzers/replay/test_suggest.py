@@ -1,0 +1,198 @@
+"""What is worth a try, on programs of a few ops in which that follows by hand (µs)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from analyzers.replay.answer import _without_repeated, what_if
+from analyzers.replay.changes import Change, DropSync, OnTime
+from analyzers.replay.result import Prediction, WhatIf
+from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, suggested
+from analyzers.replay.tasks import tasks
+from analyzers.trace.tables import Trace
+from tests.analyzers.replay.programs import US, Program, blocked
+from tests.support.builder import Builder
+
+STEPS, LONG = 3, 1000
+
+
+def found(trace: Trace, a: str = "comm", b: str = "compute") -> dict[str, float]:
+    """Suggestions, and how likely what each takes for granted holds."""
+    return {str(one.change): one.likely for one in suggested(trace, tasks(trace), a, b)}
+
+
+def steps(make: Callable[[Program, int], None]) -> Trace:
+    """Steps of a millisecond each: `make` adds what is in one that begins at some µs."""
+    program = Program()
+    for number in range(STEPS):
+        program.range(f"step {number}", number * LONG, number * LONG + 990)
+        make(program, number * LONG)
+    return program.trace()
+
+
+def test_ranges_that_block_the_host_are_named() -> None:
+    assert found(blocked())["drop-sync nvtx:fetch"] == PERHAPS
+
+
+def queued(copy: bool) -> Trace:
+    """Three ranges on one stream, one behind the other; the first copies to the host, or computes."""
+
+    def make(program: Program, at: int) -> None:
+        program.range("out", at + 1, at + 9)
+        launch = ((at + 2) * US, (at + 7) * US)
+        work = program.rank.copy if copy else program.rank.kernel
+        work("DtoH" if copy else "pack", 7, (at + 10) * US, (at + 200) * US, launch=launch)
+        for name, call, start, end in (("middle", 12, 201, 500), ("last", 22, 501, 520)):
+            program.range(name, at + call - 1, at + call + 6)
+            program.kernel(name, 7, at + call, at + start, at + end)
+
+    return steps(make)
+
+
+def test_a_copy_to_the_host_keeps_nothing_waiting_that_needs_it() -> None:
+    assert found(queued(copy=True))["own-stream nvtx:out"] == LIKELY
+    assert found(queued(copy=False))["own-stream nvtx:out"] == SELDOM
+
+
+def test_nothing_is_queued_behind_what_ends_a_step() -> None:
+    assert "own-stream nvtx:last" not in found(queued(copy=False))
+
+
+def reduced(again: bool) -> Trace:
+    """Each of two gradients is reduced, and waited for, before what comes next; in the end, `again`, both once more."""
+
+    def make(program: Program, at: int) -> None:
+        rank, records = program.rank, []
+        for number in (0, 1):
+            call, start = at + 40 * number, at + 200 * number
+            program.range("backward", call + 1, call + 9)
+            if number:
+                rank.wait(7, records[-1], (call + 2) * US)
+            program.kernel("product", 7, call + 3, start + 10, start + 100)
+            program.range("reduce", call + 10, call + 30)
+            program.wait(9, 7, call + 11)
+            reduce = f"ncclDevKernel_AllReduce_{number}"
+            collective = at // LONG * 2 + number
+            program.kernel(reduce, 9, call + 15, start + 102, start + 205, collective=collective)
+            records.append(rank.record(9, (call + 22) * US))
+        program.range("optimizer", at + 80, at + 99)
+        for record in records if again else records[1:]:
+            rank.wait(7, record, (at + 82) * US)
+        program.kernel("adam", 7, at + 85, at + 408, at + 450)
+
+    return steps(make)
+
+
+def test_what_is_waited_for_again_later_is_needed_only_there() -> None:
+    assert found(reduced(again=True))["drop-wait nvtx:backward on nvtx:reduce"] == LIKELY
+    assert found(reduced(again=False))["drop-wait nvtx:backward on nvtx:reduce"] == SELDOM
+    assert found(reduced(again=True))["drop-wait nvtx:optimizer on nvtx:reduce"] == SELDOM
+
+
+def test_a_collective_behind_what_feeds_it_may_go_in_pieces() -> None:
+    assert found(reduced(again=False))["split nvtx:reduce 4"] == LIKELY
+
+
+def tower(waits_for_side: bool) -> Trace:
+    """A tower on a side stream behind a lookup on the one that steps begin on; or what waits for the tower."""
+
+    def make(program: Program, at: int) -> None:
+        program.range("lookup", at, at + 8)
+        program.kernel("lookup", 7, at + 1, at + 10, at + 300)
+        program.range("tower", at + 10, at + 30)
+        program.wait(9, 7, at + 11)
+        program.kernel("product", 9, at + 15, at + 302, at + 500)
+        if waits_for_side:
+            program.range("merge", at + 31, at + 50)
+            program.wait(7, 9, at + 32)
+            program.kernel("merge", 7, at + 35, at + 502, at + 510)
+
+    return steps(make)
+
+
+def test_a_fork_may_be_early_and_a_join_waits_for_a_result() -> None:
+    assert found(tower(waits_for_side=False))["move-wait nvtx:tower before nvtx:lookup"] == PERHAPS
+    assert found(tower(waits_for_side=True))["move-wait nvtx:merge before nvtx:tower"] == SELDOM
+
+
+def test_ranges_bound_by_their_launches_may_be_graphs() -> None:
+    def make(program: Program, at: int) -> None:
+        program.range("layers", at, at + 400)
+        for number in range(5):
+            call = at + 10 + 60 * number
+            program.kernel("small", 7, call, call + 7, call + 17)
+
+    assert found(steps(make))["graph nvtx:layers"] == PERHAPS
+
+
+def test_the_pair_that_is_asked_about_is_tried_too() -> None:
+    assert found(queued(copy=False), "kernel:pack", "kernel:middle")["own-stream kernel:pack"] == SELDOM
+    assert "own-stream kernel:pack" not in found(queued(copy=False))
+
+
+def late() -> Trace:
+    """Rank 1's host works 300 µs before its all-reduce, rank 0's 10; both wait for the result on the host."""
+    both = Builder()
+    for number, call in ((0, 20), (1, 310)):
+        program = Program(both, number)
+        for step in range(STEPS):
+            at = step * LONG
+            program.range(f"step {step}", at, at + 990)
+            program.kernel("K", 7, at + 5, at + 12, at + 15)
+            wait = (310 - call) * US
+            program.kernel(
+                "ncclDevKernel_AllReduce",
+                9,
+                at + call,
+                at + call + 7,
+                at + 417,
+                collective=step,
+                wait_ns=wait,
+                last_rank=1,
+                wait_seen=1,
+            )
+    return both.trace()
+
+
+def test_the_rank_that_others_wait_for() -> None:
+    assert found(late()) | {"on-time 1": LIKELY, "on-time all": LIKELY} == found(late())
+
+
+def predicted(change: Change, step: int, likely: float = LIKELY) -> tuple[Prediction, Change]:
+    return Prediction((str(change),), 1000, step, step - 10, step + 10, (), (), "", 0.0, likely), change
+
+
+@pytest.mark.parametrize(("step", "kept"), [(895, False), (880, True)])
+def test_all_ranks_on_time_are_told_where_that_brings_more_than_one(step: int, kept: bool) -> None:
+    """One rank brings 100 of 1,000; all bring 105, or 120."""
+    both = [predicted(OnTime(1), 900), predicted(OnTime(), step), predicted(DropSync("comm"), 900)]
+    assert (both[1] in _without_repeated(both)) is kept
+    assert both[0] in _without_repeated(both)
+    assert both[2] in _without_repeated(both)
+
+
+def test_what_to_try_first_is_worth_most_and_json_goes_by_gain() -> None:
+    """Of 400 that seldom hold 40 count, of 200 that perhaps do 100, of 90 that are likely all."""
+    some = [
+        replace(predicted(DropSync("comm"), step, likely)[0], changes=(name,), suggested=number)
+        for name, step, likely, number in (("a", 600, SELDOM, 3), ("b", 800, PERHAPS, 1), ("c", 910, LIKELY, 2))
+    ]
+    result = WhatIf("comm", "compute", None, tuple(some))
+    assert [one.worth_ns for one in some] == [40, 100, 90]
+    assert [one.change for one in result.to_try] == ["b", "c", "a"]
+    assert result.best is some[1]
+    slower = predicted(DropSync("comm"), 1100, SELDOM)[0]
+    assert slower.worth_ns == -100
+
+
+def test_suggestions_are_numbered_by_worth() -> None:
+    result = what_if(queued(copy=True))
+    singles = [one for one in result.to_try if one.suggested is not None]
+    assert [one.suggested for one in singles] == list(range(1, len(singles) + 1))
+    assert [one.worth_ns for one in singles] == sorted((one.worth_ns for one in singles), reverse=True)
+    assert singles[0].change == "own-stream nvtx:out"
+    gains = [one.gain_ns for one in result.changes]
+    assert gains == sorted(gains, reverse=True)
