@@ -61,7 +61,9 @@ def _changes(result: WhatIf) -> Table:
         headers.append("assumption holds")
         for row, text in zip(rows, ["", *(WORDS[one.likely] for one in shown)], strict=True):
             row.append(text)
-        note += "\nThe order: by the gain, of which half counts where the assumption holds perhaps, a tenth where it seldom does."
+        note += (
+            "\nThe order: by the gain; half of it counts if the assumption perhaps holds, a tenth if it seldom does."
+        )
         note += f"\n{unshown(len(result.changes) - len(shown), 'more, each of which changes less than 1% of a step')}"
     title = "Predicted, all changes together" if result.given else "Predicted, in the order to try"
     return Table(headers, rows, title, frozenset({"step", "range", "gain", "real overlap"}), note)
