@@ -377,8 +377,8 @@ def what_if(
     trace : a Trace, or what `load` takes: a path, or several in a list. Of a part of a trace all is run again, and that
         part's ranks and steps count.
     changes : what is tried, all together: `DropSync`, `DropWait`, `MoveWait`, `OwnStream`, `OnTime`, `Scale`, `Split`,
-        `Graph`, `MoreRoom`, or texts as the command takes them. Without any, each that a found cause suggests is tried
-        alone, and the best two together.
+        `Graph`, `MoreRoom`, or texts as the command takes them. Without any, each that the capture suggests is tried
+        alone, and the first two together.
     a, b : selectors of the pair whose overlap is predicted.
     critical_path : whether `.path` has what the steps rest on as captured.
     reading : for paths, all that `load` takes by name.
@@ -386,9 +386,10 @@ def what_if(
     Returns
     -------
     WhatIf : `.replay`, how well the replay gives the capture itself; `.changes`, predictions, the largest gain first;
-        `.best`; `.reason`, why nothing is predicted, where nothing is. `.to_frame()` has a row per prediction: step_ns,
-        step_low_ns, step_high_ns, gain_ns, tells, ratios of real overlap, next_cause, assumptions; `.ranks_frame()` one
-        per prediction, rank and device; `.path.to_frame()` one per segment of the critical path.
+        `.to_try`, the same in the order to try them; `.best`; `.reason`, why nothing is predicted, where nothing is.
+        `.to_frame()` has a row per prediction: step_ns, step_low_ns, step_high_ns, gain_ns, tells, suggested, likely,
+        ratios of real overlap, next_cause, assumptions; `.ranks_frame()` one per prediction, rank and device;
+        `.path.to_frame()` one per segment of the critical path.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The answer of `traceviz what-if`: the changes that are asked about, or those that the found causes suggest."""
+"""The answer of `traceviz what-if`: the changes that are asked about, or those that the capture suggests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def what_if(
     ----------
     trace : all ranks of a run; of a part of one all is run again, and that part's ranks and steps count.
     changes : what is tried, all together; where there are none, each that the causes found suggest is tried alone, and
-        the best two together.
+        the first two together.
     a, b : selectors of the pair whose overlap is predicted.
     critical_path : whether to find that of the run as captured, too.
 

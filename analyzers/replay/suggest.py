@@ -103,7 +103,7 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str) -> list[Suggestion]:
 
 
 def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Suggestion]:
-    """What the causes suggest of the two sides that were named."""
+    """What the causes of missed overlap suggest of two sides that were named."""
     pairs = [(a, b), (b, a)]
     if causes & {"event-dependency", "late-launch", "host-sync"}:
         yield from (Suggestion(MoveWait(*pair), PERHAPS) for pair in pairs if all(map(_is_range, pair)))

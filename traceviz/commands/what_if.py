@@ -23,7 +23,7 @@ Changes, all of one command line together; SEL, A and B are selectors, as for ch
 drop-sync SEL: host-blocking calls issued in SEL return at once
 drop-wait A on B: A's stream no longer waits for B's unfinished work
 move-wait A before B: A is submitted, with its waits, before B's host code runs
-own-stream SEL [join-before SEL]: SEL's work on a stream of its own, joined there, or at the end of the step
+own-stream SEL [join-before SEL]: SEL's work on a stream of its own, joined there, or where the range around it ends
 on-time RANK|all: that rank's host is as early at its collectives as the others' hosts
 scale SEL FACTOR: SEL's kernels take FACTOR of their time alone
 split SEL N: a collective in N pieces, each behind the piece of the work that feeds it
@@ -44,7 +44,7 @@ def what_if(
         typer.Option(
             metavar="CHANGE",
             help='What to try, such as "drop-sync nvtx:lookup"; repeatable, all together.',
-            show_default="each that a found cause suggests, and the best two together",
+            show_default="each that the capture suggests, and the first two together",
         ),
     ] = None,
     critical_path: Annotated[

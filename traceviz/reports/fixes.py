@@ -11,7 +11,7 @@ from traceviz.output.views.what_if import blocks as view
 
 MOST_FIXES = 3
 MOST_OPS = 200_000  # beyond, trying all that is suggested takes longer than all else of a report
-TOO_MANY = "the run is large, and trying all that its causes suggest takes a while: traceviz what-if does"
+TOO_MANY = "the run is large, and trying all that it suggests takes a while: traceviz what-if does"
 
 
 def best_fixes(result: WhatIf) -> list[Prediction]:

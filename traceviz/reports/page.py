@@ -42,7 +42,7 @@ def html(report: Report) -> str:
 
 
 def panel_of_fixes(report: Report) -> str:
-    """What the fixes that the causes suggest are worth; how to read that is in the manual."""
+    """What the fixes that the capture suggests are worth; how to read that is in the manual."""
     return rendered(fixes.blocks(report.what_if)) + fixes.panel(report.what_if)
 
 

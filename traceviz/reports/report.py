@@ -81,7 +81,7 @@ def make(
 
 
 def _what_if(trace: Trace, a: str, b: str) -> WhatIf:
-    """What the fixes that its causes suggest are worth."""
+    """What the fixes that the capture suggests are worth."""
     return what_if(trace, (), a, b) if len((trace.whole or trace).ops) <= fixes.MOST_OPS else fixes.refused(a, b)
 
 

@@ -12,6 +12,7 @@ import pytest
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
 
 PAIRS = Path(__file__).parents[2] / "data" / "pairs"
 FIXES = {

@@ -1,0 +1,246 @@
+"""How far replays of all real captures are off, and predictions of real fixes: `docs/what-if-measured.md`.
+
+    python -m tests.benchmarks.replay_errors
+
+writes that page anew, in some minutes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import statistics
+import textwrap
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import traceviz as tv
+from analyzers.common.errors import TracevizError
+from analyzers.common.wording import duration, percent
+from analyzers.ordering.ordering import Ordering
+from analyzers.replay.predict import MOST_OFF, Replayed
+from analyzers.replay.result import Fidelity
+from analyzers.trace.tables import Trace
+from tests.analyzers.replay.test_pairs import FIXES, PAIRS, step_ns
+from tests.answers import DATA, ROOT, groups
+
+PAGE = ROOT / "docs" / "what-if-measured.md"
+FORMS = {"torch": ".rank*.json.gz", "nsys": ".sqlite.gz"}
+AGREE = 0.05  # of a step: profiled and unprofiled changes that differ by more are of no one truth
+WITHIN = 0.05
+GAINS = 0.03
+FIRST = 2
+# Pairs of four steps on four H100s: their truth is the step time without a profiler.
+OTHERS = {"item": ("torch", "drop-sync nvtx:MP lookup", 4.5107, 3.8516)}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay of one capture is like; `fidelity` is None where there was nothing to run."""
+
+    name: str
+    ranks: int
+    steps: int
+    fidelity: Fidelity | None
+    recorded: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A fix: its predicted change of the step time with the range, the changes that were measured, of one; `suggested`,
+    which one to try it is, 0 where it is none.
+    """
+
+    name: str
+    change: str
+    ratio: float
+    low: float
+    high: float
+    profiled: float
+    unprofiled: float
+    refused: str
+    suggested: int = 0
+
+    @property
+    def truth(self) -> float:
+        return self.unprofiled if np.isnan(self.profiled) else self.profiled
+
+    @property
+    def is_right(self) -> bool:
+        return not self.refused and abs(self.ratio - self.truth) <= WITHIN
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both truths are one."""
+        return not abs(self.profiled - self.unprofiled) > AGREE
+
+    @property
+    def in_range(self) -> bool:
+        return not self.refused and self.low <= self.truth <= self.high
+
+
+def captures() -> dict[str, list[str]]:
+    """All runs in tests/data that hold CUDA calls: a name, and the files."""
+    found = {name: files for name, files in groups().items() if not name.startswith("stats.")}
+    for folder in ("contention", "pairs"):
+        paths = sorted((DATA / folder).glob("*.json.gz"))
+        for name, files in itertools.groupby(paths, lambda path: path.name.split(".rank")[0]):
+            found[f"{folder}.{name}"] = [str(path) for path in files]
+        for path in sorted((DATA / folder).glob("*.sqlite.gz")):
+            found[f"{folder}.{path.name.split('.')[0]}.nsys"] = [str(path)]
+    return found
+
+
+def replay(name: str, files: Sequence[str]) -> Replay:
+    trace = tv.load(list(files))
+    recorded = bool(len(trace.api)) and bool(trace.once(Ordering).waits_recorded.all())
+    ranks = len(trace.rank_ids)
+    try:
+        replayed = Replayed(trace, "comm", "compute")
+    except TracevizError as error:
+        return Replay(name, ranks, 0, None, recorded, str(error))
+    found = replayed.fidelity()
+    return Replay(name, ranks, int(np.count_nonzero(replayed.counted)), found, recorded, found.reason)
+
+
+def files_of(variant: str, form: str) -> list[str]:
+    return [str(path) for path in sorted(PAIRS.glob(f"{variant}{FORMS[form]}"))]
+
+
+def pairs() -> Iterator[Predicted]:
+    """Each pair, in each format that its capture before the fix has; after it, torch's stands for a missing one."""
+    known = json.loads((PAIRS / "step_time_ms.json").read_text())
+    for name, form in itertools.product(FIXES, FORMS):
+        before = files_of(f"{name}_before", form)
+        if before:
+            trace = tv.load(before)
+            after_form = form if files_of(f"{name}_after", form) else "torch"
+            truth = [step_ns(tv.load(files_of(f"{name}_{one}", after_form))) for one in ("before", "after")]
+            unprofiled = known[f"{name}_after"] / known[f"{name}_before"] - 1
+            yield predicted(f"{name} ({form})", trace, FIXES[name], truth[1] / truth[0] - 1, unprofiled)
+    for name, (form, change, before_ms, after_ms) in OTHERS.items():
+        trace = tv.load(f"{DATA}/{form}/{name}_before.rank*.json.gz")
+        yield predicted(f"{name} (4 H100s, {form})", trace, change, np.nan, after_ms / before_ms - 1)
+
+
+def predicted(name: str, trace: Trace, change: str, profiled: float, unprofiled: float) -> Predicted:
+    nothing = (np.nan,) * 3
+    try:
+        found = tv.what_if(trace, change)
+    except TracevizError as error:
+        return Predicted(name, change, *nothing, profiled, unprofiled, str(error))
+    if not found.changes:
+        return Predicted(name, change, *nothing, profiled, unprofiled, found.reason)
+    one = found.changes[0]
+    steps = (each / one.now_ns - 1 for each in (one.step_ns, one.step_low_ns, one.step_high_ns))
+    order = [each.change for each in tv.what_if(trace).to_try if each.suggested]
+    suggested = order.index(change) + 1 if change in order else 0
+    return Predicted(name, change, *steps, profiled, unprofiled, "", suggested)
+
+
+def signed(share: float) -> str:
+    return "–" if np.isnan(share) else f"{share:+.1%}".replace("-", "−")
+
+
+def replay_row(one: Replay) -> list[str]:
+    found = one.fidelity
+    figures = ["–"] * 5
+    if found is not None:
+        figures = [
+            f"{duration(found.measured_step_ns)} × {one.steps}",
+            duration(found.step_ns),
+            *map(percent, (found.error, found.overlap_error, found.unexplained)),
+        ]
+    return [one.name, str(one.ranks), *figures, in_short(one.reason)]
+
+
+def in_short(reason: str) -> str:
+    """Without what to do about it.
+
+    >>> in_short("run again unchanged, the program misses its captured step times by 9% of a step: more than 5.0%")
+    'it misses its captured step times by 9% of a step'
+    """
+    short = re.split("[;:]", reason)[0].replace("run again unchanged, the program", "it")
+    return short.replace(": what of it is waiting, and what it waits for, is not known", "").rstrip(".")
+
+
+def pair_row(one: Predicted) -> list[str]:
+    word = f"{'' if one.is_right else 'not '}within, {'' if one.in_range else 'not '}in range"
+    figures = [signed(one.ratio), f"{signed(one.low)} … {signed(one.high)}"]
+    if one.refused:
+        word, figures = f"refused: {in_short(one.refused)}", ["–", "–"]
+    if not one.agrees:
+        word = "no one truth"
+    suggested = str(one.suggested) if one.suggested else "no"
+    return [one.name, f"`{one.change}`", *figures, signed(one.profiled), signed(one.unprofiled), suggested, word]
+
+
+def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
+    recorded = [one for one in replays if one.recorded and one.fidelity]
+    near = [one for one in recorded if one.fidelity and one.fidelity.error <= MOST_OFF]
+    judged = [one for one in fixes if one.agrees]
+    width = statistics.median(one.high - one.low for one in judged if not one.refused)
+    gaining = [one for one in fixes if one.truth < -GAINS and not one.change.startswith("scale")]
+    columns = ("capture", "ranks", "captured", "replayed", "error", "overlap", "no reason")
+    parts = [
+        "# What-if, measured",
+        wrapped(
+            "How far off replays and predictions are ([What a fix is worth](what-if.md)) on the real captures in",
+            "`tests/data`. `python -m tests.benchmarks.replay_errors` writes this page.",
+        ),
+        "## Fixes that were made",
+        wrapped(
+            "[Programs](../tests/data/pairs/README.md) were captured before a fix and after it, 20 steps each, and",
+            "timed without a profiler. A prediction knows the capture before the fix alone. Where the changes measured",
+            f"with a profiler and without one differ by more than {percent(AGREE)} of a step, there is no one truth.",
+            "Suggested: which one it is of those that `what-if` says to try, asked for nothing.",
+        ),
+        f"- Of {len(judged)} fixes with one truth {sum(one.is_right for one in judged)} are predicted within "
+        f"{percent(WITHIN)} of a step; of {sum(one.in_range for one in judged)} it lies in the range.\n"
+        f"- In the median a range is {percent(width)} of a step wide.\n"
+        f"- Of {sum(bool(one.refused) for one in judged)} nothing is predicted.\n"
+        f"- Of {len(gaining)} that gain more than {percent(GAINS)} and make no kernel quicker, "
+        f"{sum(0 < one.suggested <= FIRST for one in gaining)} are among the first {FIRST} suggestions.",
+        table(("pair", "fix", "predicted", "range", "profiled", "not profiled", "suggested", ""), map(pair_row, fixes)),
+        "## Captures run again unchanged",
+        f"- Of {len(recorded)} captures that hold CUDA calls and the waits of streams, {len(near)} replay within "
+        f"{percent(MOST_OFF)} of a step.\n"
+        f"- {sum(not one.reason for one in recorded)} of them predict something. Of "
+        f"{sum('not captured' in one.reason for one in recorded)} a part of the communication is with\n"
+        "  ranks, or calls of theirs, that were not captured: nothing tells what it waits for.",
+        wrapped(
+            "Captured: median step time × steps that count. Error: of the steps, mean of how far each is off. Overlap:",
+            "by how much real overlap of communication beside computation is off, of what is possible, on the worst",
+            "rank. No reason: of the time for which streams stood idle, what no wait, launch or host work explains.",
+            f"{percent(MOST_OFF)} of each are most.",
+        ),
+        table((*columns, "refused, as"), [replay_row(one) for one in replays if one.reason]),
+        "<details><summary>Captures that are replayed well enough to predict something</summary>",
+        table(columns, [replay_row(one)[:-1] for one in replays if not one.reason]),
+        "</details>\n",
+    ]
+    return "\n\n".join(parts)
+
+
+def wrapped(*texts: str) -> str:
+    return textwrap.fill(" ".join(texts), 120, break_on_hyphens=False, break_long_words=False)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    replays = [replay(name, files) for name, files in captures().items()]
+    PAGE.write_text(page(replays, list(pairs())), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
