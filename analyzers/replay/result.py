@@ -306,7 +306,7 @@ class WhatIf:
             for one in self.changes
         ]
         names = ["change", *columns, "now_ratio", "real_overlap_ratio", "next_cause", "next_share", "assumptions"]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=names).astype({"suggested": "Int64"})
 
     def ranks_frame(self) -> pd.DataFrame:
         """One row per prediction, rank and device: real overlap now, predicted and its range, the most it could be."""

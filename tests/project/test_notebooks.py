@@ -32,6 +32,15 @@ SAYS = {
     "04-tracking-deltas": ("serialized", "pageable", "aten::to in 'track delta'", "overlapped", "0 missing waits"),
     "05-row-parallel-loop": ("gpu-full", "0 of 24 chunks", "756.927", "264926", "Only rank 0 was captured"),
     "06-definitions": ("busy A 120", "real 0%", "inconclusive"),
+    "07-what-a-fix-is-worth": (
+        "serialized",
+        "host-sync",
+        "from aten::item in 'MP lookup'",
+        "drop-sync nvtx:MP lookup",
+        "-14.6% without a profiler",
+        "the truth lies in the range: True",
+        "57.3% of what could overlap did",
+    ),
 }
 
 

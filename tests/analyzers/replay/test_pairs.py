@@ -52,6 +52,7 @@ CLOSE, BAR, IN_RANGE, WIDE = 0.05, 0.8, 0.9, 0.2
 NOT_SUGGESTED = ("moe_half", "tp_half")
 GAINING_NOTHING = ("pipe_recv", "pipe_recv_attention", "pipe_send", "pipe_send_attention", "towers")
 FIRST = 2
+TOGETHER = " + "  # of a fix that is two changes
 FOUND = 0.8
 
 
