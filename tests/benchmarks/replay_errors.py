@@ -22,6 +22,7 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
 from analyzers.ordering.ordering import Ordering
+from analyzers.replay import engine
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
 from analyzers.trace.tables import Trace
@@ -246,6 +247,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main() -> None:
     warnings.simplefilter("ignore")
+    engine.MANY = 1  # compiled, if numba is there
     replays = [replay(name, files) for name, files in captures().items()]
     PAGE.write_text(page(replays, list(pairs())), encoding="utf-8")
 
