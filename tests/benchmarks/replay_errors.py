@@ -26,7 +26,7 @@ from analyzers.replay import engine
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
 from analyzers.trace.tables import Trace
-from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, step_ns
+from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, as_suggested, step_ns
 from tests.answers import DATA, ROOT, groups
 
 PAGE = ROOT / "docs" / "what-if-measured.md"
@@ -147,7 +147,7 @@ def predicted(name: str, trace: Trace, change: str, profiled: float, unprofiled:
     one = found.changes[0]
     steps = (each / one.now_ns - 1 for each in (one.step_ns, one.step_low_ns, one.step_high_ns))
     order = [each.change for each in tv.what_if(trace).to_try if each.suggested]
-    places = [order.index(part) + 1 if part in order else 0 for part in change.split(TOGETHER)]
+    places = [order.index(part) + 1 if part in order else 0 for part in as_suggested(change)]
     suggested = max(places) if all(places) else 0
     return Predicted(name, change, *steps, profiled, unprofiled, "", suggested)
 
