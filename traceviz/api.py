@@ -138,7 +138,8 @@ def check_overlap(
     OverlapResult : `.verdict` ("overlapped", "partial", "serialized", "inconclusive"), `.passed` (None where
         inconclusive; `.reason` says why), `.sentence`, `.ranks`, `.job`, `.gain`, `.clocks`, `.warnings`. `.to_frame()`
         is indexed by (rank, device): busy, wait, overlap, achievable and missed in ns, ops, ratios; `.instances()` has
-        a row per paired instance; `.causes()` one per cause of missed overlap, with its evidence.
+        a row per paired instance; `.causes()` one per cause of missed overlap, with its evidence and what it is worth.
+        `.remedy` is the change worth most; of large runs `.worth_unknown` says why neither is predicted.
 
     Raises
     ------
@@ -156,6 +157,7 @@ def check_overlap(
     >>> result.to_frame()["overlap_ns"].to_dict()
     {(0, 0): 162879, (1, 1): 212705}
     """
+    from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
 
     with (
@@ -163,7 +165,10 @@ def check_overlap(
         _opened(trace, reading, on_progress) as run,
         nullcontext() if baseline is None else _opened(baseline, reading, on_progress) as alone,
     ):
-        return check.check_overlap(run, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
+        result = check.check_overlap(
+            run, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent
+        )
+        return with_worth(result, run)
 
 
 def check_ranks(

@@ -112,6 +112,8 @@ class Missed:
     sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
         None where that can't be told; what would have held it then, None where nothing in the capture would.
     inferred : where the evidence rests on a link that the capture does not state.
+    recoverable_ns, recoverable_low_ns, recoverable_high_ns : more real overlap on this device if the cause were gone
+        everywhere, on all ranks, and its range (`analyzers.replay.worth`); None where that is not worked out.
     start_ns, end_ns : that gap; instance : whose it is; op : the op that was late, a row in `Trace.ops` (of the
         whole trace, where only a part of it was looked at).
     """
@@ -128,6 +130,9 @@ class Missed:
     end_ns: int
     op: int
     inferred: Inferred | None = None
+    recoverable_ns: int | None = None
+    recoverable_low_ns: int | None = None
+    recoverable_high_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class Replayed:
         here = np.ones(len(trace.ops), dtype=bool)
         if part.rows is not None:
             here = np.isin(np.arange(here.size), part.rows)
+        self.picked = one.picked, other.picked
         self.sides = one.picked & here, other.picked & here
         self.on_tensor_cores = on_tensor_cores(trace)
         self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)

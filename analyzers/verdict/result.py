@@ -15,6 +15,7 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.devices import DeviceLabels
 from analyzers.verdict.gain import Gain
+from analyzers.verdict.remedy import Remedy
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -29,6 +30,8 @@ class OverlapResult:
     `last_arrival` is None unless a side is communication that is nearly all matched over ranks. `ranks_given` counts
     the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
     to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
+    `remedy` is the change that would bring most, None where the bar is met or none is predicted to bring anything.
+    `worth_unknown` says why nothing is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`).
     """
 
     verdict: str
@@ -48,6 +51,8 @@ class OverlapResult:
     ranks_given: int = 0
     ranks_known: int | None = None
     ranks_asked: bool = False
+    remedy: Remedy | None = None
+    worth_unknown: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -105,10 +110,11 @@ class OverlapResult:
     def causes(self) -> pd.DataFrame:
         """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
 
-        Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, instance, start_ns,
-        end_ns, as in `Missed`.
+        Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, recoverable_ns,
+        recoverable_low_ns, recoverable_high_ns, instance, start_ns, end_ns, as in `Missed`.
         """
         columns = ["after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause"]
+        columns += ["recoverable_ns", "recoverable_low_ns", "recoverable_high_ns"]
         columns += ["instance", "start_ns", "end_ns"]
         return pd.DataFrame(
             [
@@ -148,6 +154,12 @@ class OverlapResult:
             return ""
         named = self.device_labels.name(self.cost.rank, self.cost.device)
         return f"{in_words(self.cost, self.a, self.b, has_baseline=self.gain is not None)} ({named})."
+
+    @property
+    def remedy_sentence(self) -> str:
+        """The change that would bring most, and what, in words; empty where there is none."""
+        one = self.remedy
+        return one.sentence(self.device_labels.name(one.rank, one.device)) if one else ""
 
     @property
     def device_labels(self) -> DeviceLabels:
@@ -204,7 +216,8 @@ class OverlapResult:
         ]
         text = f"A = {self.a}, B = {self.b}. {self.sentence}"
         mood = MOODS[self.verdict]
-        notes = [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
+        notes = [f"worth most: {self.remedy_sentence}"] if self.remedy else []
+        notes += [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
         return card(
             self.verdict, text, headers, rows, mood=mood, texts=("mostly by",), notes=notes, warnings=self.warnings
         )

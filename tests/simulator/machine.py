@@ -334,7 +334,7 @@ class Machine:
             keys = [key for key in self.tails if key[0] == rank and (what is None or key[1] == what)]
             awaited: list[Op | EventRecord] = [record] if record else []
             for tail in [] if record else [self.tails[key] for key in keys]:
-                awaited += [tail] if isinstance(tail, EventRecord) else tail
+                awaited += [tail] if isinstance(tail, EventRecord) else self.ahead(tail)
             behind = [each for key in keys for each in self.pending_waits[key]] if record is None else []
             for each in [*awaited, *behind]:
                 yield self.signal(each)
@@ -383,10 +383,7 @@ class Machine:
     def awaited(self, node: Op | EventRecord) -> Iterable[Op | EventRecord]:
         every = self.without.everywhere
         if node.where not in self.without.stream:
-            for op in node.before:
-                other = isinstance(node, Op) and {node.side, op.side} == {"a", "b"}
-                if not ("same-stream" in every and other):
-                    yield op
+            yield from self.ahead(node.before, node.side if isinstance(node, Op) else "")
         if node.where not in self.without.waits:
             for each in node.waits:
                 other = isinstance(node, Op) and any({node.side, op.side} == {"a", "b"} for op in each.before)
@@ -395,6 +392,20 @@ class Machine:
             for edge in node.edges if isinstance(node, Op) else ():
                 if not ("event-dependency" in every and {node.side, edge.side} == {"a", "b"}):  # type: ignore[union-attr]
                     yield edge
+
+    def ahead(self, before: Iterable[Op], side: str = "") -> Iterable[Op]:
+        """What comes first on a stream; where no side holds the other by it, each side keeps its own order alone.
+
+        An op of neither side, a record and a synchronization come behind both sides, whichever was put there last.
+        """
+        pending = list(before)
+        while pending:
+            op = pending.pop()
+            passes = "same-stream" in self.without.everywhere and op.side and op.side != side
+            if not (passes and side):
+                yield op
+            if passes:
+                pending += op.before
 
     def recorded(self, record: EventRecord) -> Process:
         for each in self.awaited(record):
@@ -422,8 +433,7 @@ class Machine:
         op.start = op.arrived = self.now
         self.resident[rank].append(op)
         self.repace(rank)
-        if isinstance(action, Launch) and action.collective:
-            key = action.collective
+        if key := self.joins(op):
             self.arrivals[key].append(op)
             if len(self.arrivals[key]) == self.together[key]:
                 self.fire(self.all_there[key])
@@ -443,13 +453,16 @@ class Machine:
             self.give_room(rank)
         self.fire(self.signal(op))
 
+    def joins(self, op: Op) -> str:
+        """The collective in which an op waits for other ranks, "" where it waits for none."""
+        alone = not isinstance(op.action, Launch) or "peer-wait" in self.without.everywhere
+        return "" if alone else op.action.collective  # type: ignore[union-attr]
+
     def work(self, op: Op, ns: int) -> Signal:
         """Begin to work, or to move data where another rank has begun; the signal of its end."""
-        key = op.action.collective or op.where if isinstance(op.action, Launch) else op.where
+        key = self.joins(op) or op.where
         if key not in self.works:
-            ops = (
-                self.arrivals[op.action.collective] if isinstance(op.action, Launch) and op.action.collective else [op]
-            )
+            ops = self.arrivals[self.joins(op)] if self.joins(op) else [op]
             self.works[key] = Work(list(ops), ns, self.now, Signal())
             self.plan(self.works[key])
         return self.works[key].done

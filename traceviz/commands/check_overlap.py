@@ -71,6 +71,7 @@ def check_overlap(
     options = RunOptions.of(context.params)
     bar = option.read_ratio(min_overlap)
     from analyzers import load
+    from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
     from traceviz.output import contract
     from traceviz.output.views import overlap as view
@@ -91,6 +92,7 @@ def check_overlap(
             narrowing=options.narrowing,
             accept_apparent=options.accept_apparent,
         )
+        result = with_worth(result, run, options.narrowing)
     emit(result, output, view.blocks, contract.overlap)
     if save is not None:
         from traceviz.history import database

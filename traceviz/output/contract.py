@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _GAP = ("instance", "start_ns", "end_ns")
-_MISSED = ("cause", "ns", "after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", *_GAP)
+_RECOVERABLE = ("recoverable_ns", "recoverable_low_ns", "recoverable_high_ns")
+_MISSED = ("cause", "ns", "after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", *_RECOVERABLE, *_GAP)
 _INSTANCE = ("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns")
 
 
 def overlap(result: OverlapResult) -> Json:
-    """`traceviz.overlap/2`: times are whole ns, ratios floats or null."""
+    """`traceviz.overlap/2`: times are whole ns, ratios floats or null.
+
+    `remedy` is null where no change is worth naming, `recoverable_ns` where nothing is predicted: `worth_unknown` says
+    why, "" where something is.
+    """
     job = result.job
     return {
         "schema": "traceviz.overlap/2",
@@ -52,6 +57,8 @@ def overlap(result: OverlapResult) -> Json:
             "real_overlap_ratio_high": job.ratio_high,
         },
         "last_arrival": _last_arrival(result.last_arrival),
+        "remedy": vars(result.remedy) if result.remedy else None,
+        "worth_unknown": result.worth_unknown,
         "gain": _gain(result.gain),
         "contention": _contention(result.cost),
         "clocks": _clocks(result.clocks),

@@ -14,6 +14,7 @@ from analyzers.collectives.report import Collectives
 from analyzers.info import TraceInfo
 from analyzers.replay.answer import what_if
 from analyzers.replay.result import WhatIf
+from analyzers.replay.worth import with_worth
 from analyzers.streams import StreamsResult
 from analyzers.syncs import report as order_report
 from analyzers.syncs.report import OrderReport
@@ -64,7 +65,7 @@ def make(
     command : what to give as the command that makes this report; of a whole trace it is known.
     """
     result = check.check_overlap(trace, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
-    order = order_report.order_report(trace)
+    result, order = with_worth(result, trace), order_report.order_report(trace)
     if not command and trace.whole is None:
         more = ["--accept-apparent"] * accept_apparent
         command = command_of([one.path for one in trace.captures], a, b, min_overlap, *more)

@@ -24,6 +24,7 @@ def blocks(result: OverlapResult) -> list[Block]:
     """Verdict, with what distorts it, figures per rank, instances of the rank that decides, warnings."""
     shown: list[Block] = [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
+        *([Paragraph(result.remedy_sentence, "Worth most")] if result.remedy else []),
         *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
@@ -138,12 +139,35 @@ def _causes(result: OverlapResult) -> list[Block]:
         rows.append((name, duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
     rank = _deciding_rank(result)
     return [
-        Table(headers, rows, "Missed overlap by cause (sums to missed)", frozenset(headers)),
+        Table(headers, rows, "Missed overlap by the cause that held it (sums to missed)", frozenset(headers)),
+        *_worth(result, rank),
         Bullets(
             f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
             [_why(one) for one in rank.missed],
         ),
     ]
+
+
+def _worth(result: OverlapResult, rank: RankOverlap) -> list[Block]:
+    """What each cause is worth on the rank that decides, or why that is not known."""
+    if result.worth_unknown:
+        return [Paragraph(f"not known: {result.worth_unknown}.", "What each cause is worth")]
+    told = [one for one in rank.missed if one.recoverable_ns is not None]
+    if not told:
+        return []
+    name = result.device_labels.name(rank.rank, rank.device)
+    headers = ("cause", "held", "worth", "range")
+    rows = [
+        (
+            one.cause,
+            duration(one.ns),
+            duration(one.recoverable_ns),
+            f"{duration(one.recoverable_low_ns)} … {duration(one.recoverable_high_ns)}",
+        )
+        for one in told
+    ]
+    note = "Worth: more real overlap if the cause were gone everywhere, on all ranks, as a replay predicts."
+    return [Table(headers, rows, f"What each cause is worth on {name}", frozenset(headers[1:]), note)]
 
 
 def _why(one: Missed) -> str:

@@ -1,0 +1,42 @@
+"""The change that would bring most: what stands below a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyzers.common.wording import duration, percent
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of the program, as `traceviz what-if` takes it, and what a replay predicts of it; times in ns.
+
+    rank, device : that decides. recoverable_ns : more real overlap there, and its range. now_ratio, ratio : real overlap
+    of what is possible there, as captured and predicted. now_step_ns, step_ns : on the slowest rank, and the range. assumes : what the
+    change takes for granted, "" for nothing.
+    """
+
+    change: str
+    rank: int
+    device: int
+    recoverable_ns: int
+    recoverable_low_ns: int
+    recoverable_high_ns: int
+    now_ratio: float
+    ratio: float
+    now_step_ns: int
+    step_ns: int
+    step_low_ns: int
+    step_high_ns: int
+    assumes: str
+
+    def sentence(self, device: str) -> str:
+        """What it is worth, in words; `device` is what to call the device."""
+        overlap = f"{duration(self.recoverable_low_ns)} to {duration(self.recoverable_high_ns)}"
+        step = f"{duration(self.step_low_ns)} to {duration(self.step_high_ns)}"
+        assumed = f" It assumes that {self.assumes}." if self.assumes else ""
+        return (
+            f"{self.change}. {duration(self.recoverable_ns)} more real overlap on {device} (range {overlap}), "
+            f"{percent(self.now_ratio)} → {percent(self.ratio)}; step {duration(self.now_step_ns)} → "
+            f"{duration(self.step_ns)} (range {step}).{assumed} Predicted by replay; traceviz what-if tries all changes."
+        )
