@@ -51,13 +51,11 @@ def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
 
 
 def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
-    """What a thread does before its first call of all is not looked at: it begins when it began."""
     calls, units = tasks.calls, tasks.units
-    first = np.append(True, np.diff(calls.thread) != 0)[: calls.call.size] & (calls.handed < 0)
     zero = np.zeros(calls.call.size, np.int64)
     return replace(
         tasks,
-        calls=replace(calls, before_ns=np.where(first, calls.before_ns, 0), handed_ns=zero, cost_ns=zero),
+        calls=replace(calls, before_ns=zero, handed_ns=zero, cost_ns=zero),
         units=replace(units, submitted_ns=np.where(units.call >= 0, 0, units.submitted_ns)),
     )
 

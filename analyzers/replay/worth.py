@@ -1,11 +1,10 @@
 """What each cause of missed overlap is worth, and which change is worth most: the program run again without it.
 
-A cause is worth the real overlap that a rank gains where the cause is gone everywhere (`removals`). As ops that slow
-each other overlap for longer, which is no gain, the replays' ratios of what is possible are compared:
+A cause is worth the real overlap that a rank gains where the cause is gone everywhere (`removals`). Ops that slow each
+other overlap for longer, which is no gain: overlap counts as long as the shorter side's ops took in the capture.
 
-    recoverable = (real / possible without it - real / possible now) x possible as captured
-
-Now 60 of 100 µs, without it 96 of 120 µs, for both sides are slower beside each other: 20 % of 100 µs, so 20 µs.
+Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, for its ops are slower then. That is 95 of 100,
+so the cause is worth 35 µs.
 """
 
 from __future__ import annotations
@@ -15,12 +14,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.changes import Change, DropWait, combined
 from analyzers.replay.predict import CantReplayError, Outcome, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.suggest import suggested
+from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, OnePart, PartitionedRun
@@ -74,6 +76,13 @@ class _Worth:
         self.replayed, self.result = replayed, result
         self.error = replayed.fidelity().overlap_error
         self.possible_ns = {(rank.rank, rank.device): rank.could_overlap_ns for rank in result.ranks}
+        columns = (ints(replayed.trace.ops, name) for name in ("rank", "device"))
+        by_device = rows_by_key(*columns)
+        self.shorter: dict[DeviceKey, Ints] = {}  # ops of the side that is busy for less
+        for rank in result.ranks:
+            rows = by_device[rank.rank, rank.device]
+            side = replayed.sides[rank.a.real_busy_ns > rank.b.real_busy_ns]
+            self.shorter[rank.rank, rank.device] = rows[side[rows]]
         self.runs: dict[str, list[Outcome]] = {}
         for cause in {one.cause for rank in result.ranks for one in rank.missed}:
             tasks = without(cause, replayed.tasks, *replayed.picked)
@@ -95,11 +104,16 @@ class _Worth:
 
     def _recovered(self, runs: Sequence[Outcome], device: DeviceKey) -> tuple[int, int, int]:
         """More real overlap on a device, ns: most likely, and its range."""
-        possible, now = self.possible_ns[device], self.replayed.now[: len(runs)]
-        gained = [_ratio(one, device) - _ratio(before, device) for one, before in zip(runs, now, strict=True)]
-        unsure = self.error * abs(gained[0]) + UNSURE
-        low, high = max(min(gained) - unsure, -1.0), min(max(gained) + unsure, 1.0)
-        return round(gained[0] * possible), round(low * possible), round(high * possible)
+        now = self.replayed.now[: len(runs)]
+        gained = [self._overlap(one, before, device) - before.overlap[device][0] for one, before in zip(runs, now, strict=True)]
+        unsure = self.error * abs(gained[0]) + UNSURE * self.possible_ns[device]
+        return round(gained[0]), round(min(gained) - unsure), round(max(gained) + unsure)
+
+    def _overlap(self, run: Outcome, before: Outcome, device: DeviceKey) -> float:
+        """Real overlap on a device, as long as the shorter side's ops took before."""
+        ops = self.shorter[device]
+        took, longer = ((one.end_ns - one.began_ns)[ops].sum() for one in (before, run))
+        return run.overlap[device][0] * float(took / longer) if longer else 0.0
 
     def remedy(self, trace: Trace) -> Remedy | None:
         """Of the changes that the causes suggest the one that recovers most on the rank that decides.
@@ -139,7 +153,7 @@ class _Worth:
             recoverable_low_ns=low,
             recoverable_high_ns=high,
             now_ratio=now,
-            ratio=min(now + likely / self.possible_ns[device], 1.0),
+            ratio=min(now + _ratio(runs[0], device) - _ratio(self.replayed.now[0], device), 1.0),
             now_step_ns=prediction.now_ns,
             step_ns=prediction.step_ns,
             step_low_ns=prediction.step_low_ns,

@@ -1,0 +1,68 @@
+"""What causes are worth, against programs in which each is really gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.generate import generate
+from tests.simulator.machine import Without, simulate
+from tests.simulator.program import Launch, Program
+from tests.simulator.truth import overlap
+from tests.simulator.worth import Worth, measured
+
+BEST = 0.95  # of the ranks where it is clear which removal recovers most
+NEAR = WITHIN = 0.9
+
+
+def hold(found: Worth) -> None:
+    assert found.best[True] >= BEST * found.best.total(), found.wrong
+    assert found.near[True] >= NEAR * found.near.total(), found.wrong
+    assert found.within[True] >= WITHIN * found.within.total(), found.wrong
+
+
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+def test_the_cause_worth_most_is_the_one_whose_removal_recovers_most(form: str, tmp_path: Path) -> None:
+    hold(measured(range(6, 16), form, tmp_path))
+
+
+def test_without_records_little_is_said_and_that_is_right(tmp_path: Path) -> None:
+    found = measured(range(8), "kineto-default", tmp_path)
+    assert found.best[False] <= found.unknown
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", ["nsys", "kineto"])
+def test_the_cause_worth_most_of_many_programs(form: str, tmp_path: Path) -> None:
+    hold(measured(range(300, 700), form, tmp_path))
+
+
+def kernel(side: str, stream: int, ns: int) -> Launch:
+    return Launch(side, stream, ns, 64, call_ns=1_000)
+
+
+def gained(program: Program, cause: str) -> int:
+    return overlap(simulate(program, Without(everywhere=frozenset({cause}))), 0) - overlap(simulate(program), 0)
+
+
+def test_without_one_stream_for_both_each_side_keeps_its_own_order() -> None:
+    """b1 a1 b2 a2 of 100 µs each: b2 comes behind b1, a2 behind a1; at most both chains run beside each other."""
+    program = Program((((*(kernel(side, 7, 100_000) for side in "baba"),),),))
+    run = simulate(program, Without(everywhere=frozenset({"same-stream"})))
+    b1, a1, b2, a2 = run.ops
+    assert b2.start >= b1.end
+    assert a2.start >= a1.end
+    assert a1.start < b1.end
+    assert 190_000 < gained(program, "same-stream") <= 200_000
+
+
+def test_without_peer_waits_a_rank_finds_the_others_there() -> None:
+    """A reduction of 50 µs that waits 300 µs for rank 1 runs beside the 200 µs of computation that it now outlasts."""
+    from tests.simulator.program import Busy
+
+    reduction = Launch("a", 13, 50_000, 64, "reduce", call_ns=1_000)
+    work = kernel("b", 7, 200_000)
+    program = Program((((reduction, work),), ((Busy(300_000), reduction, work),)))
+    assert overlap(simulate(program), 0) == 0
+    assert 45_000 < gained(program, "peer-wait") <= 50_000
