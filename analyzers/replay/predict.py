@@ -250,8 +250,12 @@ class Replayed:
         """
         return self._run(combined(self.trace, self.tasks, changes), self._variants()[0])
 
-    def predict(self, changes: Sequence[Change], error: float) -> Prediction:
+    def predict(self, changes: Sequence[Change], error: float, found: Sequence[Outcome] = ()) -> Prediction:
         """What some changes are worth together.
+
+        Parameters
+        ----------
+        error : of the unchanged replay's steps. found : the `runs` with the changes, where they are known.
 
         Raises
         ------

@@ -21,7 +21,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.edits import kept
-from analyzers.replay.tasks import COST_NS, Lists, Tasks
+from analyzers.replay.tasks import COST_NS, DISPATCH_NS, ROOM_NS, Lists, Tasks
 
 Sides = tuple[Mask, Mask]  # which units are A's, which B's
 
@@ -110,22 +110,15 @@ def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
 
 def _nothing_else(tasks: Tasks, sides: Sides) -> Tasks:
     neither = ~sides[0] & ~sides[1]
-    return replace(
-        tasks, units=replace(tasks.units, transfer_ns=np.where(neither, 0.0, tasks.units.transfer_ns))
-    )
+    return replace(tasks, units=replace(tasks.units, transfer_ns=np.where(neither, 0.0, tasks.units.transfer_ns)))
 
 
 def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
-    room = tasks.room
-    return replace(
-        tasks,
-        room=replace(
-            room,
-            needed=np.zeros_like(room.needed),
-            taken=np.zeros_like(room.taken),
-            fills=np.zeros_like(room.fills),
-        ),
-    )
+    """What waited for nodes of CUDA graphs to leave room has that in its dispatch; others start as if given room."""
+    units = tasks.units
+    dispatch = np.where(units.dispatch_ns > DISPATCH_NS, ROOM_NS, np.maximum(units.dispatch_ns, units.room_ns))
+    room = replace(tasks.room, needed=np.zeros_like(tasks.room.needed))  # what needs none takes none
+    return replace(tasks, room=room, units=replace(units, dispatch_ns=dispatch))
 
 
 def _nobody_late(tasks: Tasks, _: Sides) -> Tasks:

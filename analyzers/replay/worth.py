@@ -3,24 +3,24 @@
 A cause is worth the real overlap that a rank gains where the cause is gone everywhere (`removals`). Ops that slow each
 other overlap for longer, which is no gain: overlap counts as long as the shorter side's ops took in the capture.
 
-Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, for its ops are slower then. That is 95 of 100,
-so the cause is worth 35 µs.
+Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, for its ops are slower then. That is 95 of
+100, so the cause is worth 35 µs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.changes import Change, DropWait, combined
 from analyzers.replay.predict import CantReplayError, Outcome, Replayed
 from analyzers.replay.removals import without
+from analyzers.replay.result import Fidelity
 from analyzers.replay.suggest import suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
@@ -30,10 +30,12 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.result import OverlapResult
 
-MOST_OPS = 2_000  # of the whole run: its replays take some 2 s in plain Python
+MOST_OPS = 2_000  # of the whole run: their replays take some 3 s in plain Python
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
 ALIKE = 0.01  # of what is possible: of changes that recover as much, the one with the shortest step is named
 _DEFAULT = "comm", "compute"
+
+Measure = Callable[[Outcome, Outcome, DeviceKey], float]  # of a run, with the run before the change, on a device
 
 
 def with_worth(result: OverlapResult, run: Trace | PartitionedRun, narrowing: Narrowing = ALL) -> OverlapResult:
@@ -47,19 +49,34 @@ def with_worth(result: OverlapResult, run: Trace | PartitionedRun, narrowing: Na
         return result
     run = OnePart(run) if isinstance(run, Trace) else run
     if not run.is_one_part:
-        return replace(result, worth_unknown=f"its captures are looked at one by one; {_command(result)} tells")
+        reason = "of captures that are looked at one by one nothing is replayed"
+        return replace(result, worth_unknown=f"{reason}; run {_command(result)}")
     if (ops := len((run.trace.whole or run.trace).ops)) > MOST_OPS:
-        reason = f"{ops:,} ops are run again only when asked for (more than {MOST_OPS:,}): {_command(result)}"
-        return replace(result, worth_unknown=reason)
+        reason = f"of {ops:,} ops, more than {MOST_OPS:,}, nothing is replayed here"
+        return replace(result, worth_unknown=f"{reason}; run {_command(result)}")
     trace = narrowing.of(run.trace)
     try:
         replayed = Replayed(trace, result.a, result.b)
     except CantReplayError as error:
         return replace(result, worth_unknown=error.message)
-    if reason := replayed.fidelity().reason:
+    fidelity = replayed.fidelity()
+    if reason := fidelity.reason or _within_graphs(replayed):
         return replace(result, worth_unknown=reason)
-    found = _Worth(replayed, result)
+    found = _Worth(replayed, fidelity, result)
     return replace(result, ranks=tuple(map(found.of_rank, result.ranks)), remedy=found.remedy(trace))
+
+
+def _within_graphs(replayed: Replayed) -> str:
+    """Why nothing is claimed where causes lie within CUDA graphs, whose nodes are run again as captured; else ""."""
+    unit, (a, b) = replayed.unit_of_op, replayed.sides
+    nodes = np.bincount(unit)
+    of_a, of_b = (np.bincount(unit[side], minlength=nodes.size) > 0 for side in (a, b))
+    joined = (a | b) & (ints(replayed.trace.ops, "collective") >= 0)
+    collectives = np.bincount(unit[joined], minlength=nodes.size) > 0
+    hidden = (nodes > 1) & ((of_a & of_b) | collectives)
+    return (
+        "CUDA graphs hold both sides, or collectives of one; within a graph nothing is replayed" if hidden.any() else ""
+    )
 
 
 def _command(result: OverlapResult) -> str:
@@ -72,17 +89,15 @@ def _command(result: OverlapResult) -> str:
 class _Worth:
     """Replays of one run without this or that, each run once for all ranks."""
 
-    def __init__(self, replayed: Replayed, result: OverlapResult) -> None:
-        self.replayed, self.result = replayed, result
-        self.error = replayed.fidelity().overlap_error
+    def __init__(self, replayed: Replayed, fidelity: Fidelity, result: OverlapResult) -> None:
+        self.replayed, self.fidelity, self.result = replayed, fidelity, result
         self.possible_ns = {(rank.rank, rank.device): rank.could_overlap_ns for rank in result.ranks}
-        columns = (ints(replayed.trace.ops, name) for name in ("rank", "device"))
-        by_device = rows_by_key(*columns)
-        self.shorter: dict[DeviceKey, Ints] = {}  # ops of the side that is busy for less
+        ops = replayed.trace.ops
+        self.shorter: dict[DeviceKey, Mask] = {}  # ops of the side that is busy for less
         for rank in result.ranks:
-            rows = by_device[rank.rank, rank.device]
+            here = (ints(ops, "rank") == rank.rank) & (ints(ops, "device") == rank.device)
             side = replayed.sides[rank.a.real_busy_ns > rank.b.real_busy_ns]
-            self.shorter[rank.rank, rank.device] = rows[side[rows]]
+            self.shorter[rank.rank, rank.device] = side & here
         self.runs: dict[str, list[Outcome]] = {}
         for cause in {one.cause for rank in result.ranks for one in rank.missed}:
             tasks = without(cause, replayed.tasks, *replayed.picked)
@@ -99,21 +114,32 @@ class _Worth:
     def _of_cause(self, one: Missed, device: DeviceKey) -> Missed:
         if not self.runs[one.cause] or device not in self.replayed.now[0].overlap:
             return one
-        likely, low, high = self._recovered(self.runs[one.cause], device)
+        likely, low, high = self._recovered(self.runs[one.cause], device, self._overlap)
         return replace(one, recoverable_ns=likely, recoverable_low_ns=low, recoverable_high_ns=high)
 
-    def _recovered(self, runs: Sequence[Outcome], device: DeviceKey) -> tuple[int, int, int]:
+    def _recovered(self, runs: Sequence[Outcome], device: DeviceKey, measure: Measure) -> tuple[int, int, int]:
         """More real overlap on a device, ns: most likely, and its range."""
         now = self.replayed.now[: len(runs)]
-        gained = [self._overlap(one, before, device) - before.overlap[device][0] for one, before in zip(runs, now, strict=True)]
-        unsure = self.error * abs(gained[0]) + UNSURE * self.possible_ns[device]
+        gained = [
+            measure(one, before, device) - measure(before, before, device)
+            for one, before in zip(runs, now, strict=True)
+        ]
+        unsure = self.fidelity.overlap_error * abs(gained[0]) + UNSURE * self.possible_ns[device]
         return round(gained[0]), round(min(gained) - unsure), round(max(gained) + unsure)
 
     def _overlap(self, run: Outcome, before: Outcome, device: DeviceKey) -> float:
-        """Real overlap on a device, as long as the shorter side's ops took before."""
-        ops = self.shorter[device]
-        took, longer = ((one.end_ns - one.began_ns)[ops].sum() for one in (before, run))
-        return run.overlap[device][0] * float(took / longer) if longer else 0.0
+        """Real overlap on a device, counted for as long as the shorter side's ops took before, ns."""
+        took, takes = (self._took(one, device) for one in (before, run))
+        return run.overlap[device][0] * took / takes if takes else 0.0
+
+    def _share(self, run: Outcome, _: Outcome, device: DeviceKey) -> float:
+        """The same by its ratio, as `what_if` has it: a change may cut ops into pieces, with time between them."""
+        return _ratio(run, device) * self.possible_ns[device]
+
+    def _took(self, run: Outcome, device: DeviceKey) -> float:
+        """How long the ops of a device's shorter side take in all, ns."""
+        which = self.shorter[device][run.tasks.units.op]
+        return float((run.times.unit_end - run.times.unit_began)[which].sum())
 
     def remedy(self, trace: Trace) -> Remedy | None:
         """Of the changes that the causes suggest the one that recovers most on the rank that decides.
@@ -132,15 +158,17 @@ class _Worth:
                 continue
             gained = _ratio(run, device) - _ratio(self.replayed.now[0], device)
             if gained > UNSURE:
-                tried.append((isinstance(change, DropWait), -round(gained / ALIKE), float(np.median(run.steps)), change))
+                tried.append(
+                    (isinstance(change, DropWait), -round(gained / ALIKE), float(np.median(run.steps)), change)
+                )
         best_first = sorted(tried, key=lambda one: one[:3])
         return next(filter(None, (self._told(change, device) for *_, change in best_first)), None)
 
     def _told(self, change: Change, device: DeviceKey) -> Remedy | None:
         """A change in figures; None where it may recover nothing, or surely makes steps longer."""
         runs = self.replayed.runs(combined(self.replayed.trace, self.replayed.tasks, [change]))
-        likely, low, high = self._recovered(runs, device)
-        prediction = self.replayed.predict([change], self.replayed.fidelity().error)
+        likely, low, high = self._recovered(runs, device, self._share)
+        prediction = self.replayed.predict([change], self.fidelity.error, runs)
         if low <= 0 or prediction.step_low_ns > prediction.now_ns:
             return None
         (rank,) = (one for one in self.result.ranks if (one.rank, one.device) == device)
@@ -153,7 +181,7 @@ class _Worth:
             recoverable_low_ns=low,
             recoverable_high_ns=high,
             now_ratio=now,
-            ratio=min(now + _ratio(runs[0], device) - _ratio(self.replayed.now[0], device), 1.0),
+            ratio=min(now + likely / self.possible_ns[device], 1.0),
             now_step_ns=prediction.now_ns,
             step_ns=prediction.step_ns,
             step_low_ns=prediction.step_low_ns,

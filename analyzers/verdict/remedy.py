@@ -11,9 +11,9 @@ from analyzers.common.wording import duration, percent
 class Remedy:
     """A change of the program, as `traceviz what-if` takes it, and what a replay predicts of it; times in ns.
 
-    rank, device : that decides. recoverable_ns : more real overlap there, and its range. now_ratio, ratio : real overlap
-    of what is possible there, as captured and predicted. now_step_ns, step_ns : on the slowest rank, and the range. assumes : what the
-    change takes for granted, "" for nothing.
+    rank, device : that decides. recoverable_ns : more real overlap there, and its range. now_ratio, ratio : real
+    overlap of what is possible there, as captured and predicted. now_step_ns, step_ns : on the slowest rank, and the
+    range. assumes : what the change takes for granted, "" for nothing.
     """
 
     change: str
@@ -38,5 +38,5 @@ class Remedy:
         return (
             f"{self.change}. {duration(self.recoverable_ns)} more real overlap on {device} (range {overlap}), "
             f"{percent(self.now_ratio)} → {percent(self.ratio)}; step {duration(self.now_step_ns)} → "
-            f"{duration(self.step_ns)} (range {step}).{assumed} Predicted by replay; traceviz what-if tries all changes."
+            f"{duration(self.step_ns)} (range {step}).{assumed} Predicted by replay: traceviz what-if has all changes."
         )

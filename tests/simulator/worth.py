@@ -34,9 +34,8 @@ SLACK = 0.01  # of what is possible, by which the truth may lie outside of a ran
 class Worth:
     """Counts over ranks of programs, and over causes that were named.
 
-    best : whether the cause worth most is the one whose removal recovers most, where that is clear; unknown : how many
-    of these are no cause's because nothing is predicted. near, within : whether a worth is near the truth, and the truth
-    in its range.
+    best : whether the cause worth most is the one whose removal recovers most, where that is clear; unknown : in how
+    many of these nothing is predicted. near, within : whether a worth is near the truth, and the truth in its range.
     """
 
     best: Counter[bool] = field(default_factory=Counter)
@@ -71,8 +70,8 @@ def recovered(program: Program) -> dict[str, dict[int, int]]:
     return found
 
 
-def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str) -> None:
-    """Compare what is said of one rank with the truth."""
+def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str, refused: str) -> None:
+    """Compare what is said of one rank, or why nothing is, with the truth."""
     worth = {one.cause: one for one in rank.missed if one.cause in CAUSES}
     known = {cause: one for cause, one in worth.items() if one.recoverable_ns is not None}
     for cause, one in known.items():
@@ -91,10 +90,11 @@ def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str) ->
     if rank.missed and most > max(CLEAR_NS, CLEAR * second):
         top = max(known, key=lambda cause: known[cause].recoverable_ns or 0, default="")
         found.best[top == best] += 1
-        found.unknown += not known
+        found.unknown += bool(refused)
         if top != best:
             held = {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()}
-            found.wrong.append(f"{about}: {top or 'nothing'} is worth most, {best} recovers most: {most}, of {held}")
+            said = refused or f"{top or 'nothing'} is worth most"
+            found.wrong.append(f"{about}: {said}, {best} recovers most: {most}, of {held}")
 
 
 def measured(seeds: range, form: str, folder: Path) -> Worth:
@@ -106,8 +106,8 @@ def measured(seeds: range, form: str, folder: Path) -> Worth:
             result = with_worth(check_overlap(trace, A, B), trace)
             truth = recovered(program)
             for rank in result.ranks:
-                about = f"{seed} {form} rank {rank.rank}{f' ({result.worth_unknown})' if result.worth_unknown else ''}"
-                count(rank, {cause: by_rank[rank.rank] for cause, by_rank in truth.items()}, found, about)
+                of_rank = {cause: by_rank[rank.rank] for cause, by_rank in truth.items()}
+                count(rank, of_rank, found, f"{seed} {form} rank {rank.rank}", result.worth_unknown)
     return found
 
 

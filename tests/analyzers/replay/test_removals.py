@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from analyzers.replay.engine import run
+from analyzers.replay.engine import run as run_of
 from analyzers.replay.removals import REMOVALS, without
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
@@ -18,7 +19,7 @@ NOTHING = "kernel:nothing of this name"
 def left(trace: Trace, cause: str, a: str = NOTHING, b: str = NOTHING) -> dict[str, list[tuple[float, float]]]:
     changed = without(cause, tasks(trace), select(trace, a).picked, select(trace, b).picked)
     assert changed is not None
-    return spans(trace, changed, run(changed))
+    return spans(trace, changed, run_of(changed))
 
 
 def test_without_host_syncs_the_host_goes_on() -> None:
@@ -81,11 +82,20 @@ def test_work_of_neither_side_takes_no_time() -> None:
 
 
 def test_there_is_room_for_everything() -> None:
-    found = without("gpu-full", tasks(blocked()), *(np.zeros(2, dtype=bool),) * 2)
-    assert found is not None
-    assert not found.room.needed.any()
-    assert not found.room.taken.any()
-    assert not found.room.fills.any()
+    """K's 40 blocks fill 10 SMs twice; L, released at 25, finds room with K's second half only, or at once."""
+    run = Builder()
+    run.add("devices", process=0, device=0, sms=10, threads_per_sm=2048, blocks_per_sm=32)
+    program = Program(run)
+    size = {"grid": 40, "block": 1024}
+    program.kernel("K", 7, call=0, start=7, end=107, **size)
+    program.kernel("L", 9, call=20, start=58, end=68, **size)
+    before = tasks(program.trace())
+    assert spans(program.trace(), before, run_of(before))["L"] == [(58, 68)]
+    found = left(program.trace(), "gpu-full")
+    assert found["K"] == [(7, 107)]
+    ((start, end),) = found["L"]
+    assert 25 <= start <= 27
+    assert end - start == pytest.approx(10)
 
 
 def test_no_rank_waits_for_another() -> None:

@@ -161,12 +161,12 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> list[Block]:
         (
             one.cause,
             duration(one.ns),
-            duration(one.recoverable_ns),
-            f"{duration(one.recoverable_low_ns)} … {duration(one.recoverable_high_ns)}",
+            duration(max(one.recoverable_ns or 0, 0)),
+            " … ".join(duration(max(ns or 0, 0)) for ns in (one.recoverable_low_ns, one.recoverable_high_ns)),
         )
         for one in told
     ]
-    note = "Worth: more real overlap if the cause were gone everywhere, on all ranks, as a replay predicts."
+    note = "Held: as above. Worth: more real overlap if the cause were gone everywhere, on all ranks, by a replay."
     return [Table(headers, rows, f"What each cause is worth on {name}", frozenset(headers[1:]), note)]
 
 
