@@ -4,29 +4,38 @@ That is what `analyzers.causes.without` does of one gap, everywhere:
 
 - host-sync: no call waits for the GPU. late-launch: the hosts' own work and their calls take no time; calls that wait
   for the GPU still do.
-- same-stream: no op of one side waits for the other side's by their stream: each side keeps its order, and what is of
-  neither waits for both, as now. event-dependency: no op of one side waits for an event behind the other side's.
+- same-stream: each side is on a stream of its own, forked where it is launched, and keeps its order. What is of neither
+  side waits for both, but what stands between a side and the other in one step does not wait for the first, or it would
+  still hold the other. event-dependency: no op of one side waits for an event behind the other side's.
 - stream-busy: the work of neither side takes no time. gpu-full: there is room for everything.
 - peer-wait: no rank waits for another in a collective: each finds the others there already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.lanes import take_or
 from analyzers.replay.edits import kept
 from analyzers.replay.tasks import COST_NS, DISPATCH_NS, ROOM_NS, Lists, Tasks
+from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.tables import Trace
 
-Sides = tuple[Mask, Mask]  # which units are A's, which B's
+
+@dataclass(frozen=True)
+class Sides:
+    """Which units are A's, which are B's, and the step of each, as a number; of one that is in none the last."""
+
+    a: Mask
+    b: Mask
+    step: Ints
 
 
-def without(cause: str, tasks: Tasks, a: Mask, b: Mask) -> Tasks | None:
+def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks | None:
     """The tasks where a cause is gone; None where its removal means nothing.
 
     Parameters
@@ -34,7 +43,10 @@ def without(cause: str, tasks: Tasks, a: Mask, b: Mask) -> Tasks | None:
     a, b : masks over the rows of `Trace.ops`.
     """
     removal = REMOVALS.get(cause)
-    return None if removal is None else removal(tasks, (a[tasks.units.op], b[tasks.units.op]))
+    if removal is None:
+        return None
+    units = tasks.units.op
+    return removal(tasks, Sides(a[units], b[units], step_of_ops(trace, find_steps(trace))[units]))
 
 
 def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
@@ -61,32 +73,58 @@ def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
 
 
 def _own_streams(tasks: Tasks, sides: Sides) -> Tasks:
-    """Where a call or an event waits for the last op of a stream, it waits for both sides' last now."""
-    calls, units = tasks.calls, tasks.units
-    previous, beside = units.previous.copy(), np.full(units.op.size, -1, np.int64)
+    """Where a call or an event waits for the last op of a stream, it waits for the last of each side and of neither."""
+    units = tasks.units
+    of = np.where(sides.a, 1, np.where(sides.b, 2, 0))
+    previous, waits, beside = units.previous.copy(), [], []
     for rows in rows_by_key(units.lane).values():  # by position
-        a, b = (side[rows] for side in sides)
-        last_a, last_b, neither = (_last_before(one) for one in (a, b, ~a & ~b))
-        is_sides, other = a | b, np.where(a, last_b, last_a)
-        own = np.maximum(np.where(a, last_a, last_b), neither)
-        previous[rows[is_sides]] = np.where(own >= 0, rows[own], -1)[is_sides]
-        beside[rows] = np.where(is_sides & (other > neither), rows[other], -1)
-    before = take_or(beside, units.previous)
-    joined = np.flatnonzero(~(sides[0] | sides[1]) & (before >= 0))  # what is of neither comes behind both
-    waits = _also(units.waits, beside)
-    owner, items = np.append(waits.owner, joined), np.append(waits.items, before[joined])
+        mine, at = of[rows], np.arange(rows.size)
+        last = np.stack([_last_before(mine == each) for each in range(3)])
+        previous[rows] = _unit(rows, last[mine, at])
+        waits += [(rows, _unit(rows, np.where(mine > 0, last[0], -1)))]  # a side comes behind what is of neither
+        carried = _carried(mine, sides.step[rows])
+        waits += [(rows, _unit(rows, np.where((mine == 0) & (carried != each), last[each], -1))) for each in (1, 2)]
+        beside += [(rows, _unit(rows, np.where(mine != each, last[each], -1))) for each in range(3)]
+    more, added = _joined(beside, units.op.size), _joined(waits, units.op.size)
+    found = _also(units.waits, more)
+    owner, items = np.append(found.owner, added.owner), np.append(found.items, added.items)
     return replace(
         tasks,
-        calls=replace(calls, waits=_also(calls.waits, beside)),
+        calls=replace(tasks.calls, waits=_also(tasks.calls.waits, more)),
         units=replace(units, previous=previous, waits=Lists.of(owner, items, units.op.size)),
     )
 
 
-def _also(lists: Lists, more: Ints) -> Lists:
-    """Lists with another item beside some of theirs: `more` has it for each, or -1."""
-    added = take_or(more, lists.items)
-    here = added >= 0
-    owner, items = np.append(lists.owner, lists.owner[here]), np.append(lists.items, added[here])
+def _joined(pairs: Sequence[tuple[Ints, Ints]], count: int) -> Lists:
+    """Owners and items, -1 for none, as lists."""
+    owner, items = np.concatenate([np.stack(each) for each in pairs], axis=1)
+    return Lists.of(owner[items >= 0], items[items >= 0], count)
+
+
+def _carried(of: Ints, step: Ints) -> Ints:
+    """Of what is of neither side, and stands between a side and the other in one step, the first side; else 0.
+
+    It would carry to the other side what it comes behind.
+
+    >>> _carried(np.array([1, 0, 2, 0, 1]), np.array([0, 0, 0, 1, 1])).tolist()
+    [0, 1, 0, 0, 0]
+    """
+    last = _last_before(of > 0)
+    following = of.size - 1 - _last_before((of > 0)[::-1])[::-1]
+    between = (of == 0) & (last >= 0) & (following < of.size)
+    first, then = np.where(between, last, 0), np.where(between, following, 0)
+    return np.where(between & (of[first] != of[then]) & (step[first] == step[then]), of[first], 0)
+
+
+def _unit(rows: Ints, at: Ints) -> Ints:
+    return np.where(at >= 0, rows[at], -1)
+
+
+def _also(lists: Lists, more: Lists) -> Lists:
+    """Lists with further items beside theirs: those that `more` has for each of them."""
+    count = np.diff(more.first)[lists.items]
+    at, which = runs(more.first[lists.items], count)
+    owner, items = np.append(lists.owner, lists.owner[which]), np.append(lists.items, more.items[at])
     return Lists.of(owner, items, lists.first.size - 1)
 
 
@@ -103,13 +141,13 @@ def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
     units = tasks.units
     owner, item = units.waits.owner, units.waits.items
     between = np.zeros(owner.size, dtype=bool)
-    for one, other in (sides, sides[::-1]):
+    for one, other in ((sides.a, sides.b), (sides.b, sides.a)):
         between |= one[owner] & other[item]
     return replace(tasks, units=replace(units, waits=kept(units.waits, ~between)))
 
 
 def _nothing_else(tasks: Tasks, sides: Sides) -> Tasks:
-    neither = ~sides[0] & ~sides[1]
+    neither = ~sides.a & ~sides.b
     return replace(tasks, units=replace(tasks.units, transfer_ns=np.where(neither, 0.0, tasks.units.transfer_ns)))
 
 

@@ -100,7 +100,7 @@ class _Worth:
             self.shorter[rank.rank, rank.device] = side & here
         self.runs: dict[str, list[Outcome]] = {}
         for cause in {one.cause for rank in result.ranks for one in rank.missed}:
-            tasks = without(cause, replayed.tasks, *replayed.picked)
+            tasks = without(cause, replayed.trace, replayed.tasks, *replayed.picked)
             try:
                 self.runs[cause] = [] if tasks is None else replayed.runs(tasks)
             except CantReplayError:  # without it the program would wait for itself

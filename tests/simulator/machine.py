@@ -116,6 +116,8 @@ class Without:
     stream, waits, room : ops that don't wait for the op before them, for events (or nodes of their graph), for room.
     idle : ops that take no time.
     host : action -> ns that it takes instead, for calls that block and for a thread that computes.
+    everywhere : causes that hold nothing. carried : without same-stream, ops of neither side that don't come behind a
+    side on their stream, which they would else carry to the other (`truth.gone`).
     """
 
     stream: frozenset[Where] = frozenset()
@@ -124,6 +126,7 @@ class Without:
     idle: frozenset[Where] = frozenset()
     host: dict[Where, int] = field(default_factory=dict)
     everywhere: frozenset[str] = frozenset()
+    carried: dict[Where, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -383,7 +386,7 @@ class Machine:
     def awaited(self, node: Op | EventRecord) -> Iterable[Op | EventRecord]:
         every = self.without.everywhere
         if node.where not in self.without.stream:
-            yield from self.ahead(node.before, node.side if isinstance(node, Op) else "")
+            yield from self.ahead(node.before, node.where, node.side if isinstance(node, Op) else "")
         if node.where not in self.without.waits:
             for each in node.waits:
                 other = isinstance(node, Op) and any({node.side, op.side} == {"a", "b"} for op in each.before)
@@ -393,19 +396,22 @@ class Machine:
                 if not ("event-dependency" in every and {node.side, edge.side} == {"a", "b"}):  # type: ignore[union-attr]
                     yield edge
 
-    def ahead(self, before: Iterable[Op], side: str = "") -> Iterable[Op]:
-        """What comes first on a stream; where no side holds the other by it, each side keeps its own order alone.
+    def ahead(self, before: Iterable[Op], where: Where = (), side: str = "") -> Iterable[Op]:
+        """What comes first on a stream; where no side holds the other by it, the last of each that is waited for.
 
-        An op of neither side, a record and a synchronization come behind both sides, whichever was put there last.
+        A side then comes behind its own and what is of neither, all else behind both sides, too.
         """
+        if "same-stream" not in self.without.everywhere:
+            yield from before
+            return
+        wanted = {"", side} if side else {"", "a", "b"} - {self.without.carried.get(where, "-")}
         pending = list(before)
-        while pending:
+        while pending and wanted:
             op = pending.pop()
-            passes = "same-stream" in self.without.everywhere and op.side and op.side != side
-            if not (passes and side):
+            if op.side in wanted:
+                wanted.discard(op.side)
                 yield op
-            if passes:
-                pending += op.before
+            pending += op.before
 
     def recorded(self, record: EventRecord) -> Process:
         for each in self.awaited(record):

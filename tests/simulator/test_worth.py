@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.machine import Without, simulate
+from tests.simulator.machine import Run, simulate
 from tests.simulator.program import Busy, Launch, Program
-from tests.simulator.truth import overlap
+from tests.simulator.truth import gone, overlap, recovered
 from tests.simulator.worth import Worth, measured
 
 BEST = 0.95  # of the ranks where something is predicted, and it is clear which removal recovers most
@@ -44,19 +44,28 @@ def kernel(side: str, stream: int, ns: int) -> Launch:
     return Launch(side, stream, ns, 64, call_ns=1_000)
 
 
-def gained(program: Program, cause: str) -> int:
-    return overlap(simulate(program, Without(everywhere=frozenset({cause}))), 0) - overlap(simulate(program), 0)
+def without(program: Program, cause: str) -> Run:
+    return simulate(program, gone(simulate(program), cause))
 
 
 def test_without_one_stream_for_both_each_side_keeps_its_own_order() -> None:
     """b1 a1 b2 a2 of 100 µs each: b2 comes behind b1, a2 behind a1; at most both chains run beside each other."""
     program = Program((((*(kernel(side, 7, 100_000) for side in "baba"),),),))
-    run = simulate(program, Without(everywhere=frozenset({"same-stream"})))
+    run = without(program, "same-stream")
     b1, a1, b2, a2 = run.ops
     assert b2.start >= b1.end
     assert a2.start >= a1.end
     assert a1.start < b1.end
-    assert 190_000 < gained(program, "same-stream") <= 200_000
+    assert 190_000 < recovered(program, 0, "same-stream") <= 200_000
+
+
+def test_without_one_stream_what_stands_between_two_sides_holds_neither() -> None:
+    """a, n, b, m: n does not come behind a, nor b, but m behind both."""
+    program = Program((((*(kernel(side, 7, 100_000) for side in ("a", "", "b", "")),),),))
+    a, n, b, m = without(program, "same-stream").ops
+    assert n.start < a.end
+    assert n.end <= b.start < n.end + 5_000
+    assert m.start >= max(a.end, b.end)
 
 
 def test_without_peer_waits_a_rank_finds_the_others_there() -> None:
@@ -65,4 +74,4 @@ def test_without_peer_waits_a_rank_finds_the_others_there() -> None:
     work = kernel("b", 7, 200_000)
     program = Program((((reduction, work),), ((Busy(300_000), reduction, work),)))
     assert overlap(simulate(program), 0) == 0
-    assert 45_000 < gained(program, "peer-wait") <= 50_000
+    assert 45_000 < recovered(program, 0, "peer-wait") <= 50_000

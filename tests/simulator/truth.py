@@ -155,6 +155,37 @@ def overlap(run: Run, rank: int) -> int:
     return total
 
 
+def gone(run: Run, cause: str) -> Without:
+    """The run in which a cause holds nothing anywhere.
+
+    Without same-stream each side is on a stream of its own. What is of neither side stays, and comes behind both; but
+    what stands between a side and the other in one step does not come behind the first: it would still hold the other.
+    """
+    carried = dict(carriers(run)) if cause == "same-stream" else {}
+    return Without(everywhere=frozenset({cause}), carried=carried)
+
+
+def carriers(run: Run) -> Iterator[tuple[Where, str]]:
+    """Ops of neither side between one side and the other, on their stream in one step; and the first of these."""
+    streams: dict[tuple[int, int], list[Op]] = {}
+    for op in run.ops:
+        streams.setdefault((op.where[0], op.stream), []).append(op)
+    for ops in streams.values():
+        for number, op in enumerate(ops):
+            last = next((each for each in reversed(ops[:number]) if each.side), op)
+            following = next((each for each in ops[number:] if each.side), op)
+            changes = {last.side, following.side} == {"a", "b"}
+            if not op.side and changes and step_of(run, last) == step_of(run, following):
+                yield op.where, last.side
+
+
+def step_of(run: Run, op: Op) -> str:
+    """The step in which an op was launched, "" where it was in none."""
+    rank, now = op.where[0], op.call.start
+    return next((name for of, _, name, low, high in run.ranges if of == rank and low <= now < high), "")
+
+
 def recovered(program: Program, rank: int, cause: str) -> int:
     """How much more real overlap a rank has where a cause holds nothing anywhere."""
-    return overlap(simulate(program, Without(everywhere=frozenset({cause}))), rank) - overlap(simulate(program), rank)
+    run = simulate(program)
+    return overlap(simulate(program, gone(run, cause)), rank) - overlap(run, rank)

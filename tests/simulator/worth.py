@@ -19,10 +19,10 @@ from analyzers.replay.worth import with_worth
 from analyzers.verdict.check import check_overlap
 from tests.simulator import measure, replays
 from tests.simulator.generate import generate
-from tests.simulator.machine import Without, kernels, simulate
+from tests.simulator.machine import kernels, simulate
 from tests.simulator.measure import A, B, loaded, share
 from tests.simulator.program import Program
-from tests.simulator.truth import overlap
+from tests.simulator.truth import gone, overlap
 
 CAUSES = (*measure.REMOVABLE, "peer-wait")
 CLEAR, CLEAR_NS = 1.25, 5_000  # by how much the best removal has to be ahead of the second
@@ -65,7 +65,7 @@ def recovered(program: Program) -> dict[str, dict[int, int]]:
     now = simulate(program)
     found = {}
     for cause in CAUSES:
-        run = simulate(program, Without(everywhere=frozenset({cause})))
+        run = simulate(program, gone(now, cause))
         found[cause] = {rank: overlap(run, rank) - overlap(now, rank) for rank in ranks}
     return found
 

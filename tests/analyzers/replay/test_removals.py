@@ -17,7 +17,7 @@ NOTHING = "kernel:nothing of this name"
 
 
 def left(trace: Trace, cause: str, a: str = NOTHING, b: str = NOTHING) -> dict[str, list[tuple[float, float]]]:
-    changed = without(cause, tasks(trace), select(trace, a).picked, select(trace, b).picked)
+    changed = without(cause, trace, tasks(trace), select(trace, a).picked, select(trace, b).picked)
     assert changed is not None
     return spans(trace, changed, run_of(changed))
 
@@ -49,6 +49,21 @@ def test_without_one_stream_for_both_each_side_keeps_its_order() -> None:
     assert found["A"] == [(17, 117), (119, 219)]
     assert found["B"] == [(27, 47), (49, 69)]
     assert found["tail"] == [(221, 226)]  # behind both, though B was queued last
+
+
+def test_what_stands_between_the_sides_holds_neither() -> None:
+    """More starts 2 µs after it is submitted, at 25, and B behind that; the tail is behind both sides."""
+    program = Program()
+    program.kernel("in", 7, call=0, start=7, end=10)
+    for name, call, start, end in (
+        ("A", 10, 17, 117),
+        ("more", 20, 119, 139),
+        ("B", 30, 141, 241),
+        ("tail", 40, 243, 248),
+    ):
+        program.kernel(name, 7, call=call, start=start, end=end)
+    found = left(program.trace(), "same-stream", "kernel:A", "kernel:B")
+    assert found == {"in": [(7, 10)], "A": [(17, 117)], "more": [(27, 47)], "B": [(49, 149)], "tail": [(151, 156)]}
 
 
 def test_a_sync_then_waits_for_both_sides() -> None:
@@ -109,5 +124,5 @@ def test_no_rank_waits_for_another() -> None:
 
 def test_what_nobody_knows_the_cause_of_can_not_be_removed() -> None:
     nothing = np.zeros(2, dtype=bool)
-    assert without("unknown", tasks(blocked()), nothing, nothing) is None
+    assert without("unknown", blocked(), tasks(blocked()), nothing, nothing) is None
     assert "unknown" not in REMOVALS
