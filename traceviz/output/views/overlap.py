@@ -139,7 +139,7 @@ def _causes(result: OverlapResult) -> list[Block]:
         rows.append((name, duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
     rank = _deciding_rank(result)
     return [
-        Table(headers, rows, "Missed overlap by the cause that held it (sums to missed)", frozenset(headers)),
+        Table(headers, rows, "Missed overlap by cause: what each held (sums to missed)", frozenset(headers)),
         *_worth(result, rank),
         Bullets(
             f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
@@ -157,17 +157,17 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> list[Block]:
         return []
     name = result.device_labels.name(rank.rank, rank.device)
     headers = ("cause", "held", "worth", "range")
-    rows = [
-        (
-            one.cause,
-            duration(one.ns),
-            duration(max(one.recoverable_ns or 0, 0)),
-            " … ".join(duration(max(ns or 0, 0)) for ns in (one.recoverable_low_ns, one.recoverable_high_ns)),
-        )
-        for one in told
-    ]
-    note = "Held: as above. Worth: more real overlap if the cause were gone everywhere, on all ranks, by a replay."
+    rows = [(one.cause, duration(one.ns), *_gain_without(one)) for one in told]
+    note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
     return [Table(headers, rows, f"What each cause is worth on {name}", frozenset(headers[1:]), note)]
+
+
+def _gain_without(one: Missed) -> tuple[str, str]:
+    """What a cause is worth, and the range; what removing it would lose is no gain."""
+    likely, low, high = one.recoverable_ns or 0, one.recoverable_low_ns or 0, one.recoverable_high_ns or 0
+    if high <= 0:
+        return "nothing", "–"
+    return duration(max(likely, 0)), f"{duration(low)} … {duration(high)}" if low > 0 else f"up to {duration(high)}"
 
 
 def _why(one: Missed) -> str:
