@@ -24,6 +24,21 @@ def run_json(*arguments: str) -> Any:
     return json.loads(run_text(*arguments))
 
 
+def without_replay(answer: Any) -> Any:
+    """An answer as JSON without what is replayed only where all of a run is at hand."""
+    if isinstance(answer, list):
+        return [without_replay(one) for one in answer]
+    if not isinstance(answer, dict):
+        return answer
+    replayed = ("remedy", "worth_unknown", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns")
+    return {key: without_replay(one) for key, one in answer.items() if key not in replayed}
+
+
+def in_parts(*arguments: str) -> Any:
+    """What a command prints as JSON, but for what is replayed: the same of a run that is looked at in parts."""
+    return without_replay(run_json(*arguments))
+
+
 def commands() -> dict[tuple[str, ...], Any]:
     """Every command, by the words that call it."""
     return dict(_commands(typer.main.get_command(app)))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_lines import run_text
+from tests.support.command_lines import in_parts, without_replay
 from tests.support.waiting import soon
 
 pytestmark = [
@@ -106,12 +106,13 @@ def test_answers_are_those_of_this_machine(tmp_path: Path) -> None:
         asked = [[*question, "--dask", address] for question in (*questions, urls)]
         *answers, of_urls = json.loads(script(ASKING, json.dumps(asked)))
         first = script(COMMAND, *questions[0], "--format", "json", "--dask", address)
-    assert answers == [run_text(*question) for question in questions]
+    assert [without_replay(json.loads(one)) for one in answers] == [in_parts(*question) for question in questions]
     assert of_urls == first == answers[0]
 
 
 KILLING = """
 import json, os, signal, sys
+from dataclasses import replace
 from distributed import Client
 from analyzers.readers.reading import Reading
 from analyzers.scale import parts
@@ -140,13 +141,14 @@ with Client(address) as client, dask_workers(client) as workers:
     print(json.dumps(contract.overlap(result), indent=1))
     assert len(client.scheduler_info()["workers"]) == 1
     import traceviz as tv
-    assert contract.overlap(tv.check_overlap(paths, dask=client)) == contract.overlap(result)
+    assert contract.overlap(replace(tv.check_overlap(paths, dask=client), worth_unknown="")) == contract.overlap(result)
 """
 
 
 def test_a_worker_killed_midway_changes_nothing(tmp_path: Path) -> None:
     with cluster(tmp_path, 2) as (address, workers):
-        assert script(KILLING, address, str(tmp_path / "killed"), *NSYS) == run_text("check-overlap", *NSYS)
+        answer = json.loads(script(KILLING, address, str(tmp_path / "killed"), *NSYS))
+        assert without_replay(answer) == in_parts("check-overlap", *NSYS)
         assert sorted(worker.poll() is None for worker in workers) == [False, True]
 
 

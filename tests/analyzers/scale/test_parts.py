@@ -29,7 +29,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.workers.local import LocalWorkers
 from tests.support.builder import Builder
-from tests.support.command_lines import run_text
+from tests.support.command_lines import in_parts
 from traceviz.cli import app
 from traceviz.output import contract
 
@@ -66,23 +66,23 @@ CASES += [(list(RUNS)[number % len(RUNS)], question, "2") for number, question i
 )
 def test_answers_are_those_of_the_whole(name: str, question: list[str], workers: str) -> None:
     (command, *more), paths = question, RUNS[name]
-    whole = run_text(command, *paths, *more, "--no-cache", "--workers", "1")
-    assert run_text(command, *paths, *more, "--no-cache", "--workers", workers, "--memory", "8GB") == whole
+    whole = in_parts(command, *paths, *more, "--no-cache", "--workers", "1")
+    assert in_parts(command, *paths, *more, "--no-cache", "--workers", workers, "--memory", "8GB") == whole
 
 
 def test_steps_and_windows_may_leave_some_captures_out() -> None:
     for more in (["--window", "59ms:66ms"], ["--window", "25ms:60ms"]):
         for command in ("check-overlap", "streams", "collectives", "syncs"):
-            whole = run_text(command, *NSYS, *more)
-            assert run_text(command, *NSYS, *more, "--memory", "8GB", "--workers", "1") == whole
+            whole = in_parts(command, *NSYS, *more)
+            assert in_parts(command, *NSYS, *more, "--memory", "8GB", "--workers", "1") == whole
 
 
 def test_a_baseline_is_looked_at_in_the_same_way() -> None:
     serial = [str(DATA / "torch" / f"dpmp_serial.rank{rank}.json.gz") for rank in (0, 1)]
     baseline = [word for path in serial for word in ("--baseline", path)]
-    whole = run_text("check-overlap", *TORCH, *PAIR, *baseline)
-    assert json.loads(whole)["gain"] is not None
-    assert run_text("check-overlap", *TORCH, *PAIR, *baseline, "--memory", "8GB", "--workers", "1") == whole
+    whole = in_parts("check-overlap", *TORCH, *PAIR, *baseline)
+    assert whole["gain"] is not None
+    assert in_parts("check-overlap", *TORCH, *PAIR, *baseline, "--memory", "8GB", "--workers", "1") == whole
 
 
 def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
@@ -226,4 +226,4 @@ def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path)
     bad = tmp_path / "rank9.json"
     bad.write_text('{"traceEvents": [')
     paths = [*TORCH, str(bad), "--skip-bad"]
-    assert run_text("check-overlap", *paths, "--memory", "8GB") == run_text("check-overlap", *paths)
+    assert in_parts("check-overlap", *paths, "--memory", "8GB") == in_parts("check-overlap", *paths)
