@@ -30,7 +30,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.result import OverlapResult
 
-MOST_OPS = 2_000  # of the whole run: their replays take some 3 s in plain Python
+MOST_OPS = 1_500  # of the whole run: their replays take some 2 s in plain Python
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
 ALIKE = 0.01  # of what is possible: of changes that recover as much, the one with the shortest step is named
 _DEFAULT = "comm", "compute"
@@ -49,11 +49,11 @@ def with_worth(result: OverlapResult, run: Trace | PartitionedRun, narrowing: Na
         return result
     run = OnePart(run) if isinstance(run, Trace) else run
     if not run.is_one_part:
-        reason = "of captures that are looked at one by one nothing is replayed"
-        return replace(result, worth_unknown=f"{reason}; run {_command(result)}")
+        reason = "captures that are looked at one by one are not replayed"
+        return replace(result, worth_unknown=f"{reason}; {_command(result)}")
     if (ops := len((run.trace.whole or run.trace).ops)) > MOST_OPS:
-        reason = f"of {ops:,} ops, more than {MOST_OPS:,}, nothing is replayed here"
-        return replace(result, worth_unknown=f"{reason}; run {_command(result)}")
+        reason = f"more than {MOST_OPS:,} ops ({ops:,}) are not replayed here"
+        return replace(result, worth_unknown=f"{reason}; {_command(result)}")
     trace = narrowing.of(run.trace)
     try:
         replayed = Replayed(trace, result.a, result.b)
@@ -83,7 +83,7 @@ def _command(result: OverlapResult) -> str:
     """What to run instead."""
     pair = result.a, result.b
     sides = "" if pair == _DEFAULT else "".join(f' -{side} "{text}"' for side, text in zip("ab", pair, strict=True))
-    return f"traceviz what-if TRACE...{sides}"
+    return f"traceviz what-if TRACE...{sides} says what changes bring"
 
 
 class _Worth:
@@ -166,7 +166,10 @@ class _Worth:
 
     def _told(self, change: Change, device: DeviceKey) -> Remedy | None:
         """A change in figures; None where it may recover nothing, or surely makes steps longer."""
-        runs = self.replayed.runs(combined(self.replayed.trace, self.replayed.tasks, [change]))
+        try:
+            runs = self.replayed.runs(combined(self.replayed.trace, self.replayed.tasks, [change]))
+        except CantReplayError:  # with more or less slowdown it would wait for itself
+            return None
         likely, low, high = self._recovered(runs, device, self._share)
         prediction = self.replayed.predict([change], self.fidelity.error, runs)
         if low <= 0 or prediction.step_low_ns > prediction.now_ns:

@@ -102,7 +102,7 @@ def test_of_many_ops_nothing_is_run_again_and_the_command_is_named(monkeypatch: 
     assert all(one.recoverable_ns is None for one in result.ranks[0].missed)
     assert result.remedy is None
     assert 'traceviz what-if TRACE... -a "nvtx:first" -b "nvtx:second"' in result.worth_unknown
-    assert "traceviz what-if" in markdown(view.blocks(result))
+    assert "more than 9 ops (10) are not replayed here; traceviz what-if" in markdown(view.blocks(result))
 
 
 def test_a_part_of_a_large_run_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
