@@ -86,7 +86,7 @@ class Replayed:
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
-        self.now = [self._run(self.tasks, variant) for variant in self._variants()]
+        self.now = self.runs(self.tasks)
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
         """Lanes and steps that count: of what is looked at, whole steps that all ranks have, but for a late start."""
@@ -250,6 +250,10 @@ class Replayed:
         """
         return self._run(combined(self.trace, self.tasks, changes), self._variants()[0])
 
+    def runs(self, changed: Tasks) -> list[Outcome]:
+        """Other tasks run with as much of what the capture doesn't tell as is most likely, gains most, and least."""
+        return [self._run(changed, variant) for variant in self._variants()]
+
     def predict(self, changes: Sequence[Change], error: float, found: Sequence[Outcome] = ()) -> Prediction:
         """What some changes are worth together.
 
@@ -262,15 +266,14 @@ class Replayed:
         TracevizError : the capture has nothing to change in this way.
         """
         changed = combined(self.trace, self.tasks, changes)
-        variants = self._variants()
-        found = [self._run(changed, variant) for variant in variants]
+        found = list(found) or self.runs(changed)
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in zip(found, self.now, strict=True)]
         part = guesses[0][1]
         freed = _freed(self.tasks, changed)
         if freed.any():  # who begins first of those that the change sets free together, nobody knows
             either = [_shifted(changed, freed, by) for by in (-TIE_NS, TIE_NS)]
-            found += [self._run(one, variants[0]) for one in either]
+            found += [self._run(one, self._variants()[0]) for one in either]
             guesses += [_compared(one.steps, self.now[0].steps) for one in found[-2:]]
             part = (guesses[-2][1] + guesses[-1][1]) / 2
         unsure = error * abs(1 - part) + NEVER_SURER

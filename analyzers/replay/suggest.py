@@ -29,7 +29,8 @@ from analyzers.replay.changes import (
     Split,
 )
 from analyzers.replay.edits import feeding
-from analyzers.replay.tasks import DISPATCH_NS, Tasks, Units
+from analyzers.replay.model import Tasks, Units
+from analyzers.replay.room import DISPATCH_NS
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.points import host_syncs
@@ -81,9 +82,9 @@ class _Places:
         return [int(one) for one in np.argsort(-total, kind="stable") if total[one] > 0]
 
 
-def suggested(trace: Trace, tasks: Tasks, a: str, b: str) -> list[Suggestion]:
-    """What to try; `a` and `b` are the pair whose overlap is asked about."""
-    result = check_overlap(trace, a, b, min_overlap=0.0)
+def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult | None = None) -> list[Suggestion]:
+    """What to try; `a` and `b` are the pair whose overlap is asked about, `result` what is known of it."""
+    result = result or check_overlap(trace, a, b, min_overlap=0.0)
     causes = {one.cause for rank in result.ranks for one in rank.missed}
     places = _places(trace.whole or trace, tasks)
     found = [Suggestion(DropSync(where), PERHAPS) for where in _syncing(trace)]

@@ -17,7 +17,7 @@ import numpy as np
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.changes import Change, DropWait, combined
+from analyzers.replay.changes import Change, combined
 from analyzers.replay.predict import CantReplayError, Outcome, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Fidelity
@@ -144,24 +144,22 @@ class _Worth:
     def remedy(self, trace: Trace) -> Remedy | None:
         """Of the changes that the causes suggest the one that recovers most on the rank that decides.
 
-        One that drops a wait, and with it an order that the program states, only where no other recovers anything. None
-        where the bar is met, where nothing surely recovers any overlap, or only what surely makes steps longer.
+        What a change recovers counts for as much as it is likely that it may be made. None where the bar is met, where
+        nothing surely recovers any overlap, or only what surely makes steps longer.
         """
         device = self.result.job.deciding
         if self.result.passed or device is None or device not in self.replayed.now[0].overlap:
             return None
         tried = []
-        for change in suggested(trace, self.result.a, self.result.b, self.result):
+        for one in suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result):
             try:
-                run = self.replayed.outcome([change])
+                run = self.replayed.outcome([one.change])
             except TracevizError:  # the capture has nothing to change in this way
                 continue
             gained = _ratio(run, device) - _ratio(self.replayed.now[0], device)
             if gained > UNSURE:
-                tried.append(
-                    (isinstance(change, DropWait), -round(gained / ALIKE), float(np.median(run.steps)), change)
-                )
-        best_first = sorted(tried, key=lambda one: one[:3])
+                tried.append((-round(gained * one.likely / ALIKE), float(np.median(run.steps)), one.change))
+        best_first = sorted(tried, key=lambda one: one[:2])
         return next(filter(None, (self._told(change, device) for *_, change in best_first)), None)
 
     def _told(self, change: Change, device: DeviceKey) -> Remedy | None:
