@@ -278,9 +278,11 @@ def _loop(  # one function, for the compiler's sake
                 used[device] += rest[which] - taken[which]
             if unit_end[which] >= 0:
                 used[device] -= rest[which]
+            begin = now
             for at in range(held_count[device]):  # in the order in which they were released
                 unit = held[own_first[device] + at]
-                heapq.heappush(queue, (now + room_ns[unit], np.int64(_START), np.int64(at), unit))
+                begin = max(begin, now + room_ns[unit])
+                heapq.heappush(queue, (begin, np.int64(_START), np.int64(at), unit))
             held_count[device] = 0
         else:
             if ends_at[which] != now or unit_end[which] >= 0:

@@ -3,8 +3,8 @@
 A unit that took d, a share c of it beside others, did d (1 − α c) of work. Where like ones ran alone, their time is
 that work, and α follows, for each load that was beside it; a unit that ran alone has the α of its like. Where nothing
 tells, α lies between 0 (others don't slow it) and 0.5 (two beside each other take as long as one after the other:
-nothing is gained). Most likely it is the median of those of such a load beside such another in the capture, or what is
-usual (`USUAL`).
+nothing is gained). Most likely it is the median of those of such a load beside such another in the capture, or of that
+beside this, or what is usual (`USUAL`).
 """
 
 from __future__ import annotations
@@ -103,15 +103,19 @@ def _of_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floa
 
 
 def _usual(found: Floats, load: Ints) -> Floats:
-    """What each unit most likely loses beside each load: the median of such a load beside it here, or what is usual."""
-    likely = USUAL[load]
-    for one in range(len(LOADS)):
-        for other in range(len(LOADS)):
-            measured = found[load == one, other]
-            measured = measured[~np.isnan(measured)]
-            if measured.size:
-                likely[load == one, other] = np.median(measured)
-    return likely
+    """What each unit most likely loses beside each load: the median of such a load beside it here, or what is usual.
+
+    What two contend for both lose: where only what the other loses was seen, it is that.
+    """
+    loads = range(len(LOADS))
+    seen = np.array([[_median(found[load == one, other]) for other in loads] for one in loads])
+    seen = np.where(np.isnan(seen), seen.T, seen)
+    return np.where(np.isnan(seen), USUAL, seen)[load]
+
+
+def _median(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if known.size else np.nan
 
 
 def _scatter(kind: Ints, taken: Floats) -> Floats:

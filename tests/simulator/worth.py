@@ -86,7 +86,10 @@ def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str, re
         if not (near and within):
             span = f"{one.recoverable_low_ns} … {one.recoverable_high_ns}"
             found.wrong.append(f"{about}: {cause} worth {one.recoverable_ns} ({span}), recovers {really}")
-    (most, best), (second, _) = sorted(((ns, cause) for cause, ns in truth.items()), reverse=True)[:2]
+    # Of the causes that held something here: what holds nothing now, but would next, is no cause of what was missed.
+    held_here = {one.cause for one in rank.missed}
+    ranked = sorted(((ns, cause) for cause, ns in truth.items() if cause in held_here), reverse=True)
+    (most, best), (second, _) = [*ranked, (0, ""), (0, "")][:2]
     if rank.missed and most > max(CLEAR_NS, CLEAR * second):
         top = max(known, key=lambda cause: known[cause].recoverable_ns or 0, default="")
         found.best[top == best] += 1
