@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,9 +62,10 @@ def check(trace: Run, contract: Rules, *, report: str | Path | None = None) -> C
     result: ContractResult = check_contract(trace, contract)
     if result.exit_code == 0:
         return result
-    files = _report(trace, result, Path(report)) if report is not None else []
-    folder = Path(report) if files and report is not None else None
-    raise ContractError(message(result, files), result, folder)
+    if report is None:
+        raise ContractError(message(result, ()), result)
+    files, lacks = _report(trace, result, Path(report))
+    raise ContractError(message(result, files) + lacks, result, Path(report))
 
 
 def check_step(
@@ -125,8 +125,8 @@ class _Outcome:
         except ContractError as error:
             try:
                 kept = _kept(folder, report)
-                files = _report(kept, error.result, kept)
-                text = message(error.result, files, _again(kept, contract))
+                files, lacks = _report(kept, error.result, kept)
+                text = message(error.result, files, _again(kept, contract)) + lacks
                 return _Outcome(error=ContractError(text, error.result, kept))
             except Exception as other:  # the folder can't be written: what was found still counts
                 return _Outcome(error=ContractError(f"{error}\nNo report: {other}", error.result))
@@ -164,8 +164,8 @@ def message(result: ContractResult, files: Sequence[Path] = (), again: str = "")
     return "\n".join([*lines, f"Again: {again}"] if again else lines)
 
 
-def _report(trace: Run, result: ContractResult, folder: Path) -> list[Path]:
-    """Write the answer, and the report with its picture about the sides of the rule that decided."""
+def _report(trace: Run, result: ContractResult, folder: Path) -> tuple[list[Path], str]:
+    """Write the answer, and the report with its picture about the sides of the rule that decided, or say why not."""
     from traceviz.api import report
     from traceviz.output import contract as contracts
     from traceviz.output.terminal import as_json, as_text
@@ -175,9 +175,10 @@ def _report(trace: Run, result: ContractResult, folder: Path) -> list[Path]:
     written = [folder / "contract.md", folder / "contract.json"]
     written[0].write_text(as_text("md", view.blocks(result)), encoding="utf-8")
     written[1].write_text(as_json(contracts.contract(result)), encoding="utf-8")
-    with suppress(Exception):  # a picture that can't be made must not hide what was found
-        written += report(trace, folder, *_sides(result.decisive.rule)).files
-    return written
+    try:
+        return [*written, *report(trace, folder, *_sides(result.decisive.rule)).files], ""
+    except Exception as error:  # a picture that can't be made must not hide what was found
+        return written, f"\nNo picture: {error or type(error).__name__}"
 
 
 def _sides(rule: Rule) -> tuple[str, str]:

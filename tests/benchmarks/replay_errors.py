@@ -208,8 +208,8 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
             "timed without a profiler. A prediction knows the capture before the fix alone. Where the changes measured",
             f"with a profiler and without one differ by more than {percent(AGREE)} of a step, there is no one truth.",
             "Suggested: which one it is of those that `what-if` says to try, asked for nothing. What kernels usually",
-            "lose beside others, and when GPUs slow down, was set with the first 22 pairs under torch.profiler at hand; the",
-            "last six, and most nsys reports, were captured afterwards.",
+            "lose beside others, and when GPUs slow down, was set with the first 22 pairs under torch.profiler at",
+            "hand; the last six, and most nsys reports, were captured afterwards.",
         ),
         f"- Of {len(judged)} fixes with one truth {sum(one.is_right for one in judged)} are predicted within "
         f"{percent(WITHIN)} of a step; of {sum(one.in_range for one in judged)} it lies in the range.\n"
