@@ -96,12 +96,11 @@ def test_a_contract_passes_or_fails_with_the_reason_and_a_report(tmp_path: Path)
 def test_without_torch_or_a_gpu_it_skips(tmp_path: Path) -> None:
     from traceviz.testing import unavailable
 
-    reason = unavailable()
-    if not reason:
+    if not unavailable():
         pytest.skip("a GPU is here")
     text = run(tmp_path, fake=False)
     assert "4 skipped" in text
-    assert f"an overlap contract needs a GPU and torch: {reason}" in text
+    assert "an overlap contract needs a GPU and torch: " in text
 
 
 def test_a_pytest_that_uses_nothing_of_it_imports_nothing_of_traceviz() -> None:
