@@ -250,9 +250,15 @@ class Replayed:
         """
         return self._run(combined(self.trace, self.tasks, changes), self._variants()[0])
 
-    def runs(self, changed: Tasks) -> list[Outcome]:
-        """Other tasks run with as much of what the capture doesn't tell as is most likely, gains most, and least."""
-        return [self._run(changed, variant) for variant in self._variants()]
+    def runs(self, changed: Tasks, likely: Tasks | None = None) -> list[Outcome]:
+        """Other tasks run with as much of what the capture doesn't tell as is most likely, gains most, and least.
+
+        Parameters
+        ----------
+        likely : tasks for the first of these, where they are not the same.
+        """
+        first, *others = self._variants()
+        return [self._run(likely or changed, first), *(self._run(changed, variant) for variant in others)]
 
     def predict(self, changes: Sequence[Change], error: float, found: Sequence[Outcome] = ()) -> Prediction:
         """What some changes are worth together.
@@ -266,16 +272,17 @@ class Replayed:
         TracevizError : the capture has nothing to change in this way.
         """
         changed = combined(self.trace, self.tasks, changes)
-        found = list(found) or self.runs(changed)
+        freed = _freed(self.tasks, changed) & changed.room.needed.any()
+        # Who begins first of those that the change sets free together, and take each other's room, nobody knows.
+        sooner, later = (_shifted(changed, freed, by) if freed.any() else changed for by in (-TIE_NS, TIE_NS))
+        found = list(found) or self.runs(changed, sooner)
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in zip(found, self.now, strict=True)]
         part = guesses[0][1]
-        freed = _freed(self.tasks, changed)
-        if freed.any():  # who begins first of those that the change sets free together, nobody knows
-            either = [_shifted(changed, freed, by) for by in (-TIE_NS, TIE_NS)]
-            found += [self._run(one, self._variants()[0]) for one in either]
-            guesses += [_compared(one.steps, self.now[0].steps) for one in found[-2:]]
-            part = (guesses[-2][1] + guesses[-1][1]) / 2
+        if freed.any():
+            found.append(self._run(later, self._variants()[0]))
+            guesses.append(_compared(found[-1].steps, self.now[0].steps))
+            part = (part + guesses[-1][1]) / 2
         unsure = error * abs(1 - part) + NEVER_SURER
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
