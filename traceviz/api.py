@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from analyzers.common.errors import TracevizError as TracevizError
+from traceviz.opening import ReadingOfAll, ReadingOptions, loaded, opened, paths_of
 from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:
@@ -23,43 +24,21 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from analyzers.collectives.report import Collectives
-    from analyzers.common.progress import Progress
     from analyzers.compare.results import Comparison
     from analyzers.contention.neighbours import StreamContention
     from analyzers.contracts.result import ContractResult
     from analyzers.info import TraceInfo
-    from analyzers.readers.reading import Reading
     from analyzers.replay.changes import Change
     from analyzers.replay.result import WhatIf
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace import tables as tables
-    from analyzers.trace.run import PartitionedRun
     from analyzers.verdict.check import OverlapResult
     from collectors.capture import Capture
     from traceviz.history.trends import PairTrend
+    from traceviz.opening import Paths, Run
     from traceviz.reports.report import Report
     from traceviz.trace import Trace
-
-    Paths = str | Path | Sequence[str | Path]
-    Run = tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
-
-
-class ReadingOfAll(TypedDict, total=False):
-    """How captures are read, as `load` takes it by name."""
-
-    nsys: str | None
-    align: bool
-    workers: int | None
-    skip_bad: bool
-    cache: bool
-
-
-class ReadingOptions(ReadingOfAll, total=False):
-    """The same for what can be asked rank by rank."""
-
-    memory: int | str | None
-    dask: str | Client | None
 
 
 def load(
@@ -105,7 +84,7 @@ def load(
 
     reading = Reading(nsys, cache, workers, skip_bad)
     with progress() as on_progress:
-        return Trace.of(loading.load(_paths(paths), align=align, reading=reading, progress=on_progress))
+        return Trace.of(loading.load(paths_of(paths), align=align, reading=reading, progress=on_progress))
 
 
 def check_overlap(
@@ -162,8 +141,8 @@ def check_overlap(
 
     with (
         progress() as on_progress,
-        _opened(trace, reading, on_progress) as run,
-        nullcontext() if baseline is None else _opened(baseline, reading, on_progress) as alone,
+        opened(trace, reading, on_progress) as run,
+        nullcontext() if baseline is None else opened(baseline, reading, on_progress) as alone,
     ):
         result = check.check_overlap(
             run, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent
@@ -220,7 +199,7 @@ def compare(
     """
     from analyzers.compare import compare as comparing
 
-    runs = [_loaded(trace, reading) for trace in traces]
+    runs = [loaded(trace, reading) for trace in traces]
     return comparing.compare(runs, a, b, labels=labels, claimed=claimed, accept_apparent=accept_apparent)
 
 
@@ -239,7 +218,7 @@ def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
+    with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.streams(run)
 
 
@@ -258,7 +237,7 @@ def contention(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamContentio
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
+    with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.stream_contention(run)
 
 
@@ -277,7 +256,7 @@ def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
+    with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.info(run)
 
 
@@ -308,7 +287,7 @@ def collectives(trace: Run, **reading: Unpack[ReadingOptions]) -> Collectives:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, _opened(trace, reading, on_progress) as run:
+    with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.collectives(run)
 
 
@@ -330,7 +309,7 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, _opened(trace, reading, on_progress, lists=True) as run:
+    with progress() as on_progress, opened(trace, reading, on_progress, lists=True) as run:
         return answers.syncs(run)
 
 
@@ -364,7 +343,7 @@ def check_contract(
     from analyzers.contracts.rules import read_contract
 
     rules = read_contract(contract)
-    return checks.check_contract(_loaded(trace, reading), rules)
+    return checks.check_contract(loaded(trace, reading), rules)
 
 
 def what_if(
@@ -410,7 +389,7 @@ def what_if(
     from analyzers.replay import answer
 
     wanted = _changes(changes)
-    whole = _loaded(trace, reading)
+    whole = loaded(trace, reading)
     with progress() as on_progress:
         return answer.what_if(whole, wanted, a, b, critical_path=critical_path, progress=on_progress)
 
@@ -475,7 +454,7 @@ def timeline(
     from analyzers.verdict import check
     from traceviz.timelines import notebook, palette, picture
 
-    whole = _loaded(trace, reading)
+    whole = loaded(trace, reading)
     result = check.check_overlap(whole, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     drawn = picture.picture(whole, result, order_report.order_report(whole))
     if what_if:
@@ -516,7 +495,7 @@ def report(
     from traceviz.reports import files
     from traceviz.reports.report import make
 
-    made = make(_loaded(trace, reading), a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
+    made = make(loaded(trace, reading), a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     return replace(made, files=tuple(files.write(made, Path(folder))))
 
 
@@ -549,69 +528,8 @@ def capture(
     return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
 
 
-def _opened(
-    run: Run, how: ReadingOptions, on_progress: Progress, *, lists: bool = False
-) -> AbstractContextManager[PartitionedRun]:
-    """A run to ask something of, for the time of a block."""
-    from analyzers.scale.parts import opened
-    from analyzers.trace import tables as tables
-    from analyzers.trace.run import OnePart
-
-    if isinstance(run, tables.Trace):
-        _refuse(how)
-        return nullcontext(OnePart(run))
-    return opened(_paths((run,)), _reading(how), align=how.get("align", True), lists=lists, progress=on_progress)
-
-
-def _loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
-    """A run as one trace, for what needs all of it at once."""
-    from analyzers.load import load as read
-    from analyzers.trace import tables as tables
-
-    if isinstance(run, tables.Trace):
-        _refuse(how)
-        return run
-    with progress() as on_progress:
-        return read(_paths((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
-
-
 def _changes(given: Sequence[Change | str]) -> list[Change]:
     """Changes, those that are texts read."""
     from analyzers.replay.changes import parse_change
 
     return [parse_change(one) if isinstance(one, str) else one for one in given]
-
-
-def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
-    from analyzers.readers.reading import Reading
-    from traceviz.options.arguments import read_bytes
-
-    given = {name: value for name, value in how.items() if name != "align"}
-    if isinstance(given.get("memory"), str):
-        given["memory"] = read_bytes(str(given["memory"]))
-    try:
-        return Reading(**given)  # type: ignore[arg-type]
-    except TypeError as error:
-        known = ", ".join(ReadingOptions.__annotations__)
-        raise TracevizError(f"There is no such option ({error}).", hint=f"Captures are read with: {known}.") from error
-
-
-def _refuse(how: ReadingOptions | ReadingOfAll) -> None:
-    """Options on reading make no sense where a trace is given."""
-    if how:
-        raise TracevizError(
-            f"{', '.join(how)} say how captures are read, and this trace was read before.",
-            hint="Give the captures' paths, or leave them out.",
-        )
-
-
-def _paths(given: object) -> list[str | Path]:
-    """Paths out of what was given, lists within taken apart."""
-    if isinstance(given, str | Path):
-        return [given]
-    if isinstance(given, Sequence) and not isinstance(given, bytes):
-        return [path for one in given for path in _paths(one)]
-    raise TracevizError(
-        f"Captures are named by paths, and this is a {type(given).__name__}: {given!r:.60}.",
-        hint="Give a text or a Path (a file, folder, glob or manifest), a list of them, or a Trace that tv.load made.",
-    )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analyzers.contracts.result import ContractResult as ContractResult
     from analyzers.contracts.rules import Rule
-    from traceviz.api import Run
+    from traceviz.opening import Run
 
     Rules = str | Path | Mapping[str, Mapping[str, Any]]
 

@@ -1,0 +1,100 @@
+"""What every function of the Python API takes: a trace, or the captures of one run and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from analyzers.common.errors import TracevizError
+from traceviz.output.terminal import progress
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from analyzers.common.progress import Progress
+    from analyzers.readers.reading import Reading
+    from analyzers.trace import tables as tables
+    from analyzers.trace.run import PartitionedRun
+
+    Paths = str | Path | Sequence[str | Path]
+    Run = tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
+
+
+class ReadingOfAll(TypedDict, total=False):
+    """How captures are read, as `load` takes it by name."""
+
+    nsys: str | None
+    align: bool
+    workers: int | None
+    skip_bad: bool
+    cache: bool
+
+
+class ReadingOptions(ReadingOfAll, total=False):
+    """The same for what can be asked rank by rank."""
+
+    memory: int | str | None
+    dask: str | Client | None
+
+
+def opened(
+    run: Run, how: ReadingOptions, on_progress: Progress, *, lists: bool = False
+) -> AbstractContextManager[PartitionedRun]:
+    """A run to ask something of, for the time of a block."""
+    from analyzers.scale.parts import opened
+    from analyzers.trace import tables as tables
+    from analyzers.trace.run import OnePart
+
+    if isinstance(run, tables.Trace):
+        _refuse(how)
+        return nullcontext(OnePart(run))
+    return opened(paths_of((run,)), _reading(how), align=how.get("align", True), lists=lists, progress=on_progress)
+
+
+def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
+    """A run as one trace, for what needs all of it at once."""
+    from analyzers.load import load as read
+    from analyzers.trace import tables as tables
+
+    if isinstance(run, tables.Trace):
+        _refuse(how)
+        return run
+    with progress() as on_progress:
+        return read(paths_of((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
+
+
+def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
+    from analyzers.readers.reading import Reading
+    from traceviz.options.arguments import read_bytes
+
+    given = {name: value for name, value in how.items() if name != "align"}
+    if isinstance(given.get("memory"), str):
+        given["memory"] = read_bytes(str(given["memory"]))
+    try:
+        return Reading(**given)  # type: ignore[arg-type]
+    except TypeError as error:
+        known = ", ".join(ReadingOptions.__annotations__)
+        raise TracevizError(f"There is no such option ({error}).", hint=f"Captures are read with: {known}.") from error
+
+
+def _refuse(how: ReadingOptions | ReadingOfAll) -> None:
+    """Options on reading make no sense where a trace is given."""
+    if how:
+        raise TracevizError(
+            f"{', '.join(how)} say how captures are read, and this trace was read before.",
+            hint="Give the captures' paths, or leave them out.",
+        )
+
+
+def paths_of(given: object) -> list[str | Path]:
+    """Paths out of what was given, lists within taken apart."""
+    if isinstance(given, str | Path):
+        return [given]
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        return [path for one in given for path in paths_of(one)]
+    raise TracevizError(
+        f"Captures are named by paths, and this is a {type(given).__name__}: {given!r:.60}.",
+        hint="Give a text or a Path (a file, folder, glob or manifest), a list of them, or a Trace that tv.load made.",
+    )
