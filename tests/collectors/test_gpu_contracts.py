@@ -5,6 +5,7 @@ One GPU is enough for the first tests; those of several ranks need two, and are 
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -156,8 +157,10 @@ def test_two_ranks_are_gathered_and_fail_or_pass_alike(tmp_path: Path, devices: 
         pytest.skip("needs 2 GPUs")
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     found, _ = outcomes(tmp_path, RANKS, *words)
-    for outcome in found:  # what threads of delta-async hand to each other is open under torch.profiler
-        assert outcome.pop("delta-async") in ("passed", "failed")
+    handed = tmp_path / "traceviz-failures" / "test_it.py-test_workload-delta-async" / "contract.json"
+    for outcome in found:  # what threads of delta-async hand to each other may be open: then it can't be told
+        passed = outcome.pop("delta-async") == "passed"
+        assert passed or json.loads(handed.read_text())["outcome"] == "inconclusive"
     assert found == [{**dict.fromkeys(GOOD - {"delta-async"}, "passed"), **dict.fromkeys(BAD, "failed")}] * 2
     folder = tmp_path / "traceviz-failures" / "test_it.py-test_workload-dpmp-hidden-sync"
     assert {"rank0.json.gz", "rank1.json.gz", "contract.json", "report.html"} <= {
