@@ -3,9 +3,8 @@
 The power a chip takes grows as the clock's 2.5th power or so, and over milliseconds it is held to a limit. Where that
 is reached by computing for a share r of the time, computing for a larger share s slows the clock to (r / s) ** 0.4 of
 what it was. Tensor cores take most, and it is what runs on them that gets longer. Nothing in a trace says whether and
-when a GPU reaches its limit. On two H200s matmuls took 0.4 to 6.7 % longer after changes that took computing from a
-share of 0.57 … 0.92 to one of 0.82 … 0.99, as if the limit were reached at 0.74 … 0.91; memory-bound kernels took as
-long as before.
+when a GPU reaches its limit. On two H200s the same matmuls took up to 8 % longer after a change that made the GPU
+busier, mostly from a share of 0.8 on (docs/what-if-measured.md has them).
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def limit_reached(trace: Trace) -> tuple[float, float, float]:
 def longer(before: Floats, after: Floats, reached: float) -> Floats:
     """What kernels of each GPU take, of what they took, with these shares of the time on tensor cores before and after.
 
-    >>> longer(np.array([0.76, 0.3]), np.array([0.98, 0.4]), 0.85).round(3)
-    array([1.059, 1.   ])
+    >>> longer(np.array([0.76, 0.3, 0.8]), np.array([0.98, 0.4, 1.2]), 0.85).round(3)
+    array([1.059, 1.   , 1.067])
     """
-    share: Floats = np.maximum(after, reached) / np.maximum(before, reached)
+    share: Floats = np.clip(after, reached, 1) / np.clip(before, reached, 1)
     return share**_SLOWS

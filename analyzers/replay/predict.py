@@ -137,15 +137,15 @@ class Replayed:
         if changed is self.tasks or variant.limit >= NEVER:
             return found
         heavy = self.on_tensor_cores[units.op]
-        longer_on = longer(self._computing(self.now[0]), self._computing(found), variant.limit)
+        longer_on = longer(self.computing(self.now[0]), self.computing(found), variant.limit)
         if np.abs(longer_on - 1).max(initial=0) < NO_LONGER:
             return found
         return outcome(np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns))
 
-    def _computing(self, outcome: Outcome) -> Floats:
+    def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
         units, room, times = outcome.tasks.units, outcome.tasks.room, outcome.times
-        weight = np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self._in_counted_steps()
+        weight = np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self.in_counted_steps()
         took = np.bincount(room.gpu, weight[units.op] * (times.unit_end - times.unit_began), len(room.limits))
         return took / max(int(outcome.steps.sum()), 1)
 
@@ -221,7 +221,7 @@ class Replayed:
         remedy = "torch.profiler records it with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         if not self.trace.once(Ordering).waits_recorded.all():
             return f"the capture does not say which streams wait for what: {remedy}"
-        communication = is_communication(self.trace) & self._in_counted_steps()
+        communication = is_communication(self.trace) & self.in_counted_steps()
         took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
         unseen = float(took[ints(self.trace.ops, "wait_seen")[communication] == 0].sum() / max(int(took.sum()), 1))
         if unseen > MOST_OFF:
@@ -293,7 +293,7 @@ class Replayed:
             step_ns=round(measured * part),
             step_low_ns=round(measured * low),
             step_high_ns=round(measured * high),
-            ranks=tuple(self._of_rank(key, found) for key in self.now[0].overlap),
+            ranks=tuple(self._of_rank(key, found, 2 if freed.any() else 1) for key in self.now[0].overlap),
             assumptions=(*_assumed(changes), *self._assumptions(found)),
             next_cause=binds,
             next_share=most,
@@ -301,12 +301,13 @@ class Replayed:
 
     def path(self, outcome: Outcome) -> CriticalPath:
         """The critical path of a run over the steps that count, and how much communication stands in it."""
-        inside = self._in_counted_steps()
+        inside = self.in_counted_steps()
         begin, end = int(outcome.start_ns[inside].min()), int(outcome.end_ns[inside].max())
         path = clipped(critical_path(self.trace, outcome.tasks, outcome.times, begin), begin, end)
         return CriticalPath(tuple(path), tuple(self._communication(outcome, path, begin, end)))
 
-    def _in_counted_steps(self) -> Mask:
+    def in_counted_steps(self) -> Mask:
+        """Ops of the steps that count, on what is looked at."""
         counted = (self.looked_at[:, None] & self.counted[None, :]).ravel()
         return np.append(counted, False)[self.groups.group]
 
@@ -331,11 +332,12 @@ class Replayed:
             if comm[0].size:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
-    def _of_rank(self, key: tuple[int, ...], found: Sequence[Outcome]) -> RankPrediction:
-        real = [one.overlap[key][0] for one in found]
-        most = [one.overlap[key][1] for one in found]
+    def _of_rank(self, key: tuple[int, ...], found: Sequence[Outcome], likely: int) -> RankPrediction:
+        """Real overlap of a device; most likely the mean of the first run and, of two that are as likely, the last."""
+        real, most = zip(*(one.overlap[key] for one in found), strict=True)
         now, could = self.now[0].overlap[key]
-        return RankPrediction(key[0], key[1], now, could, real[0], min(real), max(real), most[0])
+        point, possible = (round((each[0] + each[-1]) / 2) if likely == 2 else each[0] for each in (real, most))
+        return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible)
 
     def _assumptions(self, found: Sequence[Outcome]) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""

@@ -17,12 +17,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
+from analyzers.contention.alone import ALONE
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay import engine
+from analyzers.replay.power import OTHERS
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
 from analyzers.trace.tables import Trace
@@ -35,8 +38,10 @@ AGREE = 0.05  # of a step: profiled and unprofiled changes that differ by more a
 WITHIN = 0.05
 GAINS = 0.03
 FIRST = 2
+BUSIER = 0.05  # of the time
+LONG_NS = 50_000
 # A pair of four steps on four H100s: its truth is the step time without a profiler.
-OTHERS = {
+UNPROFILED = {
     "item": (
         "torch",
         "drop-sync nvtx:MP lookup + move-wait nvtx:DP tower before nvtx:MP lookup",
@@ -131,7 +136,7 @@ def pairs() -> Iterator[Predicted]:
             truth = [step_ns(tv.load(files_of(f"{name}_{one}", after_form))) for one in ("before", "after")]
             unprofiled = known[f"{name}_after"] / known[f"{name}_before"] - 1
             yield predicted(f"{name} ({form})", trace, FIXES[name], truth[1] / truth[0] - 1, unprofiled)
-    for name, (form, change, before_ms, after_ms) in OTHERS.items():
+    for name, (form, change, before_ms, after_ms) in UNPROFILED.items():
         trace = tv.load(f"{DATA}/{form}/{name}_before.rank*.json.gz")
         yield predicted(f"{name} (4 H100s, {form})", trace, change, np.nan, after_ms / before_ms - 1)
 
@@ -150,6 +155,30 @@ def predicted(name: str, trace: Trace, change: str, profiled: float, unprofiled:
     places = [order.index(part) + 1 if part in order else 0 for part in as_suggested(change)]
     suggested = max(places) if all(places) else 0
     return Predicted(name, change, *steps, profiled, unprofiled, "", suggested)
+
+
+def busier() -> Iterator[list[str]]:
+    """Of each pair under torch.profiler that keeps a GPU busier: its share on tensor cores, and what matmuls take."""
+    for name in FIXES:
+        shares, taken = zip(*(on_tensor_cores_of(f"{name}_{one}") for one in ("before", "after")), strict=True)
+        both = taken[0].index.intersection(taken[1].index)
+        gained = float(shares[1] - shares[0])
+        if both.size and gained >= BUSIER:
+            ratio = np.average(taken[1]["ns"][both] / taken[0]["ns"][both], weights=taken[0]["total"][both])
+            yield [name, f"{shares[0]:.2f} → {shares[1]:.2f}", signed(float(ratio) - 1)]
+
+
+def on_tensor_cores_of(variant: str) -> tuple[float, pd.DataFrame]:
+    """The share of time computing on the busiest GPU, and what each rank's matmuls of 50 µs or more take alone, ns."""
+    replayed = Replayed(tv.load(files_of(variant, "torch")), "comm", "compute")
+    units, ops = replayed.tasks.units, replayed.trace.ops
+    alone = replayed.pace.beside.sum(axis=1) < ALONE
+    long = units.end_ns - units.start_ns >= LONG_NS
+    rows = units.op[replayed.on_tensor_cores[units.op] & replayed.in_counted_steps()[units.op] & alone & long]
+    each = pd.DataFrame({name: ops[name].to_numpy()[rows] for name in ("rank", "name", "grid", "start_ns", "end_ns")})
+    took = (each["end_ns"] - each["start_ns"]).groupby([each["rank"], each["name"].astype(str), each["grid"]])
+    share = min(float(replayed.computing(replayed.now[0]).max()), 1.0)
+    return share, pd.DataFrame({"ns": took.median(), "total": took.sum()})
 
 
 def signed(share: float) -> str:
@@ -218,6 +247,13 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
         f"- Of {len(gaining)} that gain more than {percent(GAINS)} and make no kernel quicker, "
         f"{sum(0 < one.suggested <= FIRST for one in gaining)} are among the first {FIRST} suggestions.",
         table(("pair", "fix", "predicted", "range", "profiled", "not profiled", "suggested", ""), map(pair_row, fixes)),
+        "## Matmuls on a GPU that is kept busier",
+        wrapped(
+            "Of pairs whose fix keeps a GPU busier: for which share of the steps the busiest one computes, before and",
+            f"after (what is not on tensor cores counts for {OTHERS}), and by how much longer the same matmuls take,",
+            "those beside nothing. At the limit of its power a GPU lowers its clock.",
+        ),
+        table(("pair", "computing", "matmuls take"), busier()),
         "## Captures run again unchanged",
         f"- Of {len(recorded)} captures that hold CUDA calls and the waits of streams, {len(near)} replay within "
         f"{percent(MOST_OFF)} of a step.\n"

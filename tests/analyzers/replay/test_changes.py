@@ -55,6 +55,29 @@ def test_without_the_wait_it_starts_when_submitted() -> None:
     assert found["B"] == [(53, 153)]
 
 
+def test_other_kernels_before_it_keep_their_wait() -> None:
+    """M and a memset stand between the wait and A: a memset is part of A's work, a kernel of another range is not."""
+    for between, dropped in (("kernel", False), ("memset", True)):
+        program = Program()
+        program.kernel("B", 7, call=0, start=7, end=107)
+        program.wait(9, 7, at=20)
+        if between == "kernel":
+            program.kernel("M", 9, call=22, start=110, end=120)
+        else:
+            program.rank.op("Memset", 9, 110 * US, 120 * US, kind="memset", launch=(22 * US, 27 * US))
+        program.range("A", 30, 60)
+        program.kernel("A", 9, call=35, start=123, end=140)
+        trace = program.trace()
+        found = tasks(trace)
+        if not dropped:
+            with pytest.raises(TracevizError, match="no such wait is on record"):
+                combined(trace, found, [DropWait("nvtx:A", "kernel:B")])
+            continue
+        units = combined(trace, found, [DropWait("nvtx:A", "kernel:B")]).units
+        assert found.units.waits.items.size > 0
+        assert units.waits.items.size == 0
+
+
 def test_moved_ahead_it_waits_for_what_there_was_then() -> None:
     """A's 24 µs of host time come at 6: its launch 9 µs in, at 15, and A, behind "in", starts at 15 + 7.
 

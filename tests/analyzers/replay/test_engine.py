@@ -111,6 +111,27 @@ def test_no_room_holds_a_unit_until_what_fills_the_gpu_drains() -> None:
     assert spans(trace, held, run(replace(held, room=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
 
 
+def test_room_is_given_in_the_order_of_release() -> None:
+    """Behind K, which fills the GPU until 107, wait L and M; L begins 5 µs after there is room, M would after 1.
+
+    M, released later, does not begin before L. Together they don't fit: M waits for L's end, and 1 µs.
+    """
+    program = two_streams()
+    program.kernel("M", 11, call=40, start=47, end=67)
+    trace = program.trace()
+    found = tasks(trace)
+    room = replace(
+        found.room,
+        limits=np.array([[2048, 32, 65536, 100_000]]),
+        needed=np.tile([1024, 1, 0, 0], (3, 1)),
+        taken=np.tile([2048, 2, 0, 0], (3, 1)),
+        fills=np.array([True, False, False]),
+        until=np.ones(3),
+    )
+    held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, 5 * US, US])))
+    assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(112, 152)], "M": [(153, 173)]}
+
+
 def test_what_releases_a_unit_tells_how_soon_it_starts() -> None:
     """L starts 2 µs after its launch; behind K on its stream it would 1 µs after it, behind a wait 6 µs."""
     program = Program()

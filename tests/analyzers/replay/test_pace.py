@@ -78,6 +78,32 @@ def test_a_transfer_that_waits_is_not_one_that_transfers() -> None:
     assert found.beside[rows[0], [WAITING, TALKING]].tolist() == [0.6, 0.4]
 
 
+def test_what_one_loses_beside_another_tells_what_that_loses() -> None:
+    """X loses 1/3 beside the all-reduce, which never ran alone: most likely it loses as much, where 1/4 is usual."""
+    program = Program()
+    for at in (0, 200, 400):
+        program.kernel("X", 7, call=at, start=at + 10, end=at + 110)
+    program.kernel("ncclDevKernel_AllReduce", 9, call=590, start=605, end=765)
+    program.kernel("X", 7, call=600, start=610, end=760)
+    found, rows = of(program.trace(), "ncclDevKernel_AllReduce")
+    assert not found.known[rows, LARGE].any()
+    assert found.likely_slower[rows, LARGE] == pytest.approx([1 / 3])
+    assert found.most_slower[rows, LARGE].tolist() == [NO_GAIN]
+
+
+def test_the_range_holds_what_is_most_likely() -> None:
+    """X takes five times as long beside the all-reduce: 4/5 of its pace. Then the all-reduce may lose as much, too."""
+    program = Program()
+    for at in (0, 200, 400):
+        program.kernel("X", 7, call=at, start=at + 10, end=at + 110)
+    program.kernel("ncclDevKernel_AllReduce", 9, call=590, start=605, end=1_115)
+    program.kernel("X", 7, call=600, start=610, end=1_110)
+    found, rows = of(program.trace(), "ncclDevKernel_AllReduce")
+    assert found.likely_slower[rows, LARGE] == pytest.approx([0.8])
+    assert (found.least_slower <= found.likely_slower).all()
+    assert (found.likely_slower <= found.most_slower).all()
+
+
 def test_times_alone_that_differ_too_much_are_of_no_like_kernels() -> None:
     """Collectives of unknown sizes: 40 and 90 µs alone. What one takes beside others says nothing."""
     program = Program()
