@@ -76,13 +76,21 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
 
 
 def places(units: Units, queue: int) -> Ints:
-    """The unit whose start leaves a place in the launch queue for each one: so many before it on its stream."""
-    found, jump = np.arange(units.op.size), units.previous
+    """The unit whose start leaves a place in the launch queue for each one: so many launches before it on its stream.
+
+    A CUDA graph takes one place, for its first node.
+    """
+    number, previous = np.arange(units.op.size), units.previous
+    inner = (previous >= 0) & (units.call >= 0) & (take_or(units.call, previous) == units.call)
+    head = np.where(inner, previous, number)
+    while inner[head].any():
+        head = head[head]
+    found, jump = number, take_or(head, previous)
     while queue and (jump >= 0).any():
         if queue & 1:
             found = take_or(jump, found)
         jump, queue = take_or(jump, jump), queue >> 1
-    return np.full(units.op.size, -1) if queue else found
+    return np.where(inner, -1, found) if not queue else np.full(units.op.size, -1)
 
 
 @cache

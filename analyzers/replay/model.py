@@ -2,7 +2,7 @@
 
 A *call* begins some host work after the call before it on its thread, or after the call of another thread that
 handed over to it, and returns after its own time, or some time after the work that it waits for is done. A *unit* (an
-op, or a whole CUDA-graph launch) starts `dispatch_ns` after the last of: its submission, the unit before it on its
+op, also a node of a CUDA graph) starts `dispatch_ns` after the last of: its submission, the unit before it on its
 stream, the units that its stream was told to wait for. A collective moves data once all its ranks are there.
 
     thread     |launch K|--20 µs of Python--|sync ........|
@@ -76,7 +76,7 @@ class HostCalls:
 class Units:
     """Units of streams, by lane and position; -1 where there is none.
 
-    op : row in `Trace.ops`, of a graph its first. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
+    op : row in `Trace.ops`. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
     it was released, but for room on the GPU. call : number in `HostCalls` of its launch; submitted_ns : how long after
     that call began, or when it was there, without a call. previous : the unit before it. dispatch_ns : units x
     `RELEASES`, from its release to its start, by what releases it last: as captured, else as is usual. room_ns : the

@@ -19,9 +19,7 @@ from analyzers.arrays.intervals import overlap_by_group, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.alone import ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
-from analyzers.ordering.ordering import Ordering
 from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Room, Units
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 NO_GAIN = 0.5
@@ -73,11 +71,6 @@ def pace(trace: Trace, units: Units, room: Room) -> Pace:
     shared = np.clip(beside.sum(axis=1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
     alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
-    whole = _is_graph(trace, units)
-    if whole.any():
-        kind = np.where(whole, len(own.kinds) + ints(trace.ops, "graph")[units.op], kind)
-        near = pd.Series(np.where(shared <= ALONE, duration, np.nan)).groupby(kind).transform("median").to_numpy()
-        alone_ns = np.where(whole, near, alone_ns)
     with np.errstate(invalid="ignore", divide="ignore"):
         slower = np.where(shared >= LITTLE, np.clip((1 - alone_ns / duration) / shared, 0, MOST), np.nan)
     found = np.stack([_of_load(slower, beside[:, load], shared, kind) for load in range(len(LOADS))], axis=1)
@@ -123,13 +116,6 @@ def _scatter(kind: Ints, taken: Floats) -> Floats:
     of_kind = pd.Series(taken).groupby(kind)
     low, middle, high = (of_kind.quantile(part).reindex(kind).to_numpy() for part in (0.1, 0.5, 0.9))
     return (high - low) / middle
-
-
-def _is_graph(trace: Trace, units: Units) -> Mask:
-    """Units that are several nodes of a graph."""
-    same = ints(trace.ops, "graph")[units.op] >= 0
-    count = np.bincount(trace.once(Ordering).lanes.unit_of_op, minlength=units.op.size)
-    return same & (count > 1)
 
 
 def _beside(units: Units, load: Ints) -> Ints:

@@ -150,23 +150,14 @@ class Replayed:
         return took / max(int(outcome.steps.sum()), 1)
 
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
-        """Times of ops: the pieces of one together, what is inside a graph as far from its begin as captured."""
-        ops, units = self.trace.ops, self.tasks.units
-        starts, ends = ints(ops, "start_ns").copy(), ints(ops, "end_ns").copy()
-        began = starts + ints(ops, "wait_ns")
+        """Times of ops, those of the pieces of one together."""
+        units = self.tasks.units
         origin = _origins(self.tasks, changed)
-        first, start = np.full(units.op.size, np.iinfo(np.int64).max), times.unit_start
-        began_of = first.copy()
-        np.minimum.at(first, origin, start)
-        np.minimum.at(began_of, origin, times.unit_began)
-        last = np.full(units.op.size, np.iinfo(np.int64).min)
-        np.maximum.at(last, origin, times.unit_end)
-        whole = self.unit_of_op
-        shift = (first - units.start_ns)[whole]
-        starts, ends, began = starts + shift, ends + shift, began + shift
-        starts[units.op], began[units.op] = first, began_of
-        alone = np.bincount(whole, minlength=units.op.size) == 1
-        ends[units.op[alone]] = last[alone]
+        starts, began = (np.full(units.op.size, np.iinfo(np.int64).max) for _ in range(2))
+        ends = np.full(units.op.size, np.iinfo(np.int64).min)
+        np.minimum.at(starts, units.op[origin], times.unit_start)
+        np.minimum.at(began, units.op[origin], times.unit_began)
+        np.maximum.at(ends, units.op[origin], times.unit_end)
         return Outcome(self.steps(starts, ends), self._overlap(began, ends), times, changed, starts, began, ends)
 
     def _overlap(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
@@ -235,11 +226,6 @@ class Replayed:
         if blind > MOST_OFF:
             return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
         return ""
-
-    @property
-    def unit_of_op(self) -> Ints:
-        """The unit that each op of the trace is of."""
-        return self.trace.once(_unit_of_op)
 
     def outcome(self, changes: Sequence[Change]) -> Outcome:
         """The run with some changes, of as much slowdown as the first variant has.
@@ -403,10 +389,6 @@ def _shifted(tasks: Tasks, which: Mask, by_ns: int) -> Tasks:
     """The same with some units that begin so much later after their release."""
     dispatch = np.where(which[:, None], np.maximum(tasks.units.dispatch_ns + by_ns, 0), tasks.units.dispatch_ns)
     return replace(tasks, units=replace(tasks.units, dispatch_ns=dispatch))
-
-
-def _unit_of_op(trace: Trace) -> Ints:
-    return trace.once(Ordering).lanes.unit_of_op
 
 
 def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:

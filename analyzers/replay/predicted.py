@@ -88,8 +88,7 @@ def _streams(replayed: Replayed, outcome: Outcome) -> Ints:
     before, after = replayed.tasks.units, outcome.tasks.units
     moved = after.lane[: before.lane.size] != before.lane
     if moved.any():
-        ops = np.isin(replayed.unit_of_op, np.flatnonzero(moved))
-        stream[ops] = int(stream.max()) + 1
+        stream[before.op[moved]] = int(stream.max()) + 1
     return stream
 
 

@@ -23,8 +23,6 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.replay.edits import kept
 from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import Lists, Tasks
-from analyzers.replay.room import DISPATCH_NS
-from analyzers.replay.streams import ROOM_NS
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -155,9 +153,9 @@ def _nothing_else(tasks: Tasks, sides: Sides) -> Tasks:
 
 
 def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
-    """What waited for nodes of CUDA graphs to leave room has that in its dispatch; others start as if given room."""
+    """All start as if given room."""
     units = tasks.units
-    dispatch = np.where(units.dispatch_ns > DISPATCH_NS, ROOM_NS, np.maximum(units.dispatch_ns, units.room_ns[:, None]))
+    dispatch = np.maximum(units.dispatch_ns, units.room_ns[:, None])
     room = replace(tasks.room, needed=np.zeros_like(tasks.room.needed))  # what needs none takes none
     return replace(tasks, room=room, units=replace(units, dispatch_ns=dispatch))
 

@@ -10,7 +10,7 @@ import pandas as pd
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
-from analyzers.ordering.lanes import MIN_NS, Lanes
+from analyzers.ordering.lanes import MIN_NS
 from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, Room, Units
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import is_communication
@@ -22,41 +22,35 @@ TOLERANCE_NS = 1_000  # by which an op may seem to start before what keeps it ou
 MOST_OF_IT = 0.5  # of what a multiprocessor holds
 
 
-def no_room(trace: Trace, lanes: Lanes, ready: Ints, without: Mask) -> tuple[Ints, Ints]:
-    """For how long of the time from its release to its start the GPU had no room for each unit, and from when on.
-
-    Parameters
-    ----------
-    without : ops that don't count, neither as what takes room nor as what waits for it.
-    """
-    columns, found, begun = occupancy_columns(trace.ops), np.zeros(lanes.op.size, np.int64), ready.copy()
+def no_room(trace: Trace, op: Ints, ready: Ints, start: Ints) -> tuple[Ints, Ints]:
+    """For how long of the time from its release to its start the GPU had no room for each op, and from when on."""
+    columns, found, begun = occupancy_columns(trace.ops), np.zeros(op.size, np.int64), ready.copy()
     owner, device = (ints(trace.ops, column) for column in ("process", "device"))
-    slow = np.flatnonzero((ready > MIN_NS) & (lanes.start_ns - ready > PROMPT_NS) & ~without[lanes.op])
-    for (process, gpu), rows in rows_by_key(owner[lanes.op[slow]], device[lanes.op[slow]]).items():
+    slow = np.flatnonzero((ready > MIN_NS) & (start - ready > PROMPT_NS))
+    for (process, gpu), rows in rows_by_key(owner[op[slow]], device[op[slow]]).items():
         limits, which = limits_of(trace, process, gpu), slow[rows]
         if limits is None:
             continue
-        beside = np.flatnonzero((owner == process) & (device == gpu) & ~without)
-        pieces = room(columns, lanes.op[which], ready[which], lanes.start_ns[which], beside, limits)
+        beside = np.flatnonzero((owner == process) & (device == gpu))
+        pieces = room(columns, op[which], ready[which], start[which], beside, limits)
         full = np.flatnonzero(pieces.full)[::-1]  # the first piece of each is assigned last
         begun[which[pieces.row[full]]] = pieces.low_ns[full]
         np.add.at(found, which[pieces.row[full]], (pieces.high_ns - pieces.low_ns)[full])
     return found, begun
 
 
-def room_of(trace: Trace, lanes: Lanes, units: Units) -> Room:
+def room_of(trace: Trace, units: Units) -> Room:
     """What units take of their GPUs' multiprocessors, by their grids and by what the capture shows."""
-    return _as_seen(_by_grids(trace, lanes), units, _kinds(trace, lanes))
+    return _as_seen(_by_grids(trace, units.op), units, _kinds(trace, units.op))
 
 
-def _by_grids(trace: Trace, lanes: Lanes) -> Room:
-    columns, count = occupancy_columns(trace.ops), lanes.op.size
-    owner, device, grid = (ints(trace.ops, column)[lanes.op] for column in ("process", "device", "grid"))
+def _by_grids(trace: Trace, op: Ints) -> Room:
+    columns, count = occupancy_columns(trace.ops), op.size
+    owner, device, grid = (ints(trace.ops, column)[op] for column in ("process", "device", "grid"))
     gpu, needed, taken = np.zeros(count, np.int64), np.zeros((count, 4), np.int64), np.zeros((count, 4), np.int64)
     roomy = np.ones(count)
     fills, until, limits_of_gpu = np.zeros(count, dtype=bool), np.ones(count), []
     rest = np.zeros((count, 4), np.int64)
-    single = ints(trace.ops, "graph")[lanes.op] < 0
     for number, ((process, which), rows) in enumerate(rows_by_key(owner, device).items()):
         gpu[rows] = number
         limits = limits_of(trace, process, which)
@@ -66,9 +60,9 @@ def _by_grids(trace: Trace, lanes: Lanes) -> Room:
         known = limits.registers > 0 and limits.shared_bytes > 0
         more = (limits.registers, limits.shared_bytes) if known else (0, 0)
         limits_of_gpu[-1] = (limits.threads, limits.blocks, *more)
-        rows = rows[(grid[rows] > 0) & single[rows]]
-        held = blocks_per_sm(columns, lanes.op[rows], limits)
-        needs = block_needs(columns, lanes.op[rows])
+        rows = rows[grid[rows] > 0]
+        held = blocks_per_sm(columns, op[rows], limits)
+        needs = block_needs(columns, op[rows])
         of_block = np.stack([needs[name] for name in ("threads", "blocks", "registers", "shared")], axis=1)
         of_block[:, 2:] *= known
         needed[rows] = of_block
@@ -83,22 +77,22 @@ def _by_grids(trace: Trace, lanes: Lanes) -> Room:
     limits_of_all = np.array(limits_of_gpu, np.int64).reshape(-1, 4)
     part = (taken / np.maximum(limits_of_all[gpu], 1)).max(axis=1, initial=0)
     return Room(
-        _loads(trace, lanes, fills | (part >= MOST_OF_IT)), gpu, limits_of_all, needed, taken, fills, until, roomy, rest
+        _loads(trace, op, fills | (part >= MOST_OF_IT)), gpu, limits_of_all, needed, taken, fills, until, roomy, rest
     )
 
 
-def _loads(trace: Trace, lanes: Lanes, takes_most: Mask) -> Ints:
-    """Which of `LOADS` each unit is. A kernel of which nothing is known takes most of the GPU, and so does a graph."""
-    ops, op = trace.ops, lanes.op
+def _loads(trace: Trace, op: Ints, takes_most: Mask) -> Ints:
+    """Which of `LOADS` each op is. A kernel of which nothing is known takes most of the GPU, and so does a graph."""
+    ops = trace.ops
     host_copy = is_one_of(ops, "copy", ("HtoD", "DtoH"))[op] | is_one_of(ops, "kind", ("memset",))[op]
-    known = (ints(ops, "grid")[op] > 0) & (ints(ops, "graph")[op] < 0)
+    known = ints(ops, "grid")[op] > 0
     return np.select([host_copy, is_communication(trace)[op], known & ~takes_most], [COPYING, TALKING, SMALL], LARGE)
 
 
-def _kinds(trace: Trace, lanes: Lanes) -> Ints:
-    """Which units are alike: one function, grid and block."""
+def _kinds(trace: Trace, op: Ints) -> Ints:
+    """Which ops are alike: one function, grid and block."""
     code, _ = codes(trace.ops, "name")
-    return label(code[lanes.op].astype(np.int64), *(ints(trace.ops, one)[lanes.op] for one in ("grid", "block")))
+    return label(code[op].astype(np.int64), *(ints(trace.ops, one)[op] for one in ("grid", "block")))
 
 
 def _as_seen(room: Room, units: Units, kind: Ints) -> Room:

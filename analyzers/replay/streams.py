@@ -7,10 +7,12 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.nodes import BRANCH_NS
 from analyzers.ordering.graph import EDGE_KINDS, Graph
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.model import RELEASES, HostCalls, Lists, Units
+from analyzers.replay.nodes import OpsInOrder
 from analyzers.replay.room import DISPATCH_NS, PROMPT_NS, no_room
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import is_communication
@@ -21,11 +23,28 @@ ROOM_NS = 1_000  # from when it has room to its start, where no op had to wait f
 TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
 
 
-def stream_units(trace: Trace, host: HostCalls, call: Ints) -> tuple[Units, int]:
-    """The units, launched by calls of these numbers, and how many waits the times rule out, which are left out."""
+def stream_units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints) -> tuple[Units, int]:
+    """The units, and how many waits the times rule out, which are left out.
+
+    Parameters
+    ----------
+    call : of each unit of `Lanes` the number of its launch.
+    """
     ordering = trace.once(Ordering)
     waits, refuted = _stream_waits(ordering.graph)
-    return _units(trace, ordering.lanes, host, call, _with_unnamed(trace, ordering, waits)), refuted
+    waits = _of_ops(found, ordering.lanes, _with_unnamed(trace, ordering, waits))
+    return _units(trace, found, host, call[ordering.lanes.unit_of_op[found.op]], waits), refuted
+
+
+def _of_ops(found: OpsInOrder, lanes: Lanes, waits: Lists) -> Lists:
+    """What ops wait for: by what units of `Lanes` do, in their graph, and where a graph is behind or before them."""
+    several = (np.diff(found.begins.first) > 1) | (np.diff(found.ends.first) > 1)
+    behind = np.flatnonzero(np.append(False, np.diff(lanes.lane_of_unit()) == 0)[: several.size])
+    behind = behind[several[behind] | several[behind - 1]]
+    owner, item = found.of_pairs(np.append(waits.owner, behind), np.append(waits.items, behind - 1))
+    on_lane = found.previous[owner] == item
+    owner, item = np.append(owner[~on_lane], found.waits.owner), np.append(item[~on_lane], found.waits.items)
+    return Lists.of(owner, item, found.op.size)
 
 
 def _stream_waits(graph: Graph) -> tuple[Lists, int]:
@@ -89,51 +108,46 @@ def _with_unnamed(trace: Trace, ordering: Ordering, waits: Lists) -> Lists:
     return Lists.of(np.concatenate(owner), np.concatenate(items), released.size)
 
 
-def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists) -> Units:
-    ops, count = trace.ops, lanes.op.size
-    lane = lanes.lane_of_unit()
-    previous = np.where(np.append(True, np.diff(lane) != 0)[:count], -1, np.arange(count) - 1)
+def _units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints, waits: Lists) -> Units:
+    op, previous, count = found.op, found.previous, found.op.size
+    start, end = (ints(trace.ops, column)[op] for column in ("start_ns", "end_ns"))
     is_launched = call >= 0
     began, cost = take_or(host.start_ns, call, 0), take_or(host.cost_ns, call, 0)
-    offset = np.maximum(np.minimum(take_or(host.end_ns, call, 0), lanes.start_ns) - began, 0)
+    offset = np.maximum(np.minimum(take_or(host.end_ns, call, 0), start) - began, 0)
     waits_for_place = take_or(host.end_ns - host.start_ns - host.cost_ns, call, 0)
     waits_for_place[take_or(np.diff(host.waits.first), call, 0) > 0] = 0
     # A call that waits for work has submitted its own before; one that waits for a place submits it then.
     offset = np.minimum(np.maximum(offset - waits_for_place, 0), cost)
     submitted = began + waits_for_place + offset
-    offset = np.where(is_launched, offset, lanes.start_ns)
+    offset = np.where(is_launched, offset, start)
     ready = np.where(is_launched, submitted, MIN_NS)
-    before = take_or(lanes.end_ns, previous, MIN_NS)
+    before = take_or(end, previous, MIN_NS)
     awaited = np.full(count, MIN_NS)
-    np.maximum.at(awaited, waits.owner, lanes.end_ns[waits.items])
+    np.maximum.at(awaited, waits.owner, end[waits.items])
     released_by = np.argmax(np.stack([ready, before, awaited]), axis=0)
     ready = np.maximum(ready, np.maximum(before, awaited))
-    after_release = np.where(ready > MIN_NS, lanes.start_ns - ready, 0)
-    ready_ns = lanes.start_ns - np.maximum(after_release, 0)
-    in_graph = ints(ops, "graph") >= 0
-    held_ns, held_from = no_room(trace, lanes, ready, in_graph)
-    by_graphs = np.zeros(held_ns.size, np.int64)
-    if in_graph.any():  # the room that nodes take is not run again: what waited for it, or for a node's, waits as long
-        by_graphs = no_room(trace, lanes, ready, np.zeros(in_graph.size, dtype=bool))[0] - held_ns
-    after_release -= held_ns + by_graphs
-    dispatch, held = np.clip(after_release, 0, DISPATCH_NS), held_ns > 0
+    after_release = np.where(ready > MIN_NS, start - ready, 0)
+    ready_ns = start - np.maximum(after_release, 0)
+    held_ns, held_from = no_room(trace, op, ready, start)
+    after_release -= held_ns
+    longest = np.where(found.is_node & (previous < 0), BRANCH_NS, DISPATCH_NS)
+    dispatch, held = np.clip(after_release, 0, longest), held_ns > 0
     room_ns = np.where(held, dispatch, round(float(np.median(dispatch[held]))) if held.any() else ROOM_NS)
-    dispatch[held] = np.clip(held_from - ready + 1, 0, DISPATCH_NS)[held]  # what then took the room was there first
-    dispatch += by_graphs
-    # Kernels of a communication library take longer to begin than others.
-    kind = codes(ops, "kind")[0][lanes.op] + 8 * is_communication(trace)[lanes.op]
-    dispatch_ns = _dispatches(dispatch, released_by, kind, ~held & (ready > MIN_NS) & (by_graphs == 0))
-    collective = ints(ops, "collective")[lanes.op]
-    wait = np.where(collective >= 0, ints(ops, "wait_ns")[lanes.op], 0)
-    began = np.minimum(lanes.start_ns + wait, lanes.end_ns)
-    idle = np.where(previous >= 0, np.maximum(lanes.start_ns - before, 0), 0)
+    dispatch[held] = np.clip(held_from - ready + 1, 0, longest)[held]  # what then took the room was there first
+    # Kernels of a communication library take longer to begin than others, and nodes of graphs less.
+    kind = codes(trace.ops, "kind")[0][op] + 8 * is_communication(trace)[op] + 16 * found.is_node
+    dispatch_ns = _dispatches(dispatch, released_by, kind, ~held & (ready > MIN_NS))
+    collective = ints(trace.ops, "collective")[op]
+    wait = np.where(collective >= 0, ints(trace.ops, "wait_ns")[op], 0)
+    moving = np.minimum(start + wait, end)
+    idle = np.where(previous >= 0, np.maximum(start - before, 0), 0)
     return Units(
-        op=lanes.op,
-        lane=lane,
-        rank=ints(ops, "rank")[lanes.op],
-        device=ints(ops, "device")[lanes.op],
-        start_ns=lanes.start_ns,
-        end_ns=lanes.end_ns,
+        op=op,
+        lane=found.lane,
+        rank=ints(trace.ops, "rank")[op],
+        device=ints(trace.ops, "device")[op],
+        start_ns=start,
+        end_ns=end,
         ready_ns=ready_ns,
         call=call,
         submitted_ns=offset,
@@ -141,9 +155,9 @@ def _units(trace: Trace, lanes: Lanes, host: HostCalls, call: Ints, waits: Lists
         dispatch_ns=dispatch_ns,
         room_ns=room_ns,
         collective=collective,
-        transfer_ns=(lanes.end_ns - began).astype(float),
+        transfer_ns=(end - moving).astype(float),
         waits=waits,
-        unexplained_ns=np.where(is_launched, np.maximum(after_release - DISPATCH_NS, 0), 0),
+        unexplained_ns=np.where(is_launched, np.maximum(after_release - longest, 0), 0),
         idle_ns=idle,
     )
 

@@ -258,7 +258,8 @@ def _waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
     unit = lanes.unit(lane, lanes.queued_before(lane, linked.calls.waits.start_ns[known]))
     sent = lanes.queued_before(source, linked.calls.records.start_ns[linked.waits.record[known]])
     awaited = lanes.unit(source, sent - 1)
-    of_collectives = (unit >= 0) & (awaited >= 0) & (take_or(tasks.units.collective, awaited) >= 0)
+    collective = ints(trace.ops, "collective")[lanes.op]
+    of_collectives = (unit >= 0) & (awaited >= 0) & (take_or(collective, awaited) >= 0)
     found = np.zeros(lanes.op.size, dtype=bool)
     for rows in rows_by_key(np.where(of_collectives, lane, -1), source).values():
         if not of_collectives[rows[0]]:
@@ -271,7 +272,7 @@ def _waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
         since = np.where(stated, earliest, upto - times)  # where nothing names them, each is for one more collective
         later = np.append(np.minimum.accumulate(since[:0:-1])[::-1], MAX_NS)
         found[unit[rows[heads]]] = upto > later
-    return found
+    return found[lanes.unit_of_op[tasks.units.op]]
 
 
 def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion]:

@@ -60,23 +60,10 @@ def with_worth(result: OverlapResult, run: Trace | PartitionedRun, narrowing: Na
     except CantReplayError as error:
         return replace(result, worth_unknown=error.message)
     fidelity = replayed.fidelity()
-    if reason := fidelity.reason or _within_graphs(replayed):
+    if reason := fidelity.reason:
         return replace(result, worth_unknown=reason)
     found = _Worth(replayed, fidelity, result)
     return replace(result, ranks=tuple(map(found.of_rank, result.ranks)), remedy=found.remedy(trace))
-
-
-def _within_graphs(replayed: Replayed) -> str:
-    """Why nothing is claimed where causes lie within CUDA graphs, whose nodes are run again as captured; else ""."""
-    unit, (a, b) = replayed.unit_of_op, replayed.sides
-    nodes = np.bincount(unit)
-    of_a, of_b = (np.bincount(unit[side], minlength=nodes.size) > 0 for side in (a, b))
-    joined = (a | b) & (ints(replayed.trace.ops, "collective") >= 0)
-    collectives = np.bincount(unit[joined], minlength=nodes.size) > 0
-    hidden = (nodes > 1) & ((of_a & of_b) | collectives)
-    return (
-        "CUDA graphs hold both sides, or collectives of one; within a graph nothing is replayed" if hidden.any() else ""
-    )
 
 
 def _command(result: OverlapResult) -> str:

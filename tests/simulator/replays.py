@@ -47,6 +47,9 @@ from tests.simulator.recorded import NAMES
 
 OWN = 29  # the stream that work moves to
 MARK = "ProfilerStep#"
+# The part of their time in which kernels move data: of two beside each other each takes 19 % longer on average, 44 % at
+# most. Published of computation beside communication are 18.9 % and 40 % (arXiv 2507.03114).
+MOVING = 0.5, 0.78
 SLACK = 0.005  # of a step, by which the truth may lie outside of a range: dispatch differs by a µs or two
 
 
@@ -77,7 +80,7 @@ class Step:
 
     def op(self, side: str, stream: int, low: int, high: int, **more: object) -> Launch:
         took = round(ns(self.plan, low, high) * self.own.uniform(0.995, 1.005))
-        threads, bandwidth = self.plan.choice([64, 512, 1024]), self.plan.uniform(0.2, 0.8) if self.contends else 0.0
+        threads, bandwidth = self.plan.choice([64, 512, 1024]), self.plan.uniform(*MOVING) if self.contends else 0.0
         name = "" if "collective" in more else f"{NAMES[side]}_{len(self.made)}"
         op = Launch(side, stream, took, threads, name=name, bandwidth=bandwidth)
         self.made.append(replace(op, **more))  # type: ignore[arg-type]
@@ -333,8 +336,8 @@ def tells(seed: int) -> bool:
 
 
 def case(kind: str, seed: int) -> Case:
-    """A change of that kind; the ops of every third program slow each other down."""
-    contends = seed % 3 == 2
+    """A change of that kind; in four of five programs kernels slow each other down."""
+    contends = seed % 5 != 4
     if kind == "on-time":
         return on_time(seed, contends=contends)
     body, words = BODIES[kind]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from analyzers.replay.predict import Replayed
 from tests.simulator.generate import races
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, loaded, programs
-from tests.simulator.replays import KINDS, Answer, answers, case, queue_of, tells
+from tests.simulator.replays import KINDS, Answer, answers, case, queue_of
 
 POINTS = 0.05  # of a step, by which a prediction may be off
 CLOSE = 0.02  # of a step, by which the unchanged program may be
@@ -32,11 +31,10 @@ def close(seeds: range, form: str, folder: Path) -> list[bool]:
     return found
 
 
-def hold(found: list[Answer], seeds: Sequence[int]) -> None:
-    """Where the capture tells how kernels slow each other down, step times are right; ranges hold them everywhere."""
-    told = [one for one, seed in zip(found, seeds, strict=True) if tells(seed)]
+def hold(found: list[Answer]) -> None:
+    """Step times are right, whether or not the capture tells how kernels slow each other down; ranges hold them."""
     wrong = [str(one) for one in found if one.off > POINTS or not one.within]
-    assert sum(one.off <= POINTS for one in told) >= RIGHT * len(told), wrong
+    assert sum(one.off <= POINTS for one in found) >= RIGHT * len(found), wrong
     assert sum(one.within for one in found) >= WITHIN * len(found), wrong
 
 
@@ -48,7 +46,7 @@ def test_a_program_takes_as_long_as_captured(form: str, tmp_path: Path) -> None:
 
 def test_changes_bring_what_was_predicted(tmp_path: Path) -> None:
     found = [one for kind in KINDS for one in answers(kind, range(3), "nsys", tmp_path)]
-    hold(found, [*range(3)] * len(KINDS))
+    hold(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,9 +56,10 @@ def test_programs_are_right_before_and_after(kind: str) -> None:
             assert not any(races(program, rank) for rank in range(len(program.ranks)))
 
 
-def test_without_records_nothing_is_predicted(tmp_path: Path) -> None:
+def test_without_records_nothing_is_predicted_or_it_is_right(tmp_path: Path) -> None:
     for kind in KINDS:
-        assert all(one.refused for one in answers(kind, range(1), "kineto-default", tmp_path))
+        found = answers(kind, range(2), "kineto-default", tmp_path)
+        assert all(one.refused or (one.off <= POINTS and one.within) for one in found), found
 
 
 @pytest.mark.nightly
@@ -74,5 +73,4 @@ def test_many_programs_take_as_long_as_captured(form: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("form", ["nsys", "kineto"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_changes_of_many_programs_bring_what_was_predicted(kind: str, form: str, tmp_path: Path) -> None:
-    seeds = range(3, 103)
-    hold(answers(kind, seeds, form, tmp_path), seeds)
+    hold(answers(kind, range(3, 103), form, tmp_path))

@@ -11,22 +11,19 @@ from tests.simulator.program import Busy, Launch, Program
 from tests.simulator.truth import gone, overlap, recovered
 from tests.simulator.worth import Worth, measured
 
-BEST = 0.95  # of the ranks where something is predicted, and it is clear which removal recovers most
-OF_ALL = {"nsys": 0.92, "kineto": 0.9}  # the same of all ranks, refusals counted as wrong
+BEST = 0.95  # of the ranks where it is clear which removal recovers most; where nothing is predicted counts as wrong
 NEAR, WITHIN = 0.8, 0.9
 
 
-def hold(found: Worth, form: str) -> None:
-    right, ranks = found.best[True], found.best.total()
-    assert right >= BEST * (ranks - found.unknown), found.wrong
-    assert right >= OF_ALL[form] * ranks, found.wrong
+def hold(found: Worth) -> None:
+    assert found.best[True] >= BEST * found.best.total(), found.wrong
     assert found.near[True] >= NEAR * found.near.total(), found.wrong
     assert found.within[True] >= WITHIN * found.within.total(), found.wrong
 
 
 @pytest.mark.parametrize("form", ["nsys", "kineto"])
 def test_the_cause_worth_most_is_the_one_whose_removal_recovers_most(form: str, tmp_path: Path) -> None:
-    hold(measured(range(6, 16), form, tmp_path), form)
+    hold(measured(range(6, 16), form, tmp_path))
 
 
 def test_without_records_little_is_said_and_that_is_right(tmp_path: Path) -> None:
@@ -37,7 +34,7 @@ def test_without_records_little_is_said_and_that_is_right(tmp_path: Path) -> Non
 @pytest.mark.nightly
 @pytest.mark.parametrize("form", ["nsys", "kineto"])
 def test_the_cause_worth_most_of_many_programs(form: str, tmp_path: Path) -> None:
-    hold(measured(range(300, 700), form, tmp_path), form)
+    hold(measured(range(300, 700), form, tmp_path))
 
 
 def kernel(side: str, stream: int, ns: int) -> Launch:
