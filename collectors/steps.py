@@ -33,14 +33,20 @@ class Ranks:
 
     number: int = 0
     world: int = 1
+    group: Any = None
 
     @staticmethod
     def of_group() -> Ranks:
-        """Those of an initialised process group; else this process alone."""
+        """Those of an initialised process group; else this process alone.
+
+        They talk over hosts, in a group of their own: a collective of the step that waits for a rank for ever does not
+        hold them up.
+        """
         distributed = importlib.import_module("torch").distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return Ranks(int(distributed.get_rank()), int(distributed.get_world_size()))
-        return Ranks()
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return Ranks()
+        group = distributed.new_group(backend="gloo") if distributed.is_gloo_available() else None
+        return Ranks(int(distributed.get_rank()), int(distributed.get_world_size()), group)
 
     @property
     def first(self) -> bool:
@@ -52,8 +58,22 @@ class Ranks:
         if self.world == 1:
             return [value]
         found: list[Any] = [None] * self.world
-        importlib.import_module("torch").distributed.all_gather_object(found, value)
+        importlib.import_module("torch").distributed.all_gather_object(found, value, group=self.group)
         return found
+
+    def agree(self, error: Exception | None) -> None:
+        """Raise what went wrong on this rank, or say on which other something did.
+
+        Raises
+        ------
+        RuntimeError : something went wrong on another rank, which raises that.
+        """
+        errors = self.all_of(None if error is None else f"{type(error).__name__}: {error}")
+        if error is not None:
+            raise error
+        for number, other in enumerate(errors):
+            if other is not None:
+                raise RuntimeError(f"the step failed on rank {number}: {other}")
 
 
 def profile_steps(
@@ -68,26 +88,47 @@ def profile_steps(
     Parameters
     ----------
     warmup : calls before the capture, in which kernels are loaded and memory is allocated.
+
+    Raises
+    ------
+    RuntimeError : the step failed on another rank, or the profiler wrote nothing. What it raises here is raised on.
     """
     torch = importlib.import_module("torch")
     ranks = ranks or Ranks.of_group()
     own = folder / f"of-rank{ranks.number}"
-    for _ in range(warmup):
-        step()
+    ranks.agree(_error_of(lambda: _warmed_up(step, warmup)))  # so that no rank begins with a long wait for the others
     torch.cuda.synchronize()
-    ranks.all_of(None)  # so that no rank begins with a long wait for the others
-    torch.cuda.synchronize()
-    with capturing.capture(own, tool="torch", name="steps") as captured:
-        for number in range(warmup, warmup + steps):
-            with captured.range(f"step {number}"):
-                step()
-    if captured.path is None:
-        raise RuntimeError("the profiler wrote no trace")
-    traces = ranks.all_of(captured.path.read_bytes() if ranks.world > 1 else None)
+    found: list[Path] = []
+
+    def profiled() -> None:
+        with capturing.capture(own, tool="torch", name="steps") as captured:
+            for number in range(warmup, warmup + steps):
+                with captured.range(f"step {number}"):
+                    step()
+        if captured.path is None:
+            raise RuntimeError("the profiler wrote no trace")
+        found.append(captured.path)
+
+    ranks.agree(_error_of(profiled))
+    traces = ranks.all_of(found[0].read_bytes() if ranks.world > 1 else None)
     if ranks.first:
         bring_together(own, traces, folder)
     shutil.rmtree(own, ignore_errors=True)
     return ranks
+
+
+def _warmed_up(step: Callable[[], object], times: int) -> None:
+    for _ in range(times):
+        step()
+    importlib.import_module("torch").cuda.synchronize()
+
+
+def _error_of(work: Callable[[], None]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
 
 
 def bring_together(own: Path, traces: list[bytes | None], folder: Path) -> None:

@@ -55,6 +55,16 @@ def test_it(overlap_contract, variant):
     CAPTURED[0] = f"WORKLOADS/dpmp.{variant}.2gpu.torch"
     result = overlap_contract(lambda: None, "CONTRACT")
     assert result.ranks == (0, 1)
+
+@pytest.mark.parametrize("call", [1, 4])  # as it warms up, and under the profiler
+def test_one_fails(overlap_contract, call):
+    CAPTURED[0] = "WORKLOADS/dpmp.overlapped.2gpu.torch"
+    calls = []
+    def step():
+        calls.append(0)
+        if RANK == 1 and len(calls) == call:
+            raise ValueError("out of memory")
+    overlap_contract(step, "CONTRACT")
 """
 
 
@@ -70,6 +80,14 @@ def test_two_ranks_gather_and_end_alike(tmp_path: Path) -> None:
     for text in printed:
         assert "PASSED test_it.py::test_it[overlapped]" in text
         assert "FAILED test_it.py::test_it[hidden-sync] - traceviz.testing.ContractError: contract BROKEN" in text
+        for call in (1, 4):
+            assert f"FAILED test_it.py::test_one_fails[{call}] - " in text
+    for call in (1, 4):
+        others, own = (
+            f"test_one_fails[{call}] - {error}"
+            for error in ("RuntimeError: the step failed on rank 1: ValueErr", "ValueError: out of")
+        )
+        assert sorted(own in text for text in printed) == sorted(others in text for text in printed) == [False, True]
     folder = tmp_path / "traceviz-failures" / "test_it.py-test_it-hidden-sync"
     assert {"rank0.json.gz", "rank1.json.gz", "manifest.json", "contract.md"} <= {
         path.name for path in folder.iterdir()
