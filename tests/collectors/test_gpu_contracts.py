@@ -142,7 +142,7 @@ def test_one_gpu_tells_the_orders_apart_and_leaves_a_report(tmp_path: Path) -> N
         }
         assert str(folder.relative_to(tmp_path)) in text
         if kind != "unwaited":  # whose sides never met in any way
-            assert "report.html" in {path.name for path in folder.iterdir()}
+            assert (folder / "report.html").exists() or "No module named 'plotly'" in text
 
 
 def test_without_a_gpu_it_skips(tmp_path: Path) -> None:
@@ -156,13 +156,12 @@ def test_two_ranks_are_gathered_and_fail_or_pass_alike(tmp_path: Path, devices: 
     if devices < 2:
         pytest.skip("needs 2 GPUs")
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    found, _ = outcomes(tmp_path, RANKS, *words)
+    found, text = outcomes(tmp_path, RANKS, *words)
     handed = tmp_path / "traceviz-failures" / "test_it.py-test_workload-delta-async" / "contract.json"
     for outcome in found:  # what threads of delta-async hand to each other may be open: then it can't be told
         passed = outcome.pop("delta-async") == "passed"
         assert passed or json.loads(handed.read_text())["outcome"] == "inconclusive"
     assert found == [{**dict.fromkeys(GOOD - {"delta-async"}, "passed"), **dict.fromkeys(BAD, "failed")}] * 2
     folder = tmp_path / "traceviz-failures" / "test_it.py-test_workload-dpmp-hidden-sync"
-    assert {"rank0.json.gz", "rank1.json.gz", "contract.json", "report.html"} <= {
-        path.name for path in folder.iterdir()
-    }
+    assert {"rank0.json.gz", "rank1.json.gz", "contract.json"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "report.html").exists() or "No module named 'plotly'" in text
