@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import BEHIND_NEITHER, BEHIND_OTHER, DISPATCH_NS, Explained, Explainer
 from analyzers.causes.inferred import how_surely, in_words
 from analyzers.causes.occupancy import blocks_per_sm, running_at
 from analyzers.causes.queues import NEVER
 from analyzers.causes.without import Gain
 from analyzers.common.wording import duration
+from analyzers.ordering.lanes import MIN_NS
 from analyzers.overlap.measure import Inferred
 from analyzers.syncs.context import around
 from analyzers.syncs.points import HostSyncs, host_syncs
@@ -24,6 +26,7 @@ from analyzers.trace.ranks import labels_of
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
+_VERSION = re.compile(r"_v\d+$")  # of CUDA's, which nsys writes behind a call's name
 
 
 class EvidenceWriter:
@@ -54,6 +57,14 @@ class EvidenceWriter:
         name = function(self._op_names[self._op_code[op]]).rsplit("::", 1)[-1]
         return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
 
+    def sides(self, one: Explained, gap: int) -> tuple[str, str]:
+        """What to call the idle side of a gap, and the other."""
+        return self._side(one, gap), self._other(one, gap)
+
+    def stream_of(self, one: Explained, gap: int) -> int:
+        """The stream of a gap's op."""
+        return self._of_op("stream", int(one.gaps.op[gap]))
+
     def _side(self, one: Explained, gap: int) -> str:
         return self.names[int(one.gaps.side[gap])]
 
@@ -74,12 +85,16 @@ class EvidenceWriter:
         return min(int(self.explainer.launches[2][op]), self._of_op("start_ns", op))
 
     def _late(self, one: Explained, gap: int) -> str:
-        late = duration(self._submitted(one, gap) - int(one.gaps.start_ns[gap]))
+        late = duration(self.late_ns(one, gap))
         op, late_op = int(one.gaps.op[gap]), self._late_op(one, gap)
-        text = f"'{self._side(one, gap)}' ({self.op_name(op)})"
+        text = f"{self._side(one, gap)} ({self.op_name(op)})"
         if late_op != op:
             text = f"{self.op_name(late_op)}, which {text} was queued behind,"
         return f"{text} was submitted {late} late"
+
+    def late_ns(self, one: Explained, gap: int) -> int:
+        """How long after a gap began its op was submitted, ns."""
+        return self._submitted(one, gap) - int(one.gaps.start_ns[gap])
 
     @cached_property
     def _calls_of(self) -> dict[tuple[int, ...], Ints]:
@@ -91,18 +106,50 @@ class EvidenceWriter:
 
     def host_sync(self, one: Explained, gap: int, ns: int) -> str:
         """The call that blocked the launching thread longest, and where it came from."""
+        longest, blocked_ns = self.blocked_in(one, gap)
+        if longest < 0:
+            return f"{self._late(one, gap)}: the host was blocked, in which call the capture does not show"
+        call, blocked = self._api_names[self._api_code[longest]], duration(blocked_ns)
+        return f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
+
+    def blocked_in(self, one: Explained, gap: int) -> tuple[int, int]:
+        """The call that blocked the launching thread longest within a gap, a row of `Trace.api`, and for how long, ns.
+
+        (-1, 0) where the capture does not show it.
+        """
         blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start_ns[gap]), self._submitted(one, gap))
         starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
-        process, thread = (ints(self.trace.api, column)[blocking.call] for column in ("process", "thread"))
-        op = int(one.gaps.op[gap])
-        of_thread = (process == self._of_op("process", op)) & (thread == self.explainer.launches[0][op])
-        inside_ns = np.where(of_thread, np.minimum(ends, high) - np.maximum(starts, low), 0)
+        inside_ns = np.minimum(ends, high) - np.maximum(starts, low)
+        inside_ns = np.where(self._of_launcher(int(one.gaps.op[gap])), inside_ns, 0)
         if not np.any(inside_ns > 0):
-            return f"{self._late(one, gap)}: the host was blocked, in which call the capture does not show"
-        longest = int(blocking.call[inside_ns.argmax()])
-        call = self._api_names[self._api_code[longest]]
-        blocked = duration(int(inside_ns.max()))
-        return f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
+            return -1, 0
+        return int(blocking.call[inside_ns.argmax()]), int(inside_ns.max())
+
+    def last_sync(self, one: Explained, gap: int) -> tuple[int, int]:
+        """The last call that blocked the thread before it launched what a gap's op waited for, as `blocked_in`."""
+        blocking = self.explainer.blocking
+        starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
+        before = self._of_launcher(self._late_op(one, gap)) & (ends <= self._submitted(one, gap))
+        if not before.any():
+            return -1, 0
+        last = int(np.where(before, ends, MIN_NS).argmax())
+        return int(blocking.call[last]), int(ends[last] - starts[last])
+
+    def _of_launcher(self, op: int) -> Mask:
+        """Which blocking calls the thread made that launched an op."""
+        process, thread = (
+            ints(self.trace.api, column)[self.explainer.blocking.call] for column in ("process", "thread")
+        )
+        of_thread: Mask = (process == self._of_op("process", op)) & (thread == self.explainer.launches[0][op])
+        return of_thread
+
+    def call_in_range(self, call: int) -> str:
+        """A call with the operator and the range that it was made in, as people say it."""
+        name = _VERSION.sub("", str(self._api_names[self._api_code[call]]))
+        row = np.array([call])
+        where = around(self.trace, *(ints(self.trace.api, column)[row] for column in ("process", "thread", "start_ns")))
+        name += f" of {where.op[0]}" if where.op[0] else ""
+        return name + (f" in '{where.range[0]}'" if where.range[0] else "")
 
     def _origin(self, call: int) -> str:
         row = np.array([call])
@@ -132,22 +179,33 @@ class EvidenceWriter:
             plural = "s" if calls.size > 1 else ""
             busy += f", {duration(measure(union(starts, ends)))} of it in {calls.size} CUDA call{plural} (longest "
             busy += f"{duration(int(ends[longest] - starts[longest]))}: {self._call_name(int(calls[longest]))})"
-        row = np.array([self._of_op("launch", op)])
-        process, thread = ints(self.trace.api, "process")[row], ints(self.trace.api, "thread")[row]
-        where = around(self.trace, process, thread, np.array([start + (launched - start) // 2]))
-        if where.range[0] or where.op[0]:
-            busy += f"; halfway it was in {where.op[0] or 'host code'}"
-            busy += f" of '{where.range[0]}'" if where.range[0] else ""
-        full = sum(
-            min(call.end_ns, launched) - max(call.start_ns, start)
-            for call in self.explainer.blocking_of(op, start, launched)
-            if call.full_queue
-        )
+        where = self.thread_was_in(one, gap)
+        busy += f"; at the middle of the gap the thread was in {where}" if where else ""
+        full = self.full_queue_ns(one, gap)
         if full:
             busy += f"; {duration(full)} of it its launch queue was full, so a faster host would gain nothing there"
         if one.after_sync[gap]:
             busy += "; since its last host sync it had not got ahead of the GPU again"
         return f"{self._late(one, gap)}: {busy}"
+
+    def thread_was_in(self, one: Explained, gap: int) -> str:
+        """Where the launching thread was at the middle of a gap, "" where the capture does not say."""
+        start, launched = int(one.gaps.start_ns[gap]), self._submitted(one, gap)
+        row = np.array([self._of_op("launch", self._late_op(one, gap))])
+        process, thread = ints(self.trace.api, "process")[row], ints(self.trace.api, "thread")[row]
+        where = around(self.trace, process, thread, np.array([start + (launched - start) // 2]))
+        if not where.range[0]:
+            return str(where.op[0])
+        return f"{where.op[0] or 'host code'} of '{where.range[0]}'"
+
+    def full_queue_ns(self, one: Explained, gap: int) -> int:
+        """For how long of a gap the launching thread waited for a place in its launch queue, ns."""
+        start, launched = int(one.gaps.start_ns[gap]), self._submitted(one, gap)
+        return sum(
+            min(call.end_ns, launched) - max(call.start_ns, start)
+            for call in self.explainer.blocking_of(self._late_op(one, gap), start, launched)
+            if call.full_queue
+        )
 
     def _call_name(self, call: int) -> str:
         launched = np.flatnonzero(ints(self.trace.ops, "launch") == call)
@@ -167,13 +225,13 @@ class EvidenceWriter:
     def same_stream(self, one: Explained, gap: int, ns: int) -> str:
         """Which op of the other side was queued before it."""
         blocker = int(one.releases.holder[gap])
-        other = f"{self.op_name(blocker)} of '{self._other(one, gap)}'"
+        other = f"{self.op_name(blocker)} of {self._other(one, gap)}"
         return f"{self._who(one, gap)} was queued behind {other} on the same stream, {duration(ns)}"
 
     def event_dependency(self, one: Explained, gap: int, ns: int) -> str:
         """Which op of the other side it waited for, and by which path."""
         blocker = int(one.releases.holder[gap])
-        other = f"{self.op_name(blocker)} of '{self._other(one, gap)}'"
+        other = f"{self.op_name(blocker)} of {self._other(one, gap)}"
         where = self._path(one, gap, blocker)
         return f"{self._who(one, gap)} waited {duration(ns)} for {other} {where}{self._reachable(one, gap)}"
 
@@ -183,9 +241,13 @@ class EvidenceWriter:
         most = f"most of it {self._most(one, gap)} {self._path(one, gap, blocker)}"
         return f"{self._who(one, gap)} waited {duration(ns)} for {self._whose(one, gap, blocker)}, {most}"
 
+    def queued_behind(self, one: Explained, gap: int) -> tuple[str, str]:
+        """The kind of op that a gap's op was mostly queued behind, and whose that work is."""
+        return self._most(one, gap), self._whose(one, gap, int(one.releases.last[gap]))
+
     def _who(self, one: Explained, gap: int) -> str:
         op = int(one.gaps.op[gap])
-        return f"'{self._side(one, gap)}' ({self.op_name(op)}, stream {self._of_op('stream', op)})"
+        return f"{self._side(one, gap)} ({self.op_name(op)}, stream {self._of_op('stream', op)})"
 
     def _path(self, one: Explained, gap: int, blocker: int) -> str:
         path = self.ordering.path(blocker, int(one.gaps.op[gap]))
@@ -204,7 +266,7 @@ class EvidenceWriter:
 
     def _whose(self, one: Explained, gap: int, blocker: int) -> str:
         side_ops = (self.explainer.a, self.explainer.b)[int(one.gaps.side[gap])]
-        return f"other work of '{self._side(one, gap)}'" if side_ops[blocker] else "work of neither side"
+        return f"other work of {self._side(one, gap)}" if side_ops[blocker] else "work of neither side"
 
     def _most(self, one: Explained, gap: int) -> str:
         """The kind of op that took most of the gap among the work on the stream of what the gap's op waited for."""
@@ -224,26 +286,38 @@ class EvidenceWriter:
 
     def _reachable(self, one: Explained, gap: int) -> str:
         """Which ops of the other side could run beside an op that waits for an event: those not queued before it."""
-        op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
-        other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
-        other_ops = np.flatnonzero(other == instance)
-        queued_before = self.ordering.before(other_ops, np.full(other_ops.size, op))
+        other_ops, queued_before = self._queued_before(one, gap)
         if not queued_before.any():
             return ""
         name, reachable = self._other(one, gap), other_ops[~queued_before]
         if not reachable.size:
-            queued = (
-                f"all {other_ops.size} ops of '{name}' were" if other_ops.size > 1 else f"the only op of '{name}' was"
-            )
+            queued = f"all {other_ops.size} ops of {name} were" if other_ops.size > 1 else f"the only op of {name} was"
             return f"; the wait was issued after {queued} queued, so it can't meet any"
         first = np.sort(np.unique(self._op_code[reachable], return_index=True)[1])  # one op of each kind
         kinds = list(dict.fromkeys(self.op_name(int(row)) for row in reachable[first]))
         more = f" and {len(kinds) - MOST_NAMES} more kinds" if len(kinds) > MOST_NAMES else ""
         count = int(queued_before.sum())
         return (
-            f"; the wait was issued after {count} of {other_ops.size} ops of '{name}' were queued, so "
+            f"; the wait was issued after {count} of {other_ops.size} ops of {name} were queued, so "
             f"even a faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
         )
+
+    def queued_before(self, one: Explained, gap: int) -> tuple[int, int]:
+        """How many of the other side's ops in the instance come before a gap's op for sure, and of how many."""
+        other_ops, queued_before = self._queued_before(one, gap)
+        return int(np.count_nonzero(queued_before)), other_ops.size
+
+    def shares_stream(self, one: Explained, gap: int) -> bool:
+        """Whether ops of the other side in the instance come before a gap's op on its own stream."""
+        (lane,), _ = self.ordering.lane_and_position(np.array([int(one.gaps.op[gap])]))
+        other_ops, queued_before = self._queued_before(one, gap)
+        return bool(np.any(self.ordering.lane_and_position(other_ops[queued_before])[0] == lane))
+
+    def _queued_before(self, one: Explained, gap: int) -> tuple[Ints, Mask]:
+        op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
+        other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
+        other_ops = np.flatnonzero(other == instance)
+        return other_ops, self.ordering.before(other_ops, np.full(other_ops.size, op))
 
     def gpu_full(self, one: Explained, gap: int, ns: int) -> str:
         """What took the GPU's room."""
@@ -256,9 +330,7 @@ class EvidenceWriter:
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
         middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
         running = [int(other[0]) for other in running_at(self.explainer.columns, device_ops, middle) if other[0] >= 0]
-        op_words = (
-            f"'{self._side(one, gap)}' ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
-        )
+        op_words = f"{self._side(one, gap)} ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
         if limits is None:
             names = ", ".join(self.op_name(row) for row in running[:MOST_NAMES])
             return f"{op_words}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
@@ -273,11 +345,15 @@ class EvidenceWriter:
 
     def peer_wait(self, one: Explained, gap: int, ns: int) -> str:
         """Which collective waited, and for which rank."""
-        waiting = self.explainer.waiting_for(one.gaps, gap)
-        late_rank = self.device_labels.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
-        collective = self.op_name(waiting[0]) if waiting else "a collective"
+        collective, late_rank = self.waits_for(one, gap)
         longest = duration(int(one.gaps.peer_ns[gap]))
         return f"{collective} only waited for {late_rank}, up to {longest} at a time: a kernel that spins hides nothing"
+
+    def waits_for(self, one: Explained, gap: int) -> tuple[str, str]:
+        """The collective that waited in a gap, and for which rank."""
+        waiting = self.explainer.waiting_for(one.gaps, gap)
+        late_rank = self.device_labels.name(*waiting[1:]) if waiting and waiting[1] >= 0 else "a late rank"
+        return self.op_name(waiting[0]) if waiting else "a collective", late_rank
 
     def unknown(self, one: Explained, gap: int, ns: int) -> str:
         """What the capture does not show."""
@@ -294,11 +370,11 @@ class EvidenceWriter:
                 "nodes on one stream, not which node waits for which across streams"
             )
         if end - bound <= DISPATCH_NS:
-            return f"dispatch between ops of '{self._side(one, gap)}', up to {duration(end - bound)} each"
+            return f"dispatch between ops of {self._side(one, gap)}, up to {duration(end - bound)} each"
         if self.ordering.after_unrecorded_wait(np.array([op]))[0]:
             return (
-                f"'{self._side(one, gap)}' ({self.op_name(op)}) took an unrecorded wait: it "
+                f"{self._side(one, gap)} ({self.op_name(op)}) took an unrecorded wait: it "
                 f"waited, or found the GPU full, for {duration(end - bound)}"
             )
-        op_words = f"'{self._side(one, gap)}' ({self.op_name(op)}) was launched and free to run"
+        op_words = f"{self._side(one, gap)} ({self.op_name(op)}) was launched and free to run"
         return f"{op_words}, with room on the GPU, and started {duration(end - bound)} later"

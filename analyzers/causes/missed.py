@@ -18,6 +18,7 @@ from analyzers.overlap.measure import Missed, RankOverlap
 LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
+NOTHING_SHOWS = "nothing in the capture shows why"
 Shared = tuple[Explained, Ints]  # gaps, and how long each cause held in each
 
 
@@ -75,7 +76,7 @@ def _missed_by(
         if alone[at] > most:
             best, gap, most = one, at, int(alone[at])
     if best is None:
-        return Missed(CAUSES[cause], ns, 0, "nothing in the capture shows why", "", None, None, "", 0, 0, -1)
+        return Missed(CAUSES[cause], ns, 0, NOTHING_SHOWS, "", None, None, "", 0, 0, -1, finding=NOTHING_SHOWS)
     gaps, rule = best.gaps, TABLE[cause]
     gain = None if rule.removed is None else gain_without(writer.explainer, best, gap, rule.removed)
     return Missed(
@@ -91,4 +92,5 @@ def _missed_by(
         int(gaps.end_ns[gap]),
         int(gaps.op[gap]),
         writer.inferred(best, gap, rule.removed),
+        finding=rule.finding(writer, best, gap, most),
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.causes import findings
 from analyzers.causes.causes import (
     BEHIND_NEITHER,
     BEHIND_OTHER,
@@ -25,14 +26,20 @@ from analyzers.causes.causes import (
 )
 from analyzers.causes.evidence import EvidenceWriter
 
+Words = Callable[[EvidenceWriter, Explained, int, int], str]
+
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause; `removed` is what the op waits for no longer without it (`without`), None where that tells nothing."""
+    """A cause; `removed` is what the op waits for no longer without it (`without`), None where that tells nothing.
+
+    evidence : the words of a gap at length; finding : in one sentence.
+    """
 
     name: str
     claims: Callable[[Parts], Mask]
-    evidence: Callable[[EvidenceWriter, Explained, int, int], str]
+    evidence: Words
+    finding: Words
     removed: int | None
 
 
@@ -53,14 +60,16 @@ def _what_is_left(parts: Parts) -> Mask:
 
 
 TABLE = (
-    Cause("host-sync", _host_sync, EvidenceWriter.host_sync, HOST_BLOCKED),
-    Cause("late-launch", _in(NOT_LAUNCHED), EvidenceWriter.late_launch, NOT_LAUNCHED),
-    Cause("same-stream", _same_stream, EvidenceWriter.same_stream, BEHIND_OTHER),
-    Cause("event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, BEHIND_OTHER),
-    Cause("stream-busy", _in(BEHIND_NEITHER), EvidenceWriter.stream_busy, BEHIND_NEITHER),
-    Cause("gpu-full", _in(NO_ROOM), EvidenceWriter.gpu_full, NO_ROOM),
-    Cause("peer-wait", _in(PEER_WAITS), EvidenceWriter.peer_wait, None),
-    Cause("unknown", _what_is_left, EvidenceWriter.unknown, None),
+    Cause("host-sync", _host_sync, EvidenceWriter.host_sync, findings.host_sync, HOST_BLOCKED),
+    Cause("late-launch", _in(NOT_LAUNCHED), EvidenceWriter.late_launch, findings.late_launch, NOT_LAUNCHED),
+    Cause("same-stream", _same_stream, EvidenceWriter.same_stream, findings.same_stream, BEHIND_OTHER),
+    Cause(
+        "event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, findings.event_dependency, BEHIND_OTHER
+    ),
+    Cause("stream-busy", _in(BEHIND_NEITHER), EvidenceWriter.stream_busy, findings.stream_busy, BEHIND_NEITHER),
+    Cause("gpu-full", _in(NO_ROOM), EvidenceWriter.gpu_full, findings.gpu_full, NO_ROOM),
+    Cause("peer-wait", _in(PEER_WAITS), EvidenceWriter.peer_wait, findings.peer_wait, None),
+    Cause("unknown", _what_is_left, EvidenceWriter.unknown, findings.unknown, None),
 )
 CAUSES = tuple(cause.name for cause in TABLE)
 

@@ -108,7 +108,8 @@ class Missed:
 
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
     after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
-    evidence : the longest gap it held, in words; next_behind : what would have bound there without it.
+    finding : the cause in one sentence; evidence : the longest gap it held, in words; next_behind : what would have
+        bound there without it.
     sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
         None where that can't be told; what would have held it then, None where nothing in the capture would.
     inferred : where the evidence rests on a link that the capture does not state.
@@ -133,6 +134,7 @@ class Missed:
     recoverable_ns: int | None = None
     recoverable_low_ns: int | None = None
     recoverable_high_ns: int | None = None
+    finding: str = ""
 
 
 @dataclass(frozen=True)

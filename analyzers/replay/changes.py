@@ -34,7 +34,7 @@ from analyzers.replay.edits import (
 )
 from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import Lists, Tasks, Units
-from analyzers.select.language import Atom, Or, Selector
+from analyzers.select.language import Atom, Or, Selector, in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import select
 from analyzers.trace.columns import ints, is_one_of
@@ -50,6 +50,10 @@ class Change(Protocol):
     """A change of a program; `str` of it is how the command line writes it, `assumes` what it takes for granted."""
 
     assumes: ClassVar[str]
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
@@ -69,6 +73,11 @@ class DropSync:
 
     def __str__(self) -> str:
         return f"drop-sync {self.where}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"drop the host syncs in {_called(self.where)}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
@@ -97,6 +106,11 @@ class DropWait:
     def __str__(self) -> str:
         return f"drop-wait {self.a} on {self.b}"
 
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"let {_called(self.a)} wait no longer for {_called(self.b)}"
+
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, of_a, of_b = tasks.units, _units_of(trace, tasks, self.a), _units_of(trace, tasks, self.b)
         # A wait may stand before the memset or copy that comes right before A on its stream.
@@ -117,6 +131,11 @@ class MoveWait:
 
     def __str__(self) -> str:
         return f"move-wait {self.a} before {self.b}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"submit {_called(self.a)}, with its waits, before {_called(self.b)}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
@@ -150,6 +169,13 @@ class OwnStream:
 
     def __str__(self) -> str:
         return f"own-stream {self.where}" + (f" join-before {self.join_before}" if self.join_before else "")
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"give {_called(self.where)} a stream of its own" + (
+            f", joined before {_called(self.join_before)}" if self.join_before else ""
+        )
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
@@ -209,6 +235,11 @@ class OnTime:
     def __str__(self) -> str:
         return f"on-time {'all' if self.rank is None else self.rank}"
 
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"bring {'all ranks' if self.rank is None else f'rank {self.rank}'} to the collectives on time"
+
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         less = late_hosts(tasks, self.rank)
         _found(less > 0, self, "its host is never later than the others'")
@@ -225,6 +256,11 @@ class Scale:
 
     def __str__(self) -> str:
         return f"scale {self.where} {self.factor:g}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"take {self.factor:g} of the time for {_called(self.where)}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         scaled = _units_of(trace, tasks, self.where)
@@ -244,6 +280,11 @@ class Split:
     def __str__(self) -> str:
         return f"split {self.where} {self.pieces}"
 
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"split {_called(self.where)} into {self.pieces} pieces"
+
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
         chosen = np.flatnonzero(_units_of(trace, tasks, self.where) & (units.collective >= 0))
@@ -262,6 +303,11 @@ class Graph:
 
     def __str__(self) -> str:
         return f"graph {self.where}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"capture {_called(self.where)} in a CUDA graph"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, units = tasks.calls, tasks.units
@@ -299,6 +345,11 @@ class MoreRoom:
 
     def __str__(self) -> str:
         return f"more-room {self.where}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it."""
+        return f"leave room on the GPU beside {_called(self.where)}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         roomy = _units_of(trace, tasks, self.where)
@@ -464,6 +515,10 @@ def _names_ranges(selector: Selector) -> bool:
 def _units_of(trace: Trace, tasks: Tasks, where: str) -> Mask:
     selection = select(trace, where)
     return (selection.picked | selection.before)[tasks.units.op]
+
+
+def _called(selector: str) -> str:
+    return in_plain_words(parse(selector))
 
 
 def _found(mask: Mask | Ints, change: object, reason: str) -> None:

@@ -16,6 +16,8 @@ from analyzers.common.errors import TracevizError
 
 BARE = ("comm", "compute", "memcpy", "memset", "graph")
 KINDS = ("nvtx", "kernel", "stream", "op", "collective", "memcpy")
+_BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
+_KIND_WORDS = {"stream": "stream {}", "memcpy": "{} copies"}
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
 
 
@@ -94,6 +96,27 @@ Not(part=Atom(kind='comm', text='', regex=False)))), Atom(kind='stream', text='3
         return parser.whole()
     except RecursionError as error:
         raise TracevizError("The selector is nested too deeply.", hint=f"Examples: {EXAMPLES}.") from error
+
+
+def in_plain_words(selector: Selector) -> str:
+    """What people call what a selector picks: the name alone where it is a plain one, else the selector in quotes.
+
+    >>> in_plain_words(parse("nvtx:DP Embedding")), in_plain_words(parse("comm")), in_plain_words(parse("stream:7"))
+    ('DP Embedding', 'communication', 'stream 7')
+    >>> in_plain_words(parse("nvtx:backward+!comm")), in_plain_words(parse("memcpy:DtoH"))
+    ("'nvtx:backward+!comm'", 'DtoH copies')
+    """
+    if not isinstance(selector, Atom) or selector.regex or "*" in selector.text:
+        return f"'{selector}'"
+    if not selector.text:
+        return _BARE_WORDS.get(selector.kind, selector.kind)
+    return _KIND_WORDS.get(selector.kind, "{}").format(selector.text)
+
+
+def names_of(a: str, b: str) -> tuple[str, str]:
+    """What people call two sides; the selectors in quotes where both would be called the same."""
+    names = in_plain_words(parse(a)), in_plain_words(parse(b))
+    return names if names[0] != names[1] else (f"'{a}'", f"'{b}'")
 
 
 def atoms(selector: Selector, *, positive: bool = True) -> list[Atom]:

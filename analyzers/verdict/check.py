@@ -32,6 +32,7 @@ from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, reconcile
 from analyzers.verdict.result import OverlapResult
+from analyzers.verdict.stake import stake_of
 from analyzers.verdict.warnings import (
     FEW_INSTANCES,
     about_instances,
@@ -239,8 +240,16 @@ def answer(
         paired_by=RULES[RULE_OF[agreed.pairing or ""]] + _moved(agreed.shift or 0),
         reason=reason,
         gain=gain,
+        stake=stake_of(job, ranks, (first, second), {one for part in parts for one in part.worked}),
+        late_rank=_late_rank(parts, job),
         warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
     )
+
+
+def _late_rank(parts: Sequence[Part], job: Job) -> DeviceKey | None:
+    """What the collectives of the rank that decides waited for most; None where they waited for none."""
+    waited = {late: ns for part in parts for (rank, late), ns in part.waited.items() if rank == job.deciding and ns}
+    return min(waited, key=lambda late: (-waited[late], late)) if waited else None
 
 
 def _warnings(
@@ -259,7 +268,7 @@ def _warnings(
         for threads in zip(*(part.sides[side].threads for part in parts), strict=True):
             found += about_threads(reduce(add, threads))
     labels = DeviceLabels.of(device for part in parts for device in part.devices)
-    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[DeviceKey]())
+    waited = reduce(add, (Counter(part.waited) for part in parts), Counter[tuple[DeviceKey, DeviceKey]]())
     outside_by_device = {device: both for part in parts for device, both in part.outside.items()}
     outside = outside_by_device.get(job.deciding) if job.deciding else None
     steps = sorted({step for part in parts for step in part.steps})

@@ -32,7 +32,7 @@ from analyzers.overlap.pairing import (
     possible_pairing,
     shifted,
 )
-from analyzers.select.language import atoms
+from analyzers.select.language import atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints
@@ -107,7 +107,7 @@ class Part:
     calls: tuple[int, int] = (0, 0)
     timings: tuple[Timings, Timings] | None = None
     missing: tuple[MissingWait, ...] = ()
-    waited: Mapping[DeviceKey, int] = field(default_factory=dict)
+    waited: Mapping[tuple[DeviceKey, DeviceKey], int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
     worked: frozenset[tuple[int, int]] = frozenset()
@@ -199,7 +199,7 @@ def _paired(
 
 
 def _names(sides: tuple[Selection, Selection]) -> tuple[str, str]:
-    return str(sides[0].selector), str(sides[1].selector)
+    return names_of(str(sides[0].selector), str(sides[1].selector))
 
 
 def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:

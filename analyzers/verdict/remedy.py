@@ -13,7 +13,7 @@ class Remedy:
 
     rank, device : that decides. recoverable_ns : more real overlap there, and its range. now_ratio, ratio : real
     overlap of what is possible there, as captured and predicted. now_step_ns, step_ns : on the slowest rank, and the
-    range. assumes : what the change takes for granted, "" for nothing.
+    range. assumes : what the change takes for granted, "" for nothing. advice : the change as one would ask for it.
     """
 
     change: str
@@ -29,6 +29,7 @@ class Remedy:
     step_low_ns: int
     step_high_ns: int
     assumes: str
+    advice: str
 
     def sentence(self, device: str) -> str:
         """What it is worth, in words; `device` is what to call the device."""

@@ -12,10 +12,13 @@ from analyzers.common.wording import duration, percent
 from analyzers.contention.cost import Contention, SideCost, in_words
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
+from analyzers.select.language import names_of
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.devices import DeviceKey, DeviceLabels
+from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.remedy import Remedy
+from analyzers.verdict.stake import Stake
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -31,7 +34,9 @@ class OverlapResult:
     the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
     to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
     `remedy` is the change that would bring most, None where the bar is met or none is predicted to bring anything.
-    `worth_unknown` says why nothing is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`).
+    `stake` is what is at stake on the rank that decides, `late_rank` what its collectives waited for most (rank and
+    device; None where they waited for none). `worth_unknown` says why nothing is predicted, "" where something is, or
+    nobody asked (`analyzers.replay.worth`).
     """
 
     verdict: str
@@ -53,6 +58,8 @@ class OverlapResult:
     ranks_asked: bool = False
     remedy: Remedy | None = None
     worth_unknown: str = ""
+    stake: Stake | None = None
+    late_rank: DeviceKey | None = None
 
     @property
     def exit_code(self) -> int:
@@ -126,6 +133,21 @@ class OverlapResult:
         ).set_index(["rank", "device"])
 
     @property
+    def deciding_rank(self) -> RankOverlap | None:
+        """The rank whose figures decide; None where none does."""
+        return next((one for one in self.ranks if (one.rank, one.device) == self.job.deciding), None)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What stopped overlap on the rank that decides, worst first."""
+        return findings(self.deciding_rank) if self.deciding_rank else []
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What people call A and B."""
+        return names_of(self.a, self.b)
+
+    @property
     def cost(self) -> Contention | None:
         """What overlap cost on the rank that decides; on the first where none does."""
         deciding = [one for one in self.contention if (one.rank, one.device) == self.job.deciding]
@@ -182,7 +204,7 @@ class OverlapResult:
         more = ""
         if self.verdict == "partial" and job.unaccounted_ns:
             more = f", at most {percent(job.ratio_high)} with work whose launch was not captured"
-        return f"'{self.a}' ran beside '{self.b}' for {of_possible}: {ratio}{more}"
+        return f"{self.names[0]} ran beside {self.names[1]} for {of_possible}: {ratio}{more}"
 
     @property
     def whose(self) -> str:

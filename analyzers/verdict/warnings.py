@@ -129,27 +129,29 @@ def waiting_side(rank: RankOverlap) -> int | None:
     return 0 if rank.a.wait_ns >= rank.b.wait_ns else 1
 
 
-def waited_for(trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]) -> Counter[DeviceKey]:
-    """How long, ns, the ops whose waiting looks like overlap waited for each (rank, device) that came last."""
+def waited_for(
+    trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]
+) -> Counter[tuple[DeviceKey, DeviceKey]]:
+    """How long, ns, the ops of each device's side that waits more waited for each (rank, device) that came last."""
     waits_count = np.zeros(len(trace.ops), dtype=bool)
     by_device = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
     for rank in ranks:
-        waiting = waiting_side(rank)
-        if waiting is not None:
-            of_device = by_device[rank.rank, rank.device]
-            waits_count[of_device] |= sides[waiting].picked[of_device]
-    rows = np.flatnonzero(waits_count & is_matched(trace.ops))
-    waits, *last_arrival = (ints(trace.ops, column)[rows] for column in ("wait_ns", "last_rank", "last_device"))
+        of_device = by_device[rank.rank, rank.device]
+        waits_count[of_device] |= sides[rank.b.wait_ns > rank.a.wait_ns].picked[of_device]
+    rows = np.flatnonzero(waits_count & is_matched(trace.ops) & (ints(trace.ops, "wait_ns") > 0))
+    waits, *devices = (
+        ints(trace.ops, column)[rows] for column in ("wait_ns", "rank", "device", "last_rank", "last_device")
+    )
     return Counter(
-        {
-            (last_device[0], last_device[1]): int(waits[of_device].sum())
-            for last_device, of_device in rows_by_key(*last_arrival).items()
-        }
+        {((key[0], key[1]), (key[2], key[3])): int(waits[those].sum()) for key, those in rows_by_key(*devices).items()}
     )
 
 
 def about_waits(
-    names: tuple[str, str], labels: DeviceLabels, ranks: Sequence[RankOverlap], waited: Mapping[DeviceKey, int]
+    names: tuple[str, str],
+    labels: DeviceLabels,
+    ranks: Sequence[RankOverlap],
+    waited: Mapping[tuple[DeviceKey, DeviceKey], int],
 ) -> list[TraceWarning]:
     """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
     on_devices = []
@@ -164,7 +166,11 @@ def about_waits(
             )
     if not on_devices:
         return []
-    mostly_for = _mostly_for(waited, labels)
+    looking = {(rank.rank, rank.device) for rank in ranks if waiting_side(rank) is not None}
+    late: Counter[DeviceKey] = Counter()
+    for (rank_waiting, last), ns in waited.items():
+        late[last] += ns if rank_waiting in looking else 0
+    mostly_for = _mostly_for(late, labels)
     text = f"On {', '.join(on_devices)}{mostly_for}. A collective that only waits for a late rank hides nothing."
     return [TraceWarning("waiting-is-not-overlap", text)]
 

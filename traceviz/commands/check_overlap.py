@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from analyzers.common.errors import TracevizError
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
@@ -20,6 +22,7 @@ Examples:
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
   traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
+  traceviz check-overlap captures/ --brief
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
   traceviz check-overlap captures/ --memory 8GB --skip-bad
 
@@ -62,6 +65,8 @@ def check_overlap(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Only the first lines: verdict, cause, fix, stake.")] = False,
+    verbose: option.Verbose = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """Did A and B really overlap? Verdict and exit code.
@@ -69,6 +74,8 @@ def check_overlap(
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
     options = RunOptions.of(context.params)
+    if brief and verbose:
+        raise TracevizError("--brief and --verbose exclude each other.", hint="Give one of them.")
     bar = option.read_ratio(min_overlap)
     from analyzers import load
     from analyzers.replay.worth import with_worth
@@ -93,7 +100,8 @@ def check_overlap(
             accept_apparent=options.accept_apparent,
         )
         result = with_worth(result, run, options.narrowing)
-    emit(result, output, view.blocks, contract.overlap)
+    shown = view.brief if brief else partial(view.blocks, verbose=verbose)
+    emit(result, output, shown, contract.overlap)
     if save is not None:
         from traceviz.history import database
 

@@ -34,6 +34,7 @@ AcceptApparent = Annotated[
     ),
 ]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to print the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All rows, evidence and caveats at length.")]
 Ranks = Annotated[
     str | None, typer.Option(metavar="LIST", help="Only these ranks, such as 0,2 or 0-3.", show_default=False)
 ]

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 _GAP = ("instance", "start_ns", "end_ns")
 _RECOVERABLE = ("recoverable_ns", "recoverable_low_ns", "recoverable_high_ns")
-_MISSED = ("cause", "ns", "after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", *_RECOVERABLE, *_GAP)
+_TOLD = ("cause", "ns", "after_sync_ns", "finding", "evidence", "next_behind")
+_MISSED = (*_TOLD, "sooner_ns", "next_cause", *_RECOVERABLE, *_GAP)
 _INSTANCE = ("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns")
 
 
@@ -59,6 +60,7 @@ def overlap(result: OverlapResult) -> Json:
         "last_arrival": _last_arrival(result.last_arrival),
         "remedy": vars(result.remedy) if result.remedy else None,
         "worth_unknown": result.worth_unknown,
+        "stake": {**vars(result.stake), "dominates": result.stake.dominates} if result.stake else None,
         "gain": _gain(result.gain),
         "contention": _contention(result.cost),
         "clocks": _clocks(result.clocks),

@@ -31,7 +31,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list under a title."""
+    """A list under a title, or under none."""
 
     title: str
     items: Sequence[str]
@@ -61,7 +61,8 @@ def markdown(blocks: Sequence[Block]) -> str:
             head = f"**{quoted(block.title)}:** " if block.title else ""
             parts.append(f"{head}{quoted(block.text)}")
         elif isinstance(block, Bullets):
-            parts.append("\n".join([f"**{quoted(block.title)}**", "", *(f"- {quoted(item)}" for item in block.items)]))
+            title = [f"**{quoted(block.title)}**", ""] if block.title else []
+            parts.append("\n".join([*title, *(f"- {quoted(item)}" for item in block.items)]))
         else:
             parts.append(_markdown_table(block))
     return "\n\n".join(parts) + "\n"

@@ -27,7 +27,8 @@ def print_blocks(blocks: Sequence[Block], console: Console) -> None:
             head = f"{block.title}: " if block.title else ""
             console.print(Text.assemble((plain(head), "bold"), plain(block.text)))
         elif isinstance(block, Bullets):
-            console.print(Text(plain(block.title), "bold"))
+            if block.title:
+                console.print(Text(plain(block.title), "bold"))
             for item in block.items:
                 _print_item(plain(item), console)
         else:

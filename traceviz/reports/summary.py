@@ -19,7 +19,7 @@ LONGEST_CELL = 600  # letters of one item: names come from traces and have no bo
 
 def summary(report: Report, *, with_image: bool) -> str:
     """Verdict, figures, causes, the shown instance, capture conditions and the command, as Markdown."""
-    verdict, *figures = overlap.blocks(report.overlap)
+    verdict, *figures = overlap.blocks(report.overlap, verbose=True)
     code = gantt(report.picture)
     parts = [
         markdown([_short(verdict)]),

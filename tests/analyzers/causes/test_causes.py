@@ -56,8 +56,8 @@ def test_a_busy_thread_launches_late() -> None:
     (one,) = missed(trace).values()
     assert (one.ns, one.after_sync_ns, one.op, one.start_ns, one.end_ns) == (50 * US, 0, 1, 10 * US, 112 * US)
     assert one.evidence == (
-        "'kernel:alpha' (alpha) was submitted 95.00 µs late: its thread 1 was busy, 15.00 µs of it in 2 CUDA calls "
-        "(longest 10.00 µs: cudaGetDevice); halfway it was in host code of 'prepare'"
+        "alpha (alpha) was submitted 95.00 µs late: its thread 1 was busy, 15.00 µs of it in 2 CUDA calls "
+        "(longest 10.00 µs: cudaGetDevice); at the middle of the gap the thread was in host code of 'prepare'"
     )
     assert one.next_behind == "without it, nothing else in the capture would have held it: up to 95.00 µs sooner"
     assert (one.sooner_ns, one.next_cause) == (95 * US, None)
@@ -84,7 +84,7 @@ def test_a_blocked_thread_waits_for_a_host_sync() -> None:
     found = missed(trace)
     assert {cause: one.ns for cause, one in found.items()} == {"host-sync": 30 * US, "late-launch": 20 * US}
     assert found["host-sync"].evidence == (
-        "'kernel:alpha' (alpha) was submitted 95.00 µs late: the host was blocked 60.00 µs of it in "
+        "alpha (alpha) was submitted 95.00 µs late: the host was blocked 60.00 µs of it in "
         "cudaStreamSynchronize, from aten::item in 'MP Embedding' (train.py(88): step)"
     )
     assert found["late-launch"].after_sync_ns == 20 * US, "the host never got ahead of the GPU again"
@@ -117,10 +117,7 @@ def test_work_behind_the_other_side_on_its_stream() -> None:
     # Submitted at 25, released by beta at 110: that was last, so it binds from 10 on.
     assert causes(trace) == {"same-stream": 100 * US}
     one = missed(trace)["same-stream"]
-    assert (
-        one.evidence
-        == "'kernel:alpha' (alpha, stream 7) was queued behind beta of 'kernel:beta' on the same stream, 100.0 µs"
-    )
+    assert one.evidence == "alpha (alpha, stream 7) was queued behind beta of beta on the same stream, 100.0 µs"
     # On another stream it starts at 27, 2 µs after its launch, as it started 2 µs after beta.
     assert one.next_behind == "without it, 85.00 µs sooner at most, then late-launch binds"
     assert (one.sooner_ns, one.next_cause) == (85 * US, "late-launch")
@@ -137,8 +134,8 @@ def test_work_behind_an_event_of_the_other_side() -> None:
     assert causes(trace) == {"event-dependency": 102 * US}
     (one,) = missed(trace).values()
     assert one.evidence == (
-        "'kernel:alpha' (alpha, stream 8) waited 102.0 µs for beta of 'kernel:beta' on stream 7, through record on "
-        "stream 7 → wait on stream 8; the wait was issued after 1 of 2 ops of 'kernel:beta' were queued, so even a "
+        "alpha (alpha, stream 8) waited 102.0 µs for beta of beta on stream 7, through record on "
+        "stream 7 → wait on stream 8; the wait was issued after 1 of 2 ops of beta were queued, so even a "
         "faster host could only meet the rest (beta_late)"
     )
     assert one.next_behind == "without it, nothing else in the capture would have held it: up to 100.0 µs sooner"
@@ -154,10 +151,10 @@ def test_work_behind_work_of_neither_side() -> None:
     assert causes(trace) == {"stream-busy": 80 * US, "unknown": 20 * US}
     found = missed(trace)
     assert found["stream-busy"].evidence == (
-        "'kernel:alpha' (alpha, stream 8) waited 80.00 µs for work of neither side, most of it gamma on stream 8"
+        "alpha (alpha, stream 8) waited 80.00 µs for work of neither side, most of it gamma on stream 8"
     )
     assert found["unknown"].evidence == (
-        "'kernel:alpha' (alpha) was launched and free to run, with room on the GPU, and started 22.00 µs later"
+        "alpha (alpha) was launched and free to run, with room on the GPU, and started 22.00 µs later"
     )
 
 
@@ -234,7 +231,7 @@ def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
     assert causes(trace) == {"gpu-full": 100 * US}
     (one,) = missed(trace).values()
     assert one.evidence == (
-        "'kernel:alpha' (alpha) was free to run for 103.0 µs, but there was no room beside beta "
+        "alpha (alpha) was free to run for 103.0 µs, but there was no room beside beta "
         "(grid 1056 × block 256; 132 SMs hold 1056 such blocks)"
     )
 
@@ -413,7 +410,7 @@ def test_behind_a_node_that_waited_for_what_nobody_knows() -> None:
     # Beta's node may have held the last node, from 12 to 50, or something else; from 50 on that node is in the way.
     assert causes(trace) == {"unknown": 38 * US, "stream-busy": 30 * US}
     assert missed(trace)["unknown"].evidence == (
-        "gamma, which 'kernel:alpha' (alpha, stream 7) was queued behind, runs inside a CUDA graph, launched as a "
+        "gamma, which alpha (alpha, stream 7) was queued behind, runs inside a CUDA graph, launched as a "
         "whole: the capture shows the order of its nodes on one stream, not which node waits for which across streams"
     )
 

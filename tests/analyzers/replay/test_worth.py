@@ -151,7 +151,7 @@ def test_json_frames_and_views_have_it() -> None:
     assert found["worth_unknown"] == ""
     assert {"recoverable_ns", "recoverable_low_ns", "recoverable_high_ns"} <= set(result.causes().columns)
     text = markdown(view.blocks(result))
-    assert "Worth most" in text
+    assert "Fix: " in text
     assert "| held |" in text.replace("  ", " ")
     assert "worth most: move-wait" in result._repr_html_()
 

@@ -14,17 +14,26 @@ from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, listing, percent, unshown
+from traceviz.output.views.first_lines import first_lines
 
 MOST_RANKS = 32
 MOST_INSTANCES = 8
 MOST_ALIKE = 8  # warnings of one code
 
 
-def blocks(result: OverlapResult) -> list[Block]:
-    """Verdict, with what distorts it, figures per rank, instances of the rank that decides, warnings."""
-    shown: list[Block] = [
+def brief(result: OverlapResult) -> list[Block]:
+    """The first lines alone."""
+    lines = first_lines(result)[1:]
+    return [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
-        *([Paragraph(result.remedy_sentence, "Worth most")] if result.remedy else []),
+        *([Bullets("", lines)] if lines else []),
+    ]
+
+
+def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
+    """The first lines, what distorts them, figures per rank, causes, caveats; verbose, all of it and at length."""
+    shown: list[Block] = [
+        *brief(result),
         *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})

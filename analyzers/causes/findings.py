@@ -1,0 +1,73 @@
+"""A cause in one sentence, in the user's names: what a reader needs first. The evidence at length is in `evidence`."""
+
+from __future__ import annotations
+
+from analyzers.causes.causes import Explained
+from analyzers.causes.evidence import EvidenceWriter
+from analyzers.common.wording import duration
+
+
+def host_sync(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """Which call held the thread that launches, and for how long."""
+    call, blocked_ns = writer.blocked_in(one, gap)
+    side, _ = writer.sides(one, gap)
+    if call < 0:
+        return f"late launch: the host was blocked for {duration(ns)}, in which call the capture does not show"
+    return f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)} before it launched {side}"
+
+
+def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """How late, and where the thread was; after a host sync, that sync."""
+    side, _ = writer.sides(one, gap)
+    call, blocked_ns = writer.last_sync(one, gap) if one.after_sync[gap] else (-1, 0)
+    if call >= 0:
+        return (
+            f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)}, and the host had not "
+            f"got ahead of the GPU again when it launched {side}"
+        )
+    where, late = writer.thread_was_in(one, gap), duration(writer.late_ns(one, gap))
+    if writer.full_queue_ns(one, gap):
+        return f"late launch: {side} was submitted {late} late, behind a full launch queue"
+    return f"late launch: {side} was submitted {late} late" + (f"; its thread was in {where}" if where else "")
+
+
+def same_stream(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """That both share a stream, and which."""
+    side, other = writer.sides(one, gap)
+    return f"same stream: {side} and {other} both run on stream {writer.stream_of(one, gap)}"
+
+
+def event_dependency(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """For which op of the other side the stream waited, and how much of that side was queued before the wait."""
+    side, other = writer.sides(one, gap)
+    stream, blocker = writer.stream_of(one, gap), writer.op_name(int(one.releases.holder[gap]))
+    if writer.shares_stream(one, gap):
+        return f"same stream: {side} and {other} both run on stream {stream}, which waits for {other}'s {blocker}"
+    queued, ops = writer.queued_before(one, gap)
+    after = f"all {ops} of its" if queued == ops else f"{queued} of its {ops}"
+    issued = f"; it was issued after {after} ops" if queued and ops > 1 else ""
+    return f"event wait: {side} (stream {stream}) waits for {other}'s {blocker}{issued}"
+
+
+def stream_busy(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """Behind what the op was queued that is of neither side."""
+    side, _ = writer.sides(one, gap)
+    what, of = writer.queued_behind(one, gap)
+    return f"stream busy: {side} (stream {writer.stream_of(one, gap)}) waited {duration(ns)} behind {what}, {of}"
+
+
+def gpu_full(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """That the op found no room beside the other side."""
+    side, other = writer.sides(one, gap)
+    return f"GPU full: {side}'s {writer.op_name(int(one.gaps.op[gap]))} found no room beside {other}"
+
+
+def peer_wait(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """For which rank a collective only waited."""
+    collective, late_rank = writer.waits_for(one, gap)
+    return f"late rank: {collective} only waited for {late_rank}, which hides nothing"
+
+
+def unknown(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """What the capture does not show."""
+    return f"unknown: {writer.unknown(one, gap, ns)}"

@@ -1,0 +1,33 @@
+"""The causes of a rank's missed overlap as findings: a sync, and the launches that it made late, are one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyzers.overlap.measure import Missed, RankOverlap
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What stopped overlap, in one sentence; `ns` of what was missed; `cause` : the cause that tells most of it."""
+
+    ns: int
+    text: str
+    cause: Missed
+
+
+def findings(rank: RankOverlap) -> list[Finding]:
+    """The findings of a rank's device, worst first; their ns sum to `missed_ns`.
+
+    300 µs by host syncs and 500 µs by late launches, 450 of which follow a host sync, are 750 µs by syncs and 50 µs by
+    late launches.
+    """
+    by_cause = {one.cause: one for one in rank.missed}
+    sync, late = by_cause.get("host-sync"), by_cause.get("late-launch")
+    followed_ns = late.after_sync_ns if sync and late else 0
+    found = []
+    for one in rank.missed:
+        ns = one.ns + followed_ns if one is sync else one.ns - followed_ns if one is late else one.ns
+        if ns:
+            found.append(Finding(ns, one.finding, one))
+    return sorted(found, key=lambda finding: -finding.ns)
