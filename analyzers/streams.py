@@ -115,7 +115,7 @@ class StreamsResult:
 
     def __repr__(self) -> str:
         parts = [
-            f"rank {rank.rank}: {rank.concurrent_ns / rank.span_ns if rank.span_ns else 0:.1%} of {rank.span_ns:,} ns "
+            f"rank {rank.rank}: {percent(rank.concurrent_ns / max(rank.span_ns, 1))} of {rank.span_ns:,} ns "
             f"with two or more of {len(rank.streams)} streams busy"
             for rank in self.ranks
         ]

@@ -160,7 +160,7 @@ def slowed(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     return [
         f"Rank {rank}: a step took {worst['profiled']:.3g} ms while it was captured, and {worst['unprofiled']:.3g} ms "
-        f"before: {ratio - 1:.0%} more is the profiler's."
+        f"before: {100 * (ratio - 1):.0f} % more is the profiler's."
     ]
 
 

@@ -43,14 +43,18 @@ class EvidenceWriter:
         """What would have bound a gap's op without its cause, and how much sooner it could have started."""
         if not gain.next_cause:
             return (
-                f"without it, nothing else in the capture would have held it: up to {duration(gain.sooner_ns)} sooner"
+                f"fixing only this gains up to {duration(gain.sooner_ns)} in this gap: nothing else in the capture "
+                "would have held it"
             )
         binds = gain.next_cause + (f" ({self.op_name(gain.behind)})" if gain.next_cause == "stream-busy" else "")
         binds += " (a full launch queue)" if gain.full_queue else ""
         if gain.sooner_ns == 0:
-            return f"without it, {binds} would have held it just as long"
-        reachable = self._reachable(one, gap) if gain.next_cause == "event-dependency" else ""
-        return f"without it, {duration(gain.sooner_ns)} sooner at most, then {binds} binds{reachable}"
+            return f"fixing only this gains nothing: {binds} would have held it just as long"
+        issued = self._issued(one, gap) if gain.next_cause == "event-dependency" else ""
+        return (
+            f"fixing only this gains at most {duration(gain.sooner_ns)} in this gap; next in line: {binds}"
+            f"{f', its wait {issued}' if issued else ''}"
+        )
 
     def op_name(self, op: int) -> str:
         """An op's function without its namespaces, shortened."""
@@ -233,7 +237,8 @@ class EvidenceWriter:
         blocker = int(one.releases.holder[gap])
         other = f"{self.op_name(blocker)} of {self._other(one, gap)}"
         where = self._path(one, gap, blocker)
-        return f"{self._who(one, gap)} waited {duration(ns)} for {other} {where}{self._reachable(one, gap)}"
+        issued = f"; its wait was {text}" if (text := self._issued(one, gap)) else ""
+        return f"{self._who(one, gap)} waited {duration(ns)} for {other} {where}{issued}"
 
     def stream_busy(self, one: Explained, gap: int, ns: int) -> str:
         """Whose work it waited for, what most of it was, and by which path."""
@@ -284,22 +289,22 @@ class EvidenceWriter:
             spent[name] = spent.get(name, 0) + int(took[code == kind].sum())
         return max(spent, key=lambda name: spent[name])
 
-    def _reachable(self, one: Explained, gap: int) -> str:
-        """Which ops of the other side could run beside an op that waits for an event: those not queued before it."""
+    def _issued(self, one: Explained, gap: int) -> str:
+        """How late an op's wait for an event was issued, and which ops of the other side it leaves to run beside."""
         other_ops, queued_before = self._queued_before(one, gap)
         if not queued_before.any():
             return ""
         name, reachable = self._other(one, gap), other_ops[~queued_before]
         if not reachable.size:
             queued = f"all {other_ops.size} ops of {name} were" if other_ops.size > 1 else f"the only op of {name} was"
-            return f"; the wait was issued after {queued} queued, so it can't meet any"
+            return f"issued after {queued} queued, so it can't meet any"
         first = np.sort(np.unique(self._op_code[reachable], return_index=True)[1])  # one op of each kind
         kinds = list(dict.fromkeys(self.op_name(int(row)) for row in reachable[first]))
         more = f" and {len(kinds) - MOST_NAMES} more kinds" if len(kinds) > MOST_NAMES else ""
         count = int(queued_before.sum())
         return (
-            f"; the wait was issued after {count} of {other_ops.size} ops of {name} were queued, so "
-            f"even a faster host could only meet the rest ({', '.join(kinds[:MOST_NAMES])}{more})"
+            f"issued after {count} of {other_ops.size} ops of {name} were queued, so a faster host could only meet the "
+            f"rest ({', '.join(kinds[:MOST_NAMES])}{more})"
         )
 
     def queued_before(self, one: Explained, gap: int) -> tuple[int, int]:

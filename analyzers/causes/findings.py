@@ -44,8 +44,8 @@ def event_dependency(writer: EvidenceWriter, one: Explained, gap: int, ns: int) 
     if writer.shares_stream(one, gap):
         return f"same stream: {side} and {other} both run on stream {stream}, which waits for {other}'s {blocker}"
     queued, ops = writer.queued_before(one, gap)
-    after = f"all {ops} of its" if queued == ops else f"{queued} of its {ops}"
-    issued = f"; it was issued after {after} ops" if queued and ops > 1 else ""
+    after = f"all {ops} of {other}'s ops" if queued == ops else f"{queued} of {other}'s {ops} ops"
+    issued = f", issued after {after}" if queued and ops > 1 else ""
     return f"event wait: {side} (stream {stream}) waits for {other}'s {blocker}{issued}"
 
 

@@ -17,7 +17,7 @@ from analyzers.arrays.types import Floats, Ints
 from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
-from analyzers.common.wording import duration
+from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
@@ -203,9 +203,11 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
     few = [clock for clock in clocks.clocks if 0 < clock.collectives < FEW and clock.upper_ns is not None]
     if few:
         widest = max(few, key=_width)
+        found = count_of(widest.collectives, "matched collective")
         text = (
-            f"Only {widest.collectives} matched collectives align {labels.name(widest.rank, widest.device)}'s clock; "
-            f"they{' and calls of its host' if 'host' in clocks.method else ''} bound its offset to a span of "
+            f"Only {found} {'aligns' if widest.collectives == 1 else 'align'} "
+            f"{labels.name(widest.rank, widest.device)}'s clock; "
+            f"{_who_bounds(widest.collectives, 'host' in clocks.method)} its offset to a span of "
             f"{duration(_width(widest))}."
         )
         warnings.append(TraceWarning("few-collectives", text))
@@ -214,6 +216,12 @@ def _warnings(clocks: Clocks) -> list[TraceWarning]:
         text = f"Collectives {named} contradict the others: on any clocks, a rank ends before the last one has arrived."
         warnings.append(TraceWarning("clocks-contradict", text))
     return warnings
+
+
+def _who_bounds(collectives: int, with_hosts: bool) -> str:
+    """Collectives, alone or with launches and synchronizations, as the subject of a sentence, with its verb."""
+    alone = "it" if collectives == 1 else "they"
+    return f"{alone} and calls of its host bound" if with_hosts else f"{alone} bound{'s' * (collectives == 1)}"
 
 
 def _about_refuted(matches: Matches) -> list[TraceWarning]:

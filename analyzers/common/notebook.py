@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import in_one_unit
 
 # Names come from other people's traces: no control character of theirs may reach a terminal or a page.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -40,7 +41,7 @@ def card(
     badge = f"background:{_MOODS[mood]};color:#fff;padding:1px 8px;border-radius:4px;font-weight:600"
     parts = [f'<p style="margin:.3em 0"><span style="{badge}">{shown(word)}</span> {shown(sentence)}</p>']
     if headers:
-        parts.append(_table(headers, rows, texts))
+        parts.append(_table(headers, in_one_unit([[*map(_text, row)] for row in rows]), texts))
     more = len(rows) - MOST_ROWS
     if more > 0:
         parts.append(f'<p style="margin:.2em 0;opacity:.75">… and {more:,} more rows; to_frame() has all</p>')
@@ -48,8 +49,12 @@ def card(
     if len(caveats) > MOST_NOTES:
         caveats = [*caveats[:MOST_NOTES], f"… and {len(caveats) - MOST_NOTES} more"]
     if caveats:
-        parts.append(f'<p style="margin:.2em 0;opacity:.75">Mind: {"<br>".join(caveats)}</p>')
+        parts.append(f'<p style="margin:.2em 0;opacity:.75">Caveats: {"<br>".join(caveats)}</p>')
     return f'<div class="traceviz">{"".join(parts)}</div>'
+
+
+def _text(cell: object) -> str:
+    return cell if isinstance(cell, str) else str(cell)
 
 
 def shown(text: object) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.common.wording import duration, percent
+from analyzers.common.wording import duration, part_of, percent
 from analyzers.contention.alone import Alone, alone
 from analyzers.contention.timings import Timings, join, over_all_ranks
 from analyzers.overlap.measure import RankOverlap
@@ -160,23 +160,21 @@ def in_words(cost: Contention, a: str, b: str, *, has_baseline: bool) -> str:
     if cost.a.slowdown_beside is None and cost.b.slowdown_beside is None:
         return f"not known{known} (too few ops of either side have a like one that ran alone{alone_in})"
     text = "; ".join(_side_in_words(*side, known, alone_in) for side in ((a, b, cost.a), (b, a, cost.b)))
-    real = duration(cost.real_overlap_ns)
     if cost.net_overlap_ns is not None:
-        text += (
-            f"; net {duration(max(cost.net_overlap_ns, 0))} of {real}, {percent(max(cost.ideal or 0.0, 0.0))} of ideal"
-        )
+        net = part_of(max(cost.net_overlap_ns, 0), cost.real_overlap_ns, "of")
+        text += f"; net {net}, {percent(max(cost.ideal or 0.0, 0.0))} of ideal"
     elif cost.a.is_slowed or cost.b.is_slowed:
-        text += f"; net at most {duration(max(cost.high_ns, 0))} of {real}"
+        text += f"; net at most {part_of(max(cost.high_ns, 0), cost.real_overlap_ns, 'of')}"
     return text
 
 
 def _side_in_words(side: str, other: str, cost: SideCost, known: str, alone_in: str) -> str:
     if cost.slowdown_beside is None:
         some = f"only {cost.like_kernels} of its ops have a" if cost.like_kernels else "its ops have no"
-        return f"'{side}' not known{known} ({some} like one that ran alone{alone_in})"
+        return f"{side} not known{known} ({some} like one that ran alone{alone_in})"
     ops = f"{cost.like_kernels:,} like {'op' if cost.like_kernels == 1 else 'ops'}"
-    measured = f"{cost.low:.2f} to {cost.high:.2f}x; {ops}"
+    measured = f"{cost.low:.2f}–{cost.high:.2f}x; {ops}"
     if not cost.is_slowed:
-        return f"no slowdown of '{side}' shown beside '{other}' ({measured})"
+        return f"no slowdown of {side} shown beside {other} ({measured})"
     paid = duration(cost.paid_ns or 0)
-    return f"'{side}' {cost.slowdown_beside:.2f}x slower while beside '{other}' ({measured}), {paid} paid"
+    return f"{side} {cost.slowdown_beside:.2f}x slower while beside {other} ({measured}), {paid} paid"

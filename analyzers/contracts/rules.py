@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzers.common.errors import TracevizError
+from analyzers.common.wording import percent
 from analyzers.select.language import Atom, parse
 
 if sys.version_info >= (3, 11):
@@ -153,7 +154,7 @@ class RealOverlap:
     @property
     def asked(self) -> str:
         """What the rule asks for."""
-        return f"'{self.a}' beside '{self.b}' for at least {self.bar:.0%} of what is possible"
+        return f"'{self.a}' beside '{self.b}' for at least {percent(self.bar)} of what is possible"
 
 
 Rule = Beside | NoHostSync | WaitEarly | OwnStream | HostWaits | NoRace | RealOverlap

@@ -53,7 +53,7 @@ class Change(Protocol):
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
+        """The change as one would ask for it, with what it takes for granted."""
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
@@ -76,8 +76,8 @@ class DropSync:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"drop the host syncs in {_called(self.where)}"
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"drop the host syncs in {_called(self.where)}, if the host needs no result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
@@ -108,8 +108,8 @@ class DropWait:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"let {_called(self.a)} wait no longer for {_called(self.b)}"
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"let {_called(self.a)} wait no longer for {_called(self.b)}, if it needs nothing written there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, of_a, of_b = tasks.units, _units_of(trace, tasks, self.a), _units_of(trace, tasks, self.b)
@@ -134,8 +134,8 @@ class MoveWait:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"submit {_called(self.a)}, with its waits, before {_called(self.b)}"
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"submit {_called(self.a)}, with its waits, before {_called(self.b)}, if it needs nothing of it"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
@@ -172,9 +172,11 @@ class OwnStream:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"give {_called(self.where)} a stream of its own" + (
-            f", joined before {_called(self.join_before)}" if self.join_before else ""
+        """The change as one would ask for it, with what it takes for granted."""
+        return (
+            f"give {_called(self.where)} a stream of its own"
+            + (f", joined before {_called(self.join_before)}" if self.join_before else "")
+            + ", if nothing before the join needs what it writes"
         )
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
@@ -237,7 +239,7 @@ class OnTime:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
+        """The change as one would ask for it, with what it takes for granted."""
         return f"bring {'all ranks' if self.rank is None else f'rank {self.rank}'} to the collectives on time"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
@@ -259,7 +261,7 @@ class Scale:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
+        """The change as one would ask for it, with what it takes for granted."""
         return f"take {self.factor:g} of the time for {_called(self.where)}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
@@ -282,8 +284,8 @@ class Split:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"split {_called(self.where)} into {self.pieces} pieces"
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"split {_called(self.where)} into {self.pieces} pieces, if they can be worked on one by one"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
@@ -306,8 +308,8 @@ class Graph:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"capture {_called(self.where)} in a CUDA graph"
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"capture {_called(self.where)} in a CUDA graph, if shapes and addresses stay"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, units = tasks.calls, tasks.units
@@ -348,8 +350,8 @@ class MoreRoom:
 
     @property
     def advice(self) -> str:
-        """The change as one would ask for it."""
-        return f"leave room on the GPU beside {_called(self.where)}"
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"leave room on the GPU beside {_called(self.where)}, if it takes no longer for that"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         roomy = _units_of(trace, tasks, self.where)

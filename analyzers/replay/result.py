@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
-from analyzers.common.wording import duration, percent
+from analyzers.common.wording import duration, percent, span
 from analyzers.overlap.job import DECIDES_FROM
 from analyzers.replay.path import KERNEL as COMPUTATION
 from analyzers.replay.path import Segment, by_kind
@@ -266,11 +266,11 @@ class WhatIf:
 
     def step_in_words(self, one: Prediction) -> str:
         """Step time now and predicted, with the range."""
-        span = f"{duration(one.step_low_ns)} to {duration(one.step_high_ns)}"
+        within = span(one.step_low_ns, one.step_high_ns)
         if not one.tells:
-            return f"step {duration(one.now_ns)} → anything from {span}, too wide a range to say anything"
+            return f"step {duration(one.now_ns)} → anything from {within}, too wide a range to say anything"
         steps = f"{duration(one.now_ns)} → {duration(one.step_ns)}"
-        return f"step {steps} (range {span}), {change_in_words(one)}"
+        return f"step {steps} (range {within}), {change_in_words(one)}"
 
     def _overlap_in_words(self, one: Prediction) -> str:
         now, then = one.worst_now, one.worst
@@ -321,7 +321,7 @@ class WhatIf:
             (
                 one.change,
                 duration(one.step_ns),
-                f"{duration(one.step_low_ns)} … {duration(one.step_high_ns)}",
+                span(one.step_low_ns, one.step_high_ns),
                 change_in_words(one) if one.tells else "can't tell",
                 percent(one.worst.ratio if one.worst else None),
                 f"{one.next_cause} ({percent(one.next_share)})",

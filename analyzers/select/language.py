@@ -105,8 +105,14 @@ def in_plain_words(selector: Selector) -> str:
     ('DP Embedding', 'communication', 'stream 7')
     >>> in_plain_words(parse("nvtx:backward+!comm")), in_plain_words(parse("memcpy:DtoH"))
     ("'nvtx:backward+!comm'", 'DtoH copies')
+    >>> in_plain_words(parse("nvtx:lookup+comm"))
+    'communication of lookup'
     """
-    if not isinstance(selector, Atom) or selector.regex or "*" in selector.text:
+    if isinstance(selector, And) and len(selector.parts) == 2:
+        place, what = selector.parts
+        if isinstance(place, Atom) and isinstance(what, Atom) and not what.text:
+            return f"{in_plain_words(what)} of {in_plain_words(place)}"
+    if not isinstance(selector, Atom) or selector.regex:
         return f"'{selector}'"
     if not selector.text:
         return _BARE_WORDS.get(selector.kind, selector.kind)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
-from analyzers.common.wording import duration
+from analyzers.common.wording import count_of, duration, instant
 from analyzers.syncs.context import table_of
 from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
 from analyzers.syncs.crossings import Crossing, Crossings, crossings
@@ -58,14 +58,15 @@ class OrderReport:
     def _repr_html_(self) -> str:
         table, missing = self.syncs.table, self.crossings.missing
         hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
-        text = f"{len(table)} host sync points ({hidden} hidden) left GPUs idle for {duration(idle)}; "
+        text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) left GPUs idle for {duration(idle)}; "
         text = f"{self.reason}; " if self.exit_code else text
-        text += f"{len(self.copies)} copies nobody waits for, {len(missing)} missing waits."
+        copies = count_of(len(self.copies), "copy")
+        text += f"{copies} nobody waits for, {count_of(len(missing), 'missing wait')}."
         headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in")
         rows = [
             (
                 one.rank,
-                duration(one.start_ns),
+                instant(one.start_ns),
                 duration(one.duration_ns),
                 duration(one.gpu_idle_ns),
                 duration(one.after_ns),

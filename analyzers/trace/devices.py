@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from analyzers.common.wording import ranks_in_words
+
 DeviceKey = tuple[int, int]  # (rank, device)
 
 
@@ -29,6 +31,17 @@ class DeviceLabels:
     def name(self, rank: int, device: int) -> str:
         """A device in words."""
         return f"rank {self.short(rank, device)}"
+
+    def names(self, devices: Iterable[DeviceKey]) -> str:
+        """Several devices in words.
+
+        >>> DeviceLabels.of([(0, 0), (1, 0), (2, 0)]).names([(2, 0), (1, 0)])
+        'ranks 1–2'
+        """
+        found = sorted(set(devices))
+        if not any(rank in self.several for rank, _ in found):
+            return ranks_in_words(rank for rank, _ in found)
+        return ", ".join(self.name(*device) for device in found)
 
     def short(self, rank: int, device: int) -> str:
         """A device below a heading that says rank."""

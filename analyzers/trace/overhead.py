@@ -10,7 +10,7 @@ import numpy as np
 from analyzers.arrays.intervals import clip, coverage, measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
-from analyzers.common.wording import duration, ranks_in_words
+from analyzers.common.wording import duration, percent, ranks_in_words
 from analyzers.trace.columns import ints
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
@@ -56,7 +56,7 @@ def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = 
     took = measure(clip(union(starts, ends), low, high))  # before the first op it held nothing up
     if not took:
         return trace
-    share = f"{duration(took)} of {duration(high - low)} ({took / (high - low):.1%})"
+    share = f"{duration(took)} of {duration(high - low)} ({percent(took / (high - low))})"
     if took <= MATTERS * (high - low):
         (capture,) = trace.captures
         unanswered = f"how long it takes without the profiler, whose own work took {share}"
@@ -101,7 +101,7 @@ def distorted_steps(
         return ()
     worst_first = sorted(by_step, key=lambda step: (-max(by_step[step].values()), step))
     shares = "; ".join(_in_words(step, by_step[step]) for step in worst_first[:MOST_STEPS])
-    more = f"; and over {DISTORTS:.0%} of {len(by_step) - MOST_STEPS} more" if len(by_step) > MOST_STEPS else ""
+    more = f"; and over {percent(DISTORTS)} of {len(by_step) - MOST_STEPS} more" if len(by_step) > MOST_STEPS else ""
     others = sorted({step for _, step in among or ()} - set(by_step))
     text = (
         f"The profiler's own work took {shares}{more}. How long that takes, and what is late in it, is not the "
@@ -112,7 +112,7 @@ def distorted_steps(
 
 def _in_words(step: int, shares: Mapping[int, float]) -> str:
     low, high = f"{100 * min(shares.values()):.0f}", f"{100 * max(shares.values()):.0f}"
-    took = f"{high}%" if low == high else f"{low} to {high}%"
+    took = f"{high} %" if low == high else f"{low}–{high} %"
     return f"{took} of {'the capture' if step == ALL_OF_IT else f'step {step}'} on {ranks_in_words(shares)}"
 
 

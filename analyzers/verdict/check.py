@@ -9,7 +9,7 @@ from functools import partial, reduce
 from operator import add
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.wording import duration, percent
+from analyzers.common.wording import count_of, duration, percent, percent_span
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.matching.peers import ranks_known
@@ -17,7 +17,7 @@ from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
-from analyzers.select.language import parse
+from analyzers.select.language import names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
 from analyzers.trace.alignment import Clocks
@@ -242,6 +242,7 @@ def answer(
         gain=gain,
         stake=stake_of(job, ranks, (first, second), {one for part in parts for one in part.worked}),
         late_rank=_late_rank(parts, job),
+        times=tuple(sorted((one for part in parts for one in part.times), key=lambda one: (one.rank, one.device))),
         warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
     )
 
@@ -277,7 +278,7 @@ def _warnings(
         *(about_unmatched(*(sum(part.calls[k] for part in parts) for k in (0, 1))) if compared else []),
         *notes,
         *about_ranks([rank for part in parts for rank in part.rank_ids], labels, ranks, job),
-        *about_waits(names, labels, ranks, waited),
+        *about_waits(names_of(*names), labels, ranks, waited),
         *about_unseen_waits(labels, ranks),
         *(about_outside(names, outside, labels.name(*job.deciding), steps) if outside and job.deciding else []),
     ]
@@ -330,8 +331,8 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
 
 def _few_instances(gain: Gain) -> str:
     return (
-        f"The gain rests on {gain.instances} instance(s), and {gain.baseline_instances} of the baseline: too few for a "
-        "median, so it may be chance."
+        f"The gain rests on {count_of(gain.instances, 'instance')}, and {gain.baseline_instances} of the baseline: too "
+        "few for a median, so it may be chance."
     )
 
 
@@ -340,15 +341,17 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
     low, high = job.ratio_low, job.ratio_high
     if passed is not None or low is None or high is None or job.low_given is None:
         return ""
-    measured = f"{percent(job.real_overlap_ratio, apparent=job.apparent)}, bar {percent(bar)}"
+    figure, range_ = percent(job.real_overlap_ratio, apparent=job.apparent), percent_span(job.low_given, high)
+    measured = f"{figure}, bar {percent(bar)}" if job.real_overlap_ratio else f"none seen, bar {percent(bar)}"
     given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
     if job.apparent:
         why, remedy = "some communication matches no other rank's", "Capture all ranks, whole steps"
         if run.absent:
             why, remedy = f"only {given} captured", "Capture all ranks"
+        real = f"; real overlap: {range_}" if job.low_given > 0 or high < 1 else ""
         return (
-            f"{measured}: {why}, so waiting for peers can't be told from overlap; really {percent(job.low_given)} to "
-            f"{percent(high)}. {remedy}; --accept-apparent decides by the apparent figure"
+            f"{measured}: {why}, so waiting for peers can't be told from overlap{real}. {remedy}; --accept-apparent "
+            "decides by the apparent figure"
         )
     if job.low_given >= bar:
         return (
@@ -360,8 +363,9 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
             f"{measured}: but for {duration(job.unaccounted_ns)} the sides run beside work whose launch was not "
             f"captured, which may be theirs; at most {percent(high)} overlap. Start the capture a step earlier"
         )
+    seen = figure if job.real_overlap_ratio else "none"
     return (
-        f"measured {measured}: the error of clocks and waits allows {percent(job.low_given)} to {percent(high)}. "
+        f"measured {seen}, but clock error allows {range_} (bar {percent(bar)}). "
         "Capture at least 20 steps, or all ranks in one nsys report"
     )
 

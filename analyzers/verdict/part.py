@@ -32,6 +32,7 @@ from analyzers.overlap.pairing import (
     possible_pairing,
     shifted,
 )
+from analyzers.overlap.peers import DeviceTime, device_times, steps_of_ranks
 from analyzers.select.language import atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
@@ -90,7 +91,7 @@ class Part:
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     timings : how long the ops of both sides ran; None where that was not asked for.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
-    worked : `worked_steps`.
+    worked : `worked_steps`; times : `device_times`, where causes were asked for, too.
     """
 
     agreed: PairingDecision
@@ -111,6 +112,7 @@ class Part:
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
     worked: frozenset[tuple[int, int]] = frozenset()
+    times: tuple[DeviceTime, ...] = ()
 
 
 @keeping_freed_memory
@@ -152,6 +154,7 @@ def examine(
         ranks = explain_missed(explainer, ranks, _names(sides))
         missing = missing_waits(explainer, trace.rank_ids)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
+    worked = worked_steps(trace, steps)
     communication, matched = is_communication(trace) & of_pair, is_matched(trace.ops)
     return Part(
         agreed=decided,
@@ -174,7 +177,8 @@ def examine(
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),
         steps=tuple(steps.present),
-        worked=worked_steps(trace, steps),
+        worked=worked,
+        times=device_times(trace, sides[0].picked, sides[1].picked, steps_of_ranks(worked)) if explain else (),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analyzers.common.wording import duration, percent
+from analyzers.common.wording import duration, percent, span
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Remedy:
 
     rank, device : that decides. recoverable_ns : more real overlap there, and its range. now_ratio, ratio : real
     overlap of what is possible there, as captured and predicted. now_step_ns, step_ns : on the slowest rank, and the
-    range. assumes : what the change takes for granted, "" for nothing. advice : the change as one would ask for it.
+    range. assumes : what the change takes for granted, "" for nothing. advice : the change as one would ask for
+    it, with what it takes for granted.
     """
 
     change: str
@@ -33,8 +34,8 @@ class Remedy:
 
     def sentence(self, device: str) -> str:
         """What it is worth, in words; `device` is what to call the device."""
-        overlap = f"{duration(self.recoverable_low_ns)} to {duration(self.recoverable_high_ns)}"
-        step = f"{duration(self.step_low_ns)} to {duration(self.step_high_ns)}"
+        overlap = span(self.recoverable_low_ns, self.recoverable_high_ns)
+        step = span(self.step_low_ns, self.step_high_ns)
         assumed = f" It assumes that {self.assumes}." if self.assumes else ""
         return (
             f"{self.change}. {duration(self.recoverable_ns)} more real overlap on {device} (range {overlap}), "

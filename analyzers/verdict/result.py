@@ -8,10 +8,11 @@ import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
-from analyzers.common.wording import duration, percent
+from analyzers.common.wording import count_of, duration, part_of, percent, percent_span
 from analyzers.contention.cost import Contention, SideCost, in_words
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.peers import DeviceTime
 from analyzers.select.language import names_of
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.devices import DeviceKey, DeviceLabels
@@ -35,8 +36,8 @@ class OverlapResult:
     to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
     `remedy` is the change that would bring most, None where the bar is met or none is predicted to bring anything.
     `stake` is what is at stake on the rank that decides, `late_rank` what its collectives waited for most (rank and
-    device; None where they waited for none). `worth_unknown` says why nothing is predicted, "" where something is, or
-    nobody asked (`analyzers.replay.worth`).
+    device; None where they waited for none). `times` is where each device's time goes. `worth_unknown` says why nothing
+    is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`).
     """
 
     verdict: str
@@ -60,6 +61,7 @@ class OverlapResult:
     worth_unknown: str = ""
     stake: Stake | None = None
     late_rank: DeviceKey | None = None
+    times: tuple[DeviceTime, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -175,7 +177,7 @@ class OverlapResult:
         if self.cost is None or not self.cost.real_overlap_ns:
             return ""
         named = self.device_labels.name(self.cost.rank, self.cost.device)
-        return f"{in_words(self.cost, self.a, self.b, has_baseline=self.gain is not None)} ({named})."
+        return f"{in_words(self.cost, *self.names, has_baseline=self.gain is not None)} ({named})."
 
     @property
     def remedy_sentence(self) -> str:
@@ -192,15 +194,18 @@ class OverlapResult:
     def sentence(self) -> str:
         """The verdict in one sentence, with the ratio's numerator and denominator."""
         if self.passed is None:
-            return self.reason if self.reason.endswith("?") else f"{self.reason}."
+            pair = f"{self.names[0]} beside {self.names[1]}: " if self.job.deciding else ""
+            return f"{pair}{self.reason}{'' if self.reason.endswith('?') else '.'}"
         return f"{self.figure}, bar {percent(self.bar)} ({self.whose})."
 
     @property
     def figure(self) -> str:
         """What ran beside what for how long on the rank that decides, of what could have."""
         job = self.job
-        of_possible = f"{duration(job.real_overlap_ns)} of a possible {duration(job.achievable_ns)}"
+        of_possible = part_of(job.real_overlap_ns, job.achievable_ns)
         ratio = percent(job.real_overlap_ratio, apparent=job.apparent)
+        if self.passed is False and ratio == percent(self.bar):
+            ratio = f"just under {ratio}"
         more = ""
         if self.verdict == "partial" and job.unaccounted_ns:
             more = f", at most {percent(job.ratio_high)} with work whose launch was not captured"
@@ -218,7 +223,7 @@ class OverlapResult:
         which = f"{'asked for' if self.ranks_asked else 'given'}, of {known}" if short else ""
         if self.ranks_given < 2:
             return f"{name}, the only one {which}" if short else name
-        met = f"; {'all' if job.ranks_met == count else f'{job.ranks_met} of {count}'} meet it" if count > 1 else ""
+        met = f"; {_share(job.ranks_met, count)} it" if count > 1 else ""
         return f"worst of {'the ' if short else ''}{self.ranks_given} ranks{f' {which}' if short else ''}: {name}{met}"
 
     def _repr_html_(self) -> str:
@@ -247,9 +252,13 @@ class OverlapResult:
     def __repr__(self) -> str:
         ratio = self.job.real_overlap_ratio
         apparent = "apparent: " if self.job.apparent else ""
-        figure = f"{apparent}{ratio:.1%} of what could overlap did" if ratio is not None else self.reason
+        figure = f"{apparent}{percent(ratio)} of what is possible" if ratio is not None else self.reason
         if ratio is not None and self.passed is None:
-            figure += f", really {percent(self.job.ratio_low)} to {percent(self.job.ratio_high)}"
-        return (
-            f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {self.bar:.0%}; {len(self.ranks)} rank(s)>"
-        )
+            figure += f", range {percent_span(self.job.ratio_low, self.job.ratio_high)}"
+        of = f"{percent(self.bar)}; {count_of(len(self.ranks), 'rank')}"
+        return f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {of}>"
+
+
+def _share(met: int, count: int) -> str:
+    """How many ranks' devices meet the bar."""
+    return "none meets" if not met else "all meet" if met == count else f"{met} of {count} meet"

@@ -12,7 +12,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.causes.causes import Explainer
 from analyzers.common.errors import TraceWarning
-from analyzers.common.wording import ranks_in_words
+from analyzers.common.wording import count_of, percent, percent_span, ranks_in_words
 from analyzers.overlap.job import Job, is_matched
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
@@ -69,9 +69,7 @@ def about_instances(ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
     most = max((len(rank.instances) for rank in ranks), default=0)
     if not 0 < most < FEW_INSTANCES:
         return []
-    text = (
-        f"The verdict rests on {most} instance{'s' if most > 1 else ''} a rank: too few for a median, it may be chance."
-    )
+    text = f"The verdict rests on {count_of(most, 'instance')} a rank: too few for a median, it may be chance."
     return [TraceWarning("few-instances", text)]
 
 
@@ -154,39 +152,42 @@ def about_waits(
     waited: Mapping[tuple[DeviceKey, DeviceKey], int],
 ) -> list[TraceWarning]:
     """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
-    on_devices = []
-    for rank in ranks:
-        waiting = waiting_side(rank)
-        if waiting is not None:
-            side = (rank.a, rank.b)[waiting]
-            on_devices.append(
-                f"{labels.name(rank.rank, rank.device)} ({rank.overlap_ratio:.0%} looks hidden, "
-                f"{rank.real_overlap_ratio:.0%} is: {side.wait_ns / side.busy_ns:.0%} of its "
-                f"'{names[waiting]}' is waiting)"
-            )
+    on_devices = [(rank, side) for rank in ranks if (side := waiting_side(rank)) is not None]
     if not on_devices:
         return []
-    looking = {(rank.rank, rank.device) for rank in ranks if waiting_side(rank) is not None}
+    looking = {(rank.rank, rank.device) for rank, _ in on_devices}
     late: Counter[DeviceKey] = Counter()
     for (rank_waiting, last), ns in waited.items():
         late[last] += ns if rank_waiting in looking else 0
-    mostly_for = _mostly_for(late, labels)
-    text = f"On {', '.join(on_devices)}{mostly_for}. A collective that only waits for a late rank hides nothing."
-    return [TraceWarning("waiting-is-not-overlap", text)]
+    plain, real = (
+        [getattr(rank, name) or 0.0 for rank, _ in on_devices] for name in ("overlap_ratio", "real_overlap_ratio")
+    )
+    sides = [(names[side], (rank.a, rank.b)[side]) for rank, side in on_devices]
+    shares = [side.wait_ns / side.busy_ns for _, side in sides]
+    text = (
+        f"{labels.names(looking)}: {_from_to(plain)} apparent, {_from_to(real)} real: "
+        f"{' or '.join(sorted({name for name, _ in sides}))} spends {_from_to(shares)} of its time waiting"
+        f"{_mostly_for(late, labels)}. A collective that only waits for a late rank hides nothing."
+    )
+    return [TraceWarning("waiting-is-not-overlap", f"{text[0].upper()}{text[1:]}")]
+
+
+def _from_to(ratios: Sequence[float]) -> str:
+    return percent_span(min(ratios), max(ratios)).replace("up to ", "0–")
 
 
 def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
     """Where real overlap is not seen: about how much of the communication was waiting. Never a bound."""
-    shares = [
-        f"{rank.unseen.waiting:.0%} on {labels.name(rank.rank, rank.device)}"
+    shares = {
+        (rank.rank, rank.device): rank.unseen.waiting
         for rank in ranks
         if rank.is_apparent and rank.unseen is not None and rank.unseen.waiting is not None
-    ]
+    }
     if not shares:
         return []
     text = (
-        f"Of the communication whose peers are not seen, probably about {', '.join(shares)} is waiting for them. "
-        "That is an estimate from the fastest of like calls, and no bound."
+        f"Of the communication whose peers are not seen, probably about {_from_to([*shares.values()])} is waiting for "
+        f"them on {labels.names(shares)}. That is an estimate from the fastest of like calls, and no bound."
     )
     return [TraceWarning("waiting-estimate", text)]
 
@@ -196,7 +197,7 @@ def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
     if not total:
         return ""
     rank, device = min(waited, key=lambda one: (-waited[one], one))
-    return f", {waited[rank, device] / total:.0%} of it for {labels.name(rank, device)}"
+    return f", {percent(waited[rank, device] / total)} of it for {labels.name(rank, device)}"
 
 
 def step_of_every_op(trace: Trace) -> Ints:
@@ -240,7 +241,7 @@ def about_outside(
     for name, (whole, part) in zip(names, outside, strict=True):
         if whole and part / whole > OUTSIDE_MATTERS:
             text = (
-                f"{part / whole:.0%} of the busy time of '{name}' on {where} lies "
+                f"{percent(part / whole)} of the busy time of '{name}' on {where} lies "
                 f"outside the step marks; --steps {steps[0]}:{steps[-1] + 1} leaves it out."
             )
             return [TraceWarning("outside-steps", text)]

@@ -93,7 +93,7 @@ def test_the_frames() -> None:
     ]
     assert result.concurrency()["ns"].tolist() == [5, 20, 5, 0, 40]
     assert result.pairs().to_numpy().tolist() == [[0, 0, 7, 9, 5]]
-    assert "rank 0: 16.7% of 30 ns with two or more of 2 streams busy" in repr(result)
+    assert "rank 0: 16.7 % of 30 ns with two or more of 2 streams busy" in repr(result)
 
 
 def test_a_trace_of_instants_has_no_span_and_divides_by_nothing() -> None:
@@ -101,7 +101,7 @@ def test_a_trace_of_instants_has_no_span_and_divides_by_nothing() -> None:
     run.rank(0).kernel("k", 7, 5, 5)
     result = streams(run.trace())
     assert result.ranks[0].busy_streams_ns == (0,)
-    assert "0.0% of 0 ns" in repr(result)
+    assert "0 % of 0 ns" in repr(result)
 
 
 def test_no_ops_give_empty_frames() -> None:

@@ -180,7 +180,7 @@ def test_the_largest_gaps_links_are_drawn_and_what_held_a_side_tells_why(browser
     opened.wait("document.querySelector('.hoverlayer .hovertext')")
     text = opened.js("document.querySelector('.hoverlayer').textContent")
     assert "60.0 µs in which the other side ran alone" in text
-    assert "waited 101.0 µs for b of 'kernel:b'" in text
+    assert "waited 101 µs for b of b" in text
     assert opened.js(kinds) == "event,launch,record"
     texts = opened.js("[...document.querySelectorAll('.barlayer text')].map((one) => one.textContent)")
     assert {"not submitted 60.0 µs", "event-dependency 41.0 µs"} <= set(texts)

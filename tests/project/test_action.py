@@ -102,7 +102,7 @@ def test_a_bar_that_is_met_lets_the_job_pass(tmp_path: Path) -> None:
     job = run(tmp_path, **PAIR, **{"min-overlap": "10%"})
     assert job.codes == [0, 0], job.printed
     assert job.outputs == {"verdict": "overlapped", "report": str(tmp_path / "with space" / "report")}
-    assert job.summary.startswith("## OVERLAPPED: 'nvtx:DP Embedding' ran beside 'nvtx:MP Embedding' for 161.6 µs ")
+    assert job.summary.startswith("## OVERLAPPED: 'nvtx:DP Embedding' ran beside 'nvtx:MP Embedding' for 162 µs ")
     assert job.summary == (tmp_path / "with space" / "report" / "summary.md").read_text(encoding="utf-8")
     assert job.notes.splitlines() == [
         f"-m venv {tmp_path / 'temp' / 'traceviz-venv'}",
@@ -114,7 +114,7 @@ def test_a_missed_bar_fails_the_job_after_the_report_was_written(tmp_path: Path)
     job = run(tmp_path, **PAIR)
     assert job.codes == [0, 1], job.printed
     assert job.outputs["verdict"] == "partial"
-    assert job.summary.startswith("## PARTIAL: 'nvtx:DP Embedding' ran beside 'nvtx:MP Embedding' for 161.6 µs ")
+    assert job.summary.startswith("## PARTIAL: 'nvtx:DP Embedding' ran beside 'nvtx:MP Embedding' for 162 µs ")
     results = json.loads((tmp_path / "with space" / "report" / "results.json").read_text(encoding="utf-8"))
     assert results["overlap"]["bar"] == 0.6
 
@@ -126,7 +126,7 @@ def test_an_apparent_figure_decides_where_the_job_asks_for_it_and_is_called_so(t
         job = run(tmp_path / accept, **one, **{"accept-apparent": accept})
         assert job.codes == codes, job.printed
         assert job.summary.startswith(f"## {word}: ")
-        assert "16.1% apparent" in job.summary.splitlines()[0]
+        assert "16.1 % apparent" in job.summary.splitlines()[0]
 
 
 def test_what_cannot_be_told_fails_the_job_with_its_reason(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collectors.workloads.catalog import WORKLOADS
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "capture-matrix.py"
 SAID = """dpmp overlapped: 2 ranks, 5 steps
-step time: median 5.688 ms, P90 5.807 ms (slowest rank), slowed by the profiler
+step time: median 5.69 ms, P90 5.81 ms (slowest rank), slowed by the profiler
 traceviz: Rank 1: the program ended after 12 steps.
 traceviz: usable in /out: all-ranks.nsys-rep. Next: traceviz info /out
 check: partial, real overlap ratio 0.25, [('gpu-full', 200), ('unknown', 3)]

@@ -23,7 +23,7 @@ SAYS = {
     "01-dp-mp-embedding": (
         "serialized",
         "aten::item",
-        "75.0% of what could overlap did, really",
+        "75 % of what is possible, range",
         "at most 1.12x; 14.7x",
         "does not wait for",
     ),
@@ -37,9 +37,9 @@ SAYS = {
         "host-sync",
         "from aten::item in 'MP lookup'",
         "drop-sync nvtx:MP lookup",
-        "-14.6% without a profiler",
+        "-14.6 % without a profiler",
         "the truth lies in the range: True",
-        "57.3% of what could overlap did",
+        "57.3 % of what is possible",
     ),
 }
 

@@ -134,8 +134,8 @@ def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
     assert code == 1
     # Of steps 1 and 2, for step 0 waits 1.6 ms for rank 1's profiler: DP takes 329.661 and 328.221 µs; MP 630.557, of
     # which 130.6 are waiting, and 509.917.
-    assert "two tasks of 328.9 µs and 504.9 µs can gain at most 1.65x; 14.7x measures something else." in out
-    assert "step 0 is left out of medians: rank 0 waits 1.649 ms in it for rank 1" in out
+    assert "two tasks of 329 µs and 505 µs can gain at most 1.65x; 14.7x measures something else." in out
+    assert "step 0 is left out of medians: rank 0 waits 1.65 ms in it for rank 1" in out
     assert "dpmp_overlap against dpmp_serial" in out
 
 

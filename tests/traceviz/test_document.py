@@ -81,12 +81,12 @@ def test_markdown_of_every_block() -> None:
         [
             Headline("PARTIAL", "half of it"),
             Paragraph("text", "Title"),
-            Bullets("Mind", ["one", "two"]),
+            Bullets("Caveats", ["one", "two"]),
             Table(("side", "ops"), [("A", "1")], "Sides", frozenset({"ops"}), "a note"),
         ]
     )
     assert text == (
-        "## PARTIAL: half of it\n\n**Title:** text\n\n**Mind**\n\n- one\n- two\n\n"
+        "## PARTIAL: half of it\n\n**Title:** text\n\n**Caveats**\n\n- one\n- two\n\n"
         "**Sides**\n\n| side | ops |\n|---|---:|\n| A | 1 |\n\na note\n"
     )
 

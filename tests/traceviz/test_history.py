@@ -251,7 +251,7 @@ def test_apparent_and_real_figures_are_no_trend_together(run: Run, tmp_path: Pat
     (one,) = trends(history.saved_runs(path))
     assert (one.apparent, one.call, one.others_apparent) == (1, "steady", 0)
     out = " ".join(run("history", path)[1].split())
-    assert "apparent overlap 80.0%" in out
+    assert "apparent overlap 80 %" in out
     assert "real overlap" not in out
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE runs SET apparent = 0 WHERE id = 1")

@@ -33,10 +33,10 @@ def test_the_first_lines_say_how_well_it_replays_and_what_the_change_is_worth(ru
     code, out, err = run(*ITEM, *DROP)
     assert (code, err) == (0, "")
     first, _, second, *_ = out.splitlines()
-    assert re.match(r"Replay: step 4\.78\d ms, captured 4\.783 ms \(error (0\.0|<0\.1)%\)", first)
-    assert second.startswith("FASTER  drop-sync nvtx:MP lookup: step 4.783 ms → ")
+    assert re.match(r"Replay: step 4\.78 ms, captured 4\.78 ms \(error (0|<0\.1) %\)", first)
+    assert second.startswith("FASTER  drop-sync nvtx:MP lookup: step 4.78 ms → ")
     text = in_a_line(out)
-    assert re.search(r"on the worst rank [56]\.\d% \(rank 0\) → ", text)
+    assert re.search(r"on the worst rank [56](\.\d)? % \(rank 0\) → ", text)
     assert "Binds next: " in text
     assert "Assumed: the host does not need the result there" in text
     assert "Predicted, all changes together" in text
@@ -94,7 +94,7 @@ def test_markdown_has_a_table_of_the_changes(run: Run) -> None:
 @pytest.mark.parametrize("format_", ["text", "md", "json"])
 @pytest.mark.parametrize(
     ("captures", "words"),
-    [(NO_CALLS, "no CUDA calls"), (NOT_EXPLAINED, "the capture gives no reason: more than 5.0%")],
+    [(NO_CALLS, "no CUDA calls"), (NOT_EXPLAINED, "the capture gives no reason: more than 5 %")],
 )
 def test_what_cant_be_predicted_ends_with_3_and_says_why(run: Run, captures: Path, words: str, format_: str) -> None:
     code, out, err = run(captures, "--format", format_)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import typer
 
 from traceviz.options import arguments as option
@@ -31,6 +33,7 @@ def syncs(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
+    verbose: option.Verbose = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """Where did the host wait, and is anything unordered?
@@ -45,5 +48,5 @@ def syncs(
 
     with progress() as on_progress, options.opened(on_progress, lists=True) as run:
         result = answers.syncs(run, options.narrowing)
-    emit(result, output, view.blocks, contract.syncs)
+    emit(result, output, partial(view.blocks, verbose=verbose), contract.syncs)
     raise typer.Exit(result.exit_code)

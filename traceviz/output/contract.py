@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import RankOverlap, Side
+    from analyzers.overlap.peers import DeviceTime
     from analyzers.replay.result import WhatIf
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
@@ -49,6 +50,7 @@ def overlap(result: OverlapResult) -> Json:
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "ranks": [_rank(rank) for rank in result.ranks],
+        "device_times": [_device_time(one) for one in result.times],
         **_fields(result, "ranks_given", "ranks_known"),
         "ranks_met": job.ranks_met,
         "job": {
@@ -144,6 +146,17 @@ def _rank(rank: RankOverlap) -> Json:
     }
 
 
+def _device_time(one: DeviceTime) -> Json:
+    """Where a device's time goes, and the figures of other tools by their own names."""
+    return {
+        **_fields(
+            one, "rank", "device", "span_ns", "a_only_ns", "b_only_ns", "both_ns", "other_ns", "idle_ns", "steps"
+        ),
+        "hta": {**vars(one.hta), "comm_comp_overlap": one.hta.comm_comp_overlap},
+        "tracelens": vars(one.tracelens),
+    }
+
+
 def _side(side: Side) -> Json:
     return {"busy_ns": side.busy_ns, "wait_ns": side.wait_ns, "ops": side.ops, "streams": list(side.streams)}
 
@@ -168,13 +181,17 @@ def collectives(result: Collectives) -> Json:
 def syncs(result: OrderReport) -> Json:
     """`traceviz.syncs/2`: host sync points, costliest first, and what else the order of the work tells; whole ns.
 
-    `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there to the next launch (`/1` had both in
-    `gpu_idle_ns`). `reason` says where no CUDA calls were recorded, so that no sync point could be found.
+    `groups` are sync points alike, in sums. `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there
+    to the next launch (`/1` had both in `gpu_idle_ns`). `reason` says where no CUDA calls were recorded, so that no
+    sync point could be found.
     """
+    from analyzers.syncs.groups import sync_groups
+
     return {
         "schema": "traceviz.syncs/2",
         "reason": result.reason,
         "syncs": _records(result.syncs.table, "process", "device", "waited_op", "call"),
+        "groups": [{**vars(one), "ranks": list(one.ranks)} for one in sync_groups(result.syncs)],
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [
             {

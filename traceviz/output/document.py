@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from analyzers.common.notebook import plain as plain
+from analyzers.common.wording import in_one_unit
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 _LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
@@ -39,13 +40,19 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns whose header is in `numeric` are set to the right. `note` explains it below, in lines."""
+    """A table, its times in one unit; columns whose header is in `numeric` are set to the right.
+
+    `note` explains it below, in lines.
+    """
 
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
     numeric: frozenset[str] = field(default_factory=frozenset)
     note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", in_one_unit(self.rows))
 
 
 Block = Headline | Paragraph | Bullets | Table

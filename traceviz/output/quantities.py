@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from analyzers.common.wording import duration, percent, size
+from analyzers.common.wording import count_of, duration, instant, part_of, percent, percent_span, size, span
 
-__all__ = ["duration", "listing", "percent", "size", "unshown"]
+__all__ = [
+    "count_of",
+    "duration",
+    "instant",
+    "listing",
+    "part_of",
+    "percent",
+    "percent_span",
+    "size",
+    "span",
+    "unshown",
+]
 
 
 def listing(items: list[str], most: int = 8) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from analyzers.common.wording import duration
+from analyzers.common.wording import duration, span
 from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf, change_in_words
 from traceviz.output.document import Block, Paragraph, Table, plain
 from traceviz.output.views.what_if import blocks as view
@@ -62,8 +62,8 @@ def panel(result: WhatIf) -> str:
 
 
 def _text(one: Prediction) -> str:
-    span = f"{duration(one.step_low_ns)} to {duration(one.step_high_ns)}"
-    return f"{duration(one.step_ns)} ({span}), {change_in_words(one)}"
+    within = span(one.step_low_ns, one.step_high_ns)
+    return f"{duration(one.step_ns)} ({within}), {change_in_words(one)}"
 
 
 def _row(name: str, ns: int, longest: int, kind: str, text: str, span: tuple[int, int] | None = None) -> str:

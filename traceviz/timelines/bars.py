@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from traceviz.output.quantities import size
+from traceviz.output.quantities import percent, size
 from traceviz.timelines.marks import EARLY, HELD, NEVER, ROLES, Marks
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.texts import LEAST, fixed_name, full, long, micros, safe, short, wrapped
@@ -46,7 +46,7 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, An
         count, row = int(marks.count[k]), rows[int(marks.row[k])]
         name = fixed or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
         if count > 1:
-            text = f"{count:,} × {marks.busy[k] / max(length[k], 1):.0%}" if high[k] >= READABLE else ""
+            text = f"{count:,} × {percent(round(marks.busy[k] / max(length[k], 1), 2))}" if high[k] >= READABLE else ""
             name = f"{count:,} marks drawn as one, the longest {_hover_name(role, name)}"
         else:
             text = "" if cut[k] else _label_of(role, name, int(marks.whole[k]), int(letters[k]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from traceviz.output.document import plain
 from traceviz.output.quantities import duration
-from traceviz.output.views.overlap import warnings
+from traceviz.output.views.caveats import caveats
 from traceviz.timelines.bars import (
     EARLY_MEANS,
     HEIGHT,
@@ -76,7 +76,7 @@ def page(picture: Picture, *, packed: bool = False) -> str:
 
 
 def _mind(picture: Picture) -> str:
-    (block,) = warnings(picture.warnings)
+    (block,) = caveats(picture.warnings, verbose=True)
     items = "".join(f"<li>{html.escape(plain(item))}</li>" for item in block.items)
     return f'<section id="mind">\n<h3>Caveats</h3>\n<ul>{items}</ul>\n</section>'
 

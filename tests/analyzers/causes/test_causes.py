@@ -56,10 +56,13 @@ def test_a_busy_thread_launches_late() -> None:
     (one,) = missed(trace).values()
     assert (one.ns, one.after_sync_ns, one.op, one.start_ns, one.end_ns) == (50 * US, 0, 1, 10 * US, 112 * US)
     assert one.evidence == (
-        "alpha (alpha) was submitted 95.00 µs late: its thread 1 was busy, 15.00 µs of it in 2 CUDA calls "
-        "(longest 10.00 µs: cudaGetDevice); at the middle of the gap the thread was in host code of 'prepare'"
+        "alpha (alpha) was submitted 95.0 µs late: its thread 1 was busy, 15.0 µs of it in 2 CUDA calls "
+        "(longest 10.0 µs: cudaGetDevice); at the middle of the gap the thread was in host code of 'prepare'"
     )
-    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 95.00 µs sooner"
+    assert (
+        one.next_behind
+        == "fixing only this gains up to 95.0 µs in this gap: nothing else in the capture would have held it"
+    )
     assert (one.sooner_ns, one.next_cause) == (95 * US, None)
 
 
@@ -69,7 +72,7 @@ def test_a_spin_around_the_gap_is_named_with_the_time_it_took() -> None:
         rank.call("cudaEventQuery", turn * 9 * US + 5 * US, turn * 9 * US + 6 * US)
     found = missed(run.trace())["host-sync"]
     # The host spun from 5 to 87 µs; B runs from 10 on.
-    assert "the host was blocked 77.00 µs of it in cudaEventQuery" in found.evidence
+    assert "the host was blocked 77.0 µs of it in cudaEventQuery" in found.evidence
 
 
 def test_a_blocked_thread_waits_for_a_host_sync() -> None:
@@ -84,7 +87,7 @@ def test_a_blocked_thread_waits_for_a_host_sync() -> None:
     found = missed(trace)
     assert {cause: one.ns for cause, one in found.items()} == {"host-sync": 30 * US, "late-launch": 20 * US}
     assert found["host-sync"].evidence == (
-        "alpha (alpha) was submitted 95.00 µs late: the host was blocked 60.00 µs of it in "
+        "alpha (alpha) was submitted 95.0 µs late: the host was blocked 60.0 µs of it in "
         "cudaStreamSynchronize, from aten::item in 'MP Embedding' (train.py(88): step)"
     )
     assert found["late-launch"].after_sync_ns == 20 * US, "the host never got ahead of the GPU again"
@@ -117,9 +120,9 @@ def test_work_behind_the_other_side_on_its_stream() -> None:
     # Submitted at 25, released by beta at 110: that was last, so it binds from 10 on.
     assert causes(trace) == {"same-stream": 100 * US}
     one = missed(trace)["same-stream"]
-    assert one.evidence == "alpha (alpha, stream 7) was queued behind beta of beta on the same stream, 100.0 µs"
+    assert one.evidence == "alpha (alpha, stream 7) was queued behind beta of beta on the same stream, 100 µs"
     # On another stream it starts at 27, 2 µs after its launch, as it started 2 µs after beta.
-    assert one.next_behind == "without it, 85.00 µs sooner at most, then late-launch binds"
+    assert one.next_behind == "fixing only this gains at most 85.0 µs in this gap; next in line: late-launch"
     assert (one.sooner_ns, one.next_cause) == (85 * US, "late-launch")
 
 
@@ -134,11 +137,14 @@ def test_work_behind_an_event_of_the_other_side() -> None:
     assert causes(trace) == {"event-dependency": 102 * US}
     (one,) = missed(trace).values()
     assert one.evidence == (
-        "alpha (alpha, stream 8) waited 102.0 µs for beta of beta on stream 7, through record on "
-        "stream 7 → wait on stream 8; the wait was issued after 1 of 2 ops of beta were queued, so even a "
+        "alpha (alpha, stream 8) waited 102 µs for beta of beta on stream 7, through record on "
+        "stream 7 → wait on stream 8; its wait was issued after 1 of 2 ops of beta were queued, so a "
         "faster host could only meet the rest (beta_late)"
     )
-    assert one.next_behind == "without it, nothing else in the capture would have held it: up to 100.0 µs sooner"
+    assert (
+        one.next_behind
+        == "fixing only this gains up to 100 µs in this gap: nothing else in the capture would have held it"
+    )
 
 
 def test_work_behind_work_of_neither_side() -> None:
@@ -151,10 +157,10 @@ def test_work_behind_work_of_neither_side() -> None:
     assert causes(trace) == {"stream-busy": 80 * US, "unknown": 20 * US}
     found = missed(trace)
     assert found["stream-busy"].evidence == (
-        "alpha (alpha, stream 8) waited 80.00 µs for work of neither side, most of it gamma on stream 8"
+        "alpha (alpha, stream 8) waited 80.0 µs for work of neither side, most of it gamma on stream 8"
     )
     assert found["unknown"].evidence == (
-        "alpha (alpha) was launched and free to run, with room on the GPU, and started 22.00 µs later"
+        "alpha (alpha) was launched and free to run, with room on the GPU, and started 22.0 µs later"
     )
 
 
@@ -199,7 +205,7 @@ def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
     assert causes(run.trace()) == {"event-dependency": 90 * US, "stream-busy": 11 * US}
     one = missed(run.trace())["event-dependency"]
     # Gamma, launched at 0.7, starts 2 µs later and takes its 8; 1 µs later alpha starts, at 11.7 instead of 111.
-    assert one.next_behind == "without it, 99.30 µs sooner at most, then stream-busy (gamma) binds"
+    assert one.next_behind == "fixing only this gains at most 99.3 µs in this gap; next in line: stream-busy (gamma)"
     assert (one.sooner_ns, one.next_cause) == (99_300, "stream-busy")
 
 
@@ -215,9 +221,14 @@ def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -
     # Submitted at 30, released by the event at 60, room at 110: the event binds to 60, room from there.
     assert causes(trace) == {"event-dependency": 50 * US, "gpu-full": 50 * US}
     found = missed(trace)
-    assert found["event-dependency"].next_behind == "without it, gpu-full would have held it just as long"
+    assert (
+        found["event-dependency"].next_behind
+        == "fixing only this gains nothing: gpu-full would have held it just as long"
+    )
     assert (found["event-dependency"].sooner_ns, found["event-dependency"].next_cause) == (0, "gpu-full")
-    assert found["gpu-full"].next_behind.startswith("without it, 50.00 µs sooner at most, then event-dependency binds")
+    assert found["gpu-full"].next_behind.startswith(
+        "fixing only this gains at most 50.0 µs in this gap; next in line: event-dependency"
+    )
     assert (found["gpu-full"].sooner_ns, found["gpu-full"].next_cause) == (50 * US, "event-dependency")
 
 
@@ -231,7 +242,7 @@ def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
     assert causes(trace) == {"gpu-full": 100 * US}
     (one,) = missed(trace).values()
     assert one.evidence == (
-        "alpha (alpha) was free to run for 103.0 µs, but there was no room beside beta "
+        "alpha (alpha) was free to run for 103 µs, but there was no room beside beta "
         "(grid 1056 × block 256; 132 SMs hold 1056 such blocks)"
     )
 
@@ -444,10 +455,10 @@ def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPa
     rank.kernel("alpha", 8, 50 * US, 300 * US, launch=(43 * US, 48 * US))
     (one,) = missed(run.trace()).values()
     assert one.cause == "late-launch"
-    assert "; 23.00 µs of it its launch queue was full, so a faster host would gain nothing there" in one.evidence
+    assert "; 23.0 µs of it its launch queue was full, so a faster host would gain nothing there" in one.evidence
     # A host that needs no time waits for the place until 40; alpha is 2 µs on its way.
     assert one.sooner_ns == 8 * US
-    assert "then late-launch (a full launch queue) binds" in one.next_behind
+    assert "next in line: late-launch (a full launch queue)" in one.next_behind
     monkeypatch.setattr("analyzers.causes.causes.LAUNCH_QUEUE", 4)
     (one,) = missed(run.trace()).values()
     assert "queue" not in one.evidence and one.sooner_ns == 40 * US

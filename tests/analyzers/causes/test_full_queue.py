@@ -23,5 +23,5 @@ def test_a_launch_queue_that_really_filled_is_named() -> None:
         assert ahead <= 1021  # no stream holds more
         waited += call["dur"] if ahead == 1021 else 0
     assert waited > 16_000
-    assert f"; {waited / 1000:.2f} ms of it its launch queue was full" in late.evidence
+    assert f"; {waited / 1000:.1f} ms of it its launch queue was full" in late.evidence
     assert late.next_cause == "late-launch" and "a full launch queue" in late.next_behind

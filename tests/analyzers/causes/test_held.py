@@ -63,7 +63,7 @@ def test_a_wait_is_cut_where_its_op_was_submitted_and_counts_as_one_cause() -> N
     ]
     assert found.alone_ns.tolist() == [60 * US, 41 * US]  # B pauses from 100 to 101
     (text,) = found.evidence
-    assert "waited 101.0 µs for b of b on stream 7, through record on stream 7 → wait on stream 9" in text
+    assert "waited 101 µs for b of b on stream 7, through record on stream 7 → wait on stream 9" in text
     assert found.words.tolist() == [0, 0]
 
 

@@ -44,11 +44,11 @@ def waited(trace: Trace) -> Missed:
 @pytest.mark.parametrize(
     ("late_us", "expected", "words"),
     [
-        ((2, 3, 4), Inferred(3, 3, 4 * US), "inferred: 3 of 3 starts followed within 4.000 µs"),
-        ((2, 3, 15), Inferred(2, 3, 3 * US), "inferred: 2 of 3 starts followed within 3.000 µs"),
-        ((2, -40, 3), Inferred(2, 2, 3 * US), "inferred: 2 of 2 starts followed within 3.000 µs"),
-        ((30, 40, 50), Inferred(0, 3, None), "inferred: 0 of 3 starts followed within 10.00 µs"),
-        ((2, -40, -40), Inferred(1, 1, 2 * US), "inferred: 1 of 1 start followed within 2.000 µs"),
+        ((2, 3, 4), Inferred(3, 3, 4 * US), "inferred: 3 of 3 starts followed within 4.00 µs"),
+        ((2, 3, 15), Inferred(2, 3, 3 * US), "inferred: 2 of 3 starts followed within 3.00 µs"),
+        ((2, -40, 3), Inferred(2, 2, 3 * US), "inferred: 2 of 2 starts followed within 3.00 µs"),
+        ((30, 40, 50), Inferred(0, 3, None), "inferred: 0 of 3 starts followed within 10.0 µs"),
+        ((2, -40, -40), Inferred(1, 1, 2 * US), "inferred: 1 of 1 start followed within 2.00 µs"),
     ],
 )
 def test_the_starts_that_a_link_held_are_counted(late_us: tuple[int, ...], expected: Inferred, words: str) -> None:

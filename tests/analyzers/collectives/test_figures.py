@@ -130,9 +130,9 @@ def test_a_card_shows_each_kind_s_figures() -> None:
     result = three_ranks()
     (reduce, gather) = cells(result)
     # Waits 60 + 30 + 50 + 40 of durations 630; 8 MB at 80 and 160 GB/s over three ranks, so × 4/3.
-    assert reduce[:-1] == ["all_reduce", "7.6 MiB", "2", "75.00 µs", "100.0 µs", "28.6%", "160.0 GB/s"]
+    assert reduce[:-1] == ["all_reduce", "7.6 MiB", "2", "75.0 µs", "100.0 µs", "28.6 %", "160.0 GB/s"]
     # Waits 20 + 20 of 30 + 30 + 10; 12 MB in 10 µs, × 2/3.
-    assert gather == ["all_gather", "11.4 MiB", "1", "10.00 µs", "10.00 µs", "57.1%", "800.0 GB/s", "2"]
+    assert gather == ["all_gather", "11.4 MiB", "1", "10.0 µs", "10.0 µs", "57.1 %", "800.0 GB/s", "2"]
     html = result._repr_html_()
     assert "3 collectives; durations are the fastest rank&#x27;s." in html
     assert 'text-align:left">operation<' in html

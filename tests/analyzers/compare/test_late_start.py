@@ -50,7 +50,7 @@ def test_the_example_of_the_definition() -> None:
     found = found_in(run([(3500, 9500), *USUAL]))
     assert found == LateStart(step=0, rank=0, device=0, late_rank=7, wait_ns=9500, usual_ns=0)
     assert found.words == (
-        "step 0 is left out of medians: rank 0 waits 9.500 µs in it for rank 7, 0 ns in the others, as where a rank's "
+        "step 0 is left out of medians: rank 0 waits 9.50 µs in it for rank 7, 0 ns in the others, as where a rank's "
         "profiler starts late."
     )
     assert found_in(run([(5000, 0), *USUAL])) is None, "slow by itself"

@@ -324,10 +324,10 @@ def test_what_overlap_cost_in_words() -> None:
     assert words_of(unknown, unknown) == lone
     assert words_of(unknown, unknown, has_baseline=True).startswith("not known (too few ops of either side have")
     assert words_of(slower, perhaps) == (
-        "'x' 1.30x slower while beside 'y' (1.20 to 1.40x; 7 like ops), 90 ns paid; "
-        "no slowdown of 'y' shown beside 'x' (0.90 to 2.50x; 1 like op); net 300 ns of 400 ns, 75.0% of ideal"
+        "x 1.30x slower while beside y (1.20–1.40x; 7 like ops), 90 ns paid; "
+        "no slowdown of y shown beside x (0.90–2.50x; 1 like op); net 300 of 400 ns, 75 % of ideal"
     )
-    assert words_of(slower, unknown).endswith("; net at most 390 ns of 400 ns")
+    assert words_of(slower, unknown).endswith("; net at most 390 of 400 ns")
     assert "net" not in words_of(perhaps, unknown)
 
 
@@ -337,7 +337,7 @@ def test_costs_as_a_frame() -> None:
     assert frame["side"].tolist() == ["comm", "compute"] * 4
     assert frame.loc[(0, 0), "paid_ns"].isna().tolist() == [True, False]
     assert frame["beside_ns"].sum() == sum(side.beside_ns for one in result.contention for side in (one.a, one.b))
-    assert "Mind: overlap costs: &#x27;comm&#x27; not known" in result._repr_html_()
+    assert "Caveats: overlap costs: communication not known" in result._repr_html_()
 
 
 def test_parts_together_say_what_the_whole_says() -> None:

@@ -99,7 +99,7 @@ def test_the_worst_rank_decides_and_the_others_are_counted() -> None:
     result = check_overlap(trace, "kernel:gemm", "kernel:lookup", min_overlap=0.3)
     assert (result.job.rule, result.job.rank, result.job.real_overlap_ratio) == ("worst-rank", 1, 0.24)
     assert (result.passed, result.job.ranks_met, result.job.ranks_deciding) == (False, 3, 4)
-    assert "24.0%, bar 30.0% (worst of 4 ranks: rank 1; 3 of 4 meet it)" in result.sentence
+    assert "24 %, bar 30 % (worst of 4 ranks: rank 1; 3 of 4 meet it)" in result.sentence
     assert check_overlap(trace, "kernel:gemm", "kernel:lookup", min_overlap=0.24).passed
 
 

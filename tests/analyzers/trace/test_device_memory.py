@@ -208,7 +208,7 @@ def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) 
         ["500.0 MiB", "600.0 MiB"],
         ["500.0 MiB (=)", "600.0 MiB"],
         ["400.0 MiB", "600.0 MiB"],
-        ["500.0 MiB (+25.0%)", "600.0 MiB"],
+        ["500.0 MiB (+25 %)", "600.0 MiB"],
     ]
     data = comparison(result)["runs"]
     assert data[0]["memory_peaks"][1] == {

@@ -75,7 +75,7 @@ def test_beside_it_a_side_is_not_called_serialized() -> None:
     early(rank, "beta", 8, 0, 1020)
     result = asked(made)
     assert (result.verdict, result.passed, result.job.ratio_high) == ("partial", False, 0.2)
-    assert "0.0%, at most 20.0% with work whose launch was not captured, bar 60.0%" in result.sentence
+    assert "0 %, at most 20 % with work whose launch was not captured, bar 60 %" in result.sentence
 
 
 def test_what_is_not_the_other_sides_leaves_nothing_open() -> None:

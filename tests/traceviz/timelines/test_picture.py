@@ -71,7 +71,7 @@ def test_what_held_a_side_is_cut_in_time_where_the_cause_changes() -> None:
     assert spans(late) == [(10, 12), (40, 45), (110, 112), (130, 135)]
     assert {picture.texts[name] for name in blocked.name} == {"host-sync"}
     assert blocked.whole.tolist() == [28 * US, 18 * US], "B runs all the time"
-    assert "was submitted 32.00 µs late: the host was blocked 28.00 µs of it" in picture.texts[blocked.extra[0]]
+    assert "was submitted 32.0 µs late: the host was blocked 28.0 µs of it" in picture.texts[blocked.extra[0]]
 
 
 def test_before_its_submission_an_op_that_waits_anyhow_is_drawn_as_such() -> None:
@@ -83,7 +83,7 @@ def test_before_its_submission_an_op_that_waits_anyhow_is_drawn_as_such() -> Non
     assert early[0] == "event-dependency"
     assert early[6] == "from 0.000 µs · 60.0 µs long"
     assert "60.0 µs in which the other side ran alone" in early[4]
-    assert "waited 101.0 µs for b of &#x27;kernel:b&#x27;".replace("&#x27;", "'") in early[4]
+    assert "waited 101 µs for b of b" in early[4]
 
 
 def test_the_links_of_the_largest_gap_that_is_seen_are_drawn_without_a_click() -> None:
@@ -177,7 +177,7 @@ def test_what_blocks_the_host_once_all_is_launched_is_grey_and_the_empty_end_is_
     assert of_role(picture, "sync").size == 0
     assert picture.active_ns == (0, 110 * US), "5 % of the 100 µs of work behind it"
     assert figure(picture).layout.xaxis.rangeslider.range == (0, 0.11)
-    assert "The strip below leaves out 790.0 µs after the work of the steps." in page(picture)
+    assert "The strip below leaves out 790 µs after the work of the steps." in page(picture)
 
 
 def test_an_op_points_back_to_its_launch_and_to_what_an_event_made_it_wait_for() -> None:
@@ -296,7 +296,7 @@ def test_it_opens_on_the_median_instance_and_says_so() -> None:
         rank.kernel("b", 9, start, start + 10 * US, launch=(begin + 3 * US, begin + 4 * US))
     _, picture = drawn(run.trace(), "nvtx:A", "nvtx:B")
     assert picture.shown.label == "occurrence 2"
-    assert picture.shown.text == "occurrence 2 on rank 0, the median of 3 by real overlap: 50.0% (20.0% to 90.0%)"
+    assert picture.shown.text == "occurrence 2 on rank 0, the median of 3 by real overlap: 50 % (20 % to 90 %)"
     assert picture.low_ns <= 210 * US < 225 * US <= picture.high_ns
 
 

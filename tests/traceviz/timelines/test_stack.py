@@ -75,7 +75,7 @@ def test_every_mark_stays_on_a_row_of_its_run() -> None:
 
 def test_it_says_which_instance_of_each_run_is_shown_and_on_what_clock() -> None:
     text = about(two())
-    assert "before: occurrence 0 on rank 0, the only instance: real overlap 0.0%; after: occurrence 0" in text
+    assert "before: occurrence 0 on rank 0, the only instance: real overlap 0 %; after: occurrence 0" in text
     assert text.endswith("Times are on a clock that starts with each run's instance.")
 
 

@@ -11,7 +11,7 @@ from analyzers.trace.alignment import METHODS, Clocks
 from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Table
 from traceviz.output.quantities import duration, percent, size, unshown
-from traceviz.output.views.overlap import warnings
+from traceviz.output.views.caveats import caveats
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16
@@ -23,11 +23,11 @@ def blocks(result: Collectives) -> list[Block]:
         text = "no kernel known as communication is in what was selected."
         if any(one.code == "peer-copies" for one in result.warnings):
             text = "communication is by copies between GPUs alone, which make up no collective that could be matched."
-        return [Headline("NO COLLECTIVES", text, "middle"), *warnings(result.warnings)]
+        return [Headline("NO COLLECTIVES", text, "middle"), *caveats(result.warnings)]
     shown: list[Block] = [_summary(result), _collectives(result)]
     if len(result.calls[["rank", "device"]].drop_duplicates()) > 1:
         shown.append(_by_rank(result))
-    return [*shown, *clocks(result.clocks), *warnings(result.warnings)]
+    return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
 
 
 def clocks(found: Clocks | None) -> list[Block]:

@@ -11,8 +11,8 @@ from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
 from traceviz.output.document import Block, Headline, Paragraph, Table
-from traceviz.output.quantities import duration, listing, percent, size, unshown
-from traceviz.output.views.overlap import warnings
+from traceviz.output.quantities import duration, listing, percent, size, span, unshown
+from traceviz.output.views.caveats import caveats
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
 MOST_RANKS = 32
@@ -35,7 +35,7 @@ MEMORY_NOTES = {
 def blocks(result: Comparison) -> list[Block]:
     """Verdicts, all runs in one table, per rank, regions that differ, gain, claim, warnings."""
     if not result.steps and result.reason and not result.runs[0].figures:
-        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *warnings(result.warnings)]
+        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *caveats(result.warnings)]
     shown: list[Block] = []
     if result.reason:
         shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
@@ -46,7 +46,7 @@ def blocks(result: Comparison) -> list[Block]:
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     shown += [_growth(result.runs[0], run, run.growth) for run in result.runs[1:] if run.growth]
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
-    return [*shown, *differing, _lanes(result), *warnings(result.warnings)]
+    return [*shown, *differing, _lanes(result), *caveats(result.warnings)]
 
 
 def _claim(claim: Claim) -> Headline:
@@ -81,10 +81,10 @@ def _all_changes(run: ComparedRun) -> list[Change]:
 def _sure(change: Change) -> str:
     if change.call == EQUAL:
         return "the same in every step"
-    span = f"95 % interval {duration(change.low_ns)} … {duration(change.high_ns)}"
+    within = f"95 % interval {span(change.low_ns, change.high_ns)}"
     if change.call == TOO_FEW:
         return "on too few steps to tell it from noise"
-    return span if change.call in DIFFERS else f"within noise ({span})"
+    return within if change.call in DIFFERS else f"within noise ({within})"
 
 
 def _on(result: Comparison) -> str:
@@ -135,7 +135,7 @@ def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
     if before.peak_bytes == peak.peak_bytes:
         return f"{text} (=)"
     change = peak.peak_bytes / before.peak_bytes - 1 if before.peak_bytes else None
-    return f"{text} ({change:+.1%})" if change is not None else text
+    return f"{text} ({percent(change, signed=True)})" if change is not None else text
 
 
 def _about_apparent(runs: Sequence[ComparedRun]) -> list[str]:
@@ -167,12 +167,16 @@ def _signed(change: Change) -> str:
     if change.call == EQUAL:
         return "="
     ratio = change.ratio
-    moved = f"{ratio:+.1%}" if ratio is not None else ("+" if change.delta_ns >= 0 else "") + duration(change.delta_ns)
+    moved = (
+        percent(ratio, signed=True)
+        if ratio is not None
+        else ("+" if change.delta_ns >= 0 else "") + duration(change.delta_ns)
+    )
     return moved + {"noise": " ~", TOO_FEW: " ?"}.get(change.call, "")
 
 
 def _interval(spread: Spread) -> str:
-    return f"{duration(spread.low_ns)} … {duration(spread.high_ns)}"
+    return span(spread.low_ns, spread.high_ns)
 
 
 def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
@@ -239,7 +243,7 @@ def _region(one: Region) -> tuple[str, ...]:
         duration(one.before.median_ns) if one.before else "–",
         duration(one.after.median_ns) if one.after else "–",
         _signed(change) if change else ("gone" if one.after is None else "new"),
-        f"{duration(change.low_ns)} … {duration(change.high_ns)}" if change and change.call != TOO_FEW else "–",
+        span(change.low_ns, change.high_ns) if change and change.call != TOO_FEW else "–",
     )
 
 

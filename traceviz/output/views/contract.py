@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analyzers.contracts.result import HELD, INCONCLUSIVE, MOODS, ContractResult, RuleResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
-from traceviz.output.views.overlap import warnings
+from traceviz.output.views.caveats import caveats
 
 MOST_FINDINGS = 8
 
@@ -21,7 +21,7 @@ def blocks(result: ContractResult) -> list[Block]:
         shown.append(Table(headers, rows, "Rules"))
     others = [one for one in result.rules if one is not decisive and one.outcome != HELD]
     shown += [Bullets(one.name, _details(one)) for one in others if _details(one)]
-    return shown + warnings(result.warnings)
+    return shown + caveats(result.warnings)
 
 
 def _about(rule: RuleResult) -> list[Block]:

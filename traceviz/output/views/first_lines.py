@@ -5,9 +5,16 @@ from __future__ import annotations
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
-from traceviz.output.quantities import duration, percent
+from traceviz.output.quantities import count_of, duration, part_of, percent, span
 
 DIFFER = 0.01  # apparent and real ratios that differ by less are told as one
+LITTLE = 0.05  # of what is possible: where the bar is met, why less than this was missed is not told
+
+_MOST = {
+    TRANSFER: "transfer dominates",
+    LATE_RANKS: "late ranks dominate",
+    BOTH: "transfer and late ranks both count",
+}
 
 
 def first_lines(result: OverlapResult) -> list[str]:
@@ -16,13 +23,16 @@ def first_lines(result: OverlapResult) -> list[str]:
     Verdict, pair, figure, bar and rank; apparent beside real, where they differ; the largest cause; the remedy and what
     it is worth; what a step has at stake, and whether transfer or late ranks are most of it.
     """
-    lines = [f"{result.verdict.upper()}: {result.sentence}", *_after_the_verdict(result)]
-    return [line for line in lines if line]
+    return [f"{result.verdict.upper()}: {result.sentence}", *after_the_verdict(result)]
 
 
-def _after_the_verdict(result: OverlapResult) -> list[str]:
+def after_the_verdict(result: OverlapResult) -> list[str]:
+    """The lines behind the first."""
     rank = result.deciding_rank
-    return [] if rank is None else [_apparent(result, rank), _cause(result, rank), _remedy(result), _at_stake(result)]
+    if rank is None:
+        return []
+    lines = [_apparent(result, rank), _cause(result, rank), _remedy(result), _at_stake(result)]
+    return [line for line in lines if line]
 
 
 def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
@@ -32,10 +42,14 @@ def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
     plain, real = rank.overlap_ratio, rank.real_overlap_ratio
     if plain is None or real is None or abs(plain - real) < DIFFER:
         return ""
-    text = f"{percent(plain)} apparent, {percent(real)} real"
     side, name = max(zip((rank.a, rank.b), result.names, strict=True), key=lambda one: one[0].wait_ns)
-    late = result.device_labels.name(*result.late_rank) if result.late_rank else "late ranks"
-    return f"{text}: {name} spends {percent(side.wait_ns / side.busy_ns)} of its time waiting for {late}."
+    waiting = percent(side.wait_ns / side.busy_ns)
+    both = f"{percent(plain)} apparent, {percent(real)} real"
+    return f"{both}: {name} spends {waiting} of its time waiting for {_late(result)}."
+
+
+def _late(result: OverlapResult) -> str:
+    return result.device_labels.name(*result.late_rank) if result.late_rank else "late ranks"
 
 
 def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
@@ -49,26 +63,32 @@ def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
 def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     """The largest cause, and how much of what was missed it holds."""
     found = result.findings
-    if not found:
+    if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
         return ""
-    text, held = found[0].text, f"{duration(found[0].ns)} of the {duration(rank.missed_ns)} missed"
-    return f"Still missed, {text} ({held})." if result.passed else f"{text[0].upper()}{text[1:]} ({held})."
+    missed = rank.missed_ns
+    held = f"all {duration(missed)}" if found[0].ns == missed else part_of(found[0].ns, missed, "of the")
+    text = f"{found[0].text} ({held} missed)."
+    return f"Still missed, {text}" if result.passed else f"{text[0].upper()}{text[1:]}"
 
 
 def _remedy(result: OverlapResult) -> str:
     """The change worth most, as the replay has it; else what removing the largest cause gains at its longest gap."""
     one, found = result.remedy, result.findings
     if one is not None:
-        assumed = f", if {one.assumes}" if one.assumes else ""
         return (
-            f"Fix: {one.advice}{assumed}: {duration(one.recoverable_ns)} more overlap (range "
-            f"{duration(one.recoverable_low_ns)} to {duration(one.recoverable_high_ns)}), {percent(one.now_ratio)} → "
+            f"Fix: {one.advice}. Worth {duration(one.recoverable_ns)} more overlap (range "
+            f"{span(one.recoverable_low_ns, one.recoverable_high_ns)}), {percent(one.now_ratio)} → "
             f"{percent(one.ratio)}, predicted by replay."
         )
-    if result.passed or not found or not found[0].cause.next_behind:
+    if result.passed or not found or found[0].cause.sooner_ns is None:
         return ""
-    text = found[0].cause.next_behind
-    return f"Fix: {text}."
+    cause = found[0].cause
+    if not cause.sooner_ns:
+        return f"Fixing only this gains nothing: {cause.next_cause} would have held it as long."
+    gains = f"Fixing only this gains at most {duration(cause.sooner_ns)} in its longest gap"
+    return (
+        f"{gains}. Next in line: {cause.next_cause}." if cause.next_cause else f"{gains}; nothing else held it there."
+    )
 
 
 def _at_stake(result: OverlapResult) -> str:
@@ -76,12 +96,15 @@ def _at_stake(result: OverlapResult) -> str:
     one = result.stake
     if one is None or not (one.missed_ns or one.exposed_wait_ns):
         return ""
-    each = f"{duration(round(one.missed_ns / one.steps))} a step" if one.steps else duration(one.missed_ns)
-    over = f" ({one.steps} step{'s' * (one.steps != 1)})" if one.steps else " in all (no steps are marked)"
-    return f"At stake: {each}{over}{_dominates(result, one)}."
+    if one.steps:
+        text = f"{duration(round(one.missed_ns / one.steps))} a step ({count_of(one.steps, 'step')})"
+    else:
+        text = f"{duration(one.missed_ns)} in all (no steps are marked)"
+    return f"At stake: {text}{_dominates(result, one)}."
 
 
 def _dominates(result: OverlapResult, one: Stake) -> str:
+    """What most of a side's exposed time is; "" where neither side communicates."""
     if not one.side:
         return ""
     name = result.names["ab".index(one.side)]
@@ -90,14 +113,12 @@ def _dominates(result: OverlapResult, one: Stake) -> str:
     if not one.dominates:
         return ""
     steps = max(one.steps, 1)
-    transfer, wait = (duration(round(ns / steps)) for ns in (one.exposed_transfer_ns, one.exposed_wait_ns))
-    if not one.is_communication:
-        text = {TRANSFER: "late ranks add little", LATE_RANKS: "late ranks dominate", BOTH: "late ranks count, too"}
-        late = result.device_labels.name(*result.late_rank) if result.late_rank else "late ranks"
-        return f"; {text[one.dominates]}: {name} waits {wait} for {late}" if one.exposed_wait_ns else ""
-    most = {
-        TRANSFER: "transfer dominates",
-        LATE_RANKS: "late ranks dominate",
-        BOTH: "transfer and late ranks both count",
-    }
-    return f"; {most[one.dominates]}: {name} is exposed for {transfer} of transfer and {wait} of waiting"
+    transfer, wait = round(one.exposed_transfer_ns / steps), round(one.exposed_wait_ns / steps)
+    waiting = f"{duration(wait)} waiting for {_late(result)}" if wait else "no waiting for late ranks"
+    if one.is_communication:
+        return f". Exposed {name}: {duration(transfer)} transfer, {waiting}: {_most(one)}"
+    return f". Besides, {name} has {waiting}: {_most(one)}" if one.dominates != TRANSFER else ""
+
+
+def _most(one: Stake) -> str:
+    return _MOST[one.dominates] if one.is_communication else _MOST[one.dominates].replace("transfer", "its own work")

@@ -7,7 +7,7 @@ from pathlib import Path
 from analyzers.info import TraceInfo
 from traceviz.output.document import Block, Bullets, Paragraph, Table
 from traceviz.output.quantities import duration, listing
-from traceviz.output.views.overlap import warnings
+from traceviz.output.views.caveats import caveats
 
 
 def blocks(result: TraceInfo) -> list[Block]:
@@ -20,7 +20,7 @@ def blocks(result: TraceInfo) -> list[Block]:
         shown.append(Paragraph(f"{len(result.steps)} ({numbers})", "Steps"))
     if result.cannot:
         shown.append(Bullets("What this capture can't tell", result.cannot))
-    return shown + warnings(result.warnings)
+    return shown + caveats(result.warnings, verbose=True)
 
 
 def _captures(result: TraceInfo) -> Table:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 from analyzers.causes.table import CAUSES
-from analyzers.common.errors import TraceWarning
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
+from analyzers.overlap.peers import DeviceTime
 from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
-from traceviz.output.quantities import duration, listing, percent, unshown
-from traceviz.output.views.first_lines import first_lines
+from traceviz.output.quantities import duration, instant, listing, part_of, percent, percent_span, span, unshown
+from traceviz.output.views.caveats import caveats
+from traceviz.output.views.first_lines import after_the_verdict
 
 MOST_RANKS = 32
+FEW_RANKS = 8  # unless all is asked for
 MOST_INSTANCES = 8
-MOST_ALIKE = 8  # warnings of one code
 
 
 def brief(result: OverlapResult) -> list[Block]:
     """The first lines alone."""
-    lines = first_lines(result)[1:]
+    lines = after_the_verdict(result)
     return [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
         *([Bullets("", lines)] if lines else []),
@@ -31,7 +29,10 @@ def brief(result: OverlapResult) -> list[Block]:
 
 
 def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
-    """The first lines, what distorts them, figures per rank, causes, caveats; verbose, all of it and at length."""
+    """The first lines, what distorts them, figures per rank, causes of the rank that decides, caveats.
+
+    Verbose: also both sides' busy time and waits, other tools' figures, each cause's evidence at length, instances.
+    """
     shown: list[Block] = [
         *brief(result),
         *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
@@ -39,8 +40,10 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
         ),
     ]
+    most = MOST_RANKS if verbose else FEW_RANKS
     if result.ranks:
-        shown.append(_ranks(result))
+        shown.append(_real(result, most))
+        shown += [_busy(result), *_other_tools(result)] if verbose else []
     if result.last_arrival is not None:
         shown.append(_last_arrival(result, result.last_arrival))
     if result.cost_sentence:
@@ -48,24 +51,17 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     if result.gain is not None:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
-        shown += _causes(result)
-    if any(rank.instances for rank in result.ranks):
+        shown += _causes(result, verbose=verbose)
+    if verbose and any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
-    return shown + warnings([one for one in result.warnings if one.code != DISTORTED])
-
-
-def warnings(found: Sequence[TraceWarning]) -> list[Bullets]:
-    """What the reader has to know beside the figures; of many alike, as of a run's many captures, the first few."""
-    if not found:
-        return []
-    times: Counter[str] = Counter()
-    items = []
-    for one in found:
-        times[one.code] += 1
-        if times[one.code] <= MOST_ALIKE:
-            items.append(one.message)
-    more = [f"… and {count - MOST_ALIKE} more of {code}" for code, count in times.items() if count > MOST_ALIKE]
-    return [Bullets("Mind", items + more)]
+    shown += caveats(
+        [one for one in result.warnings if one.code != DISTORTED], verbose=verbose, rest="--verbose has all"
+    )
+    if not verbose and result.ranks:
+        shown.append(
+            Paragraph("--verbose has the evidence of each cause, instances, and figures as other tools give them.")
+        )
+    return shown
 
 
 def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
@@ -75,47 +71,102 @@ def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
     return side, selector, f"{sum(one.ops for one in sides):,}", listing([str(stream) for stream in streams]) or "–"
 
 
-def _ranks(result: OverlapResult) -> Table:
-    waits = any(rank.a.wait_ns or rank.b.wait_ns or rank.unseen for rank in result.ranks)
-    headers = ["rank", "device", "A busy", "B busy", "overlap", "overlap / min(A, B)"]
-    headers += ["A wait", "B wait", "real overlap", "range", "real / min(A, B)"] if waits else []
-    rows = [_rank(rank, waits=waits) for rank in result.ranks[:MOST_RANKS]]
-    note = unshown(len(result.ranks) - MOST_RANKS, "more ranks")
-    if waits:
-        note += " Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as"
-        note += " far as all its ranks are captured. Range: as surely as clocks and waits are known."
-    return Table(headers, rows, "Per rank", frozenset(headers), note.strip())
+def _real(result: OverlapResult, most: int) -> Table:
+    """Per device: where its time goes, and what really overlapped of what could have."""
+    times = {(one.rank, one.device): one for one in result.times}
+    has_range = any(rank.real_overlap_bounds_ns[0] != rank.real_overlap_bounds_ns[1] for rank in result.ranks)
+    headers = ["rank", *(("A only", "B only", "both", "other", "idle") if times else ())]
+    headers += ["real overlap", *(["range"] if has_range else []), "possible", "real / possible"]
+    rows = []
+    for rank in result.ranks[:most]:
+        one = times.get((rank.rank, rank.device))
+        row: list[str] = [result.device_labels.short(rank.rank, rank.device)]
+        row += _times(one) if one else []
+        row.append(duration(rank.real_overlap_ns))
+        row += [span(*rank.real_overlap_bounds_ns)] if has_range else []
+        row += [duration(rank.could_overlap_ns), percent(rank.real_overlap_ratio, apparent=rank.is_apparent)]
+        rows.append(row)
+    note = unshown(len(result.ranks) - most, "more ranks")
+    return Table(headers, rows, "Per rank", frozenset(headers), note)
 
 
-def _rank(rank: RankOverlap, *, waits: bool) -> list[str]:
-    cells = [
-        str(rank.rank),
-        str(rank.device),
-        duration(rank.a.busy_ns),
-        duration(rank.b.busy_ns),
-        duration(rank.overlap_ns),
-        percent(rank.overlap_ratio),
-    ]
-    if waits:
-        cells += [
+def _times(one: DeviceTime) -> list[str]:
+    return [duration(ns) for ns in (one.a_only_ns, one.b_only_ns, one.both_ns, one.other_ns, one.idle_ns)]
+
+
+def _busy(result: OverlapResult) -> Table:
+    headers = ("rank", "device", "A busy", "A wait", "B busy", "B wait", "overlap", "overlap / min(A, B)")
+    rows = [
+        (
+            str(rank.rank),
+            str(rank.device),
+            duration(rank.a.busy_ns),
             duration(rank.a.wait_ns),
+            duration(rank.b.busy_ns),
             duration(rank.b.wait_ns),
-            duration(rank.real_overlap_ns),
-            _bounds(rank),
-            percent(rank.real_overlap_ratio, apparent=rank.is_apparent),
+            duration(rank.overlap_ns),
+            percent(rank.overlap_ratio),
+        )
+        for rank in result.ranks[:MOST_RANKS]
+    ]
+    note = (
+        "Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as far as all "
+        "its ranks are captured. Range: as clock error and waits that are not seen allow."
+    )
+    return Table(headers, rows, "Busy, with waits", frozenset(headers), note)
+
+
+def _other_tools(result: OverlapResult) -> list[Block]:
+    """Figures of other tools, by their names; a step where steps are marked."""
+    if not result.times:
+        return []
+    hta = ("rank", "comm_comp_overlap", "communication", "beside computation")
+    lens = ("rank", "computation", "exposed_comm", "exposed_memcpy", "idle", "total", "of which total_comm")
+    per = "a step" if all(one.steps for one in result.times) else "in all"
+
+    def each(one: DeviceTime, *times: int) -> list[str]:
+        return [duration(round(ns / one.steps) if per == "a step" else ns) for ns in times]
+
+    shown, labels = result.times[:MOST_RANKS], result.device_labels
+    of_hta = [
+        [
+            labels.short(one.rank, one.device),
+            percent(one.hta.comm_comp_overlap),
+            *each(one, one.hta.communication_ns, one.hta.overlap_ns),
         ]
-    return cells
+        for one in shown
+    ]
+    of_lens = [
+        [
+            labels.short(one.rank, one.device),
+            *each(
+                one,
+                one.tracelens.computation_ns,
+                one.tracelens.exposed_comm_ns,
+                one.tracelens.exposed_memcpy_ns,
+                one.tracelens.idle_ns,
+                one.tracelens.total_time_ns,
+                one.tracelens.total_comm_ns,
+            ),
+        ]
+        for one in shown
+    ]
+    note = "Waits count as communication. HTA leaves out the last step and rounds to µs by default; these are exact."
+    return [
+        Table(hta, of_hta, f"As HTA has it, {per}: of all communication, beside computation", frozenset(hta), note),
+        Table(lens, of_lens, f"As TraceLens has it, {per}", frozenset(lens)),
+    ]
 
 
 def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
     low, high = one.ratio_low, one.ratio_high
-    within = f" (range {percent(low)} to {percent(high)})" if low != high else ""
+    within = f" (range {percent_span(low, high)})" if low != high else ""
     if low is None:
         within = " (clock error leaves open which rank came last to some)"
     text = (
         f"counting each collective on the rank that everybody waited for, mostly "
-        f"{result.device_labels.name(one.rank, one.device)}: {duration(one.real_overlap_ns)} of a possible "
-        f"{duration(one.achievable_ns)}, {percent(one.real_overlap_ratio)}{within}."
+        f"{result.device_labels.name(one.rank, one.device)}: {part_of(one.real_overlap_ns, one.achievable_ns)}, "
+        f"{percent(one.real_overlap_ratio)}{within}."
     )
     return Paragraph(text, "By last arrival")
 
@@ -131,25 +182,22 @@ def _gain(gain: Gain) -> Paragraph:
     return Paragraph(text, "Against the baseline")
 
 
-def _bounds(rank: RankOverlap) -> str:
-    low, high = rank.real_overlap_bounds_ns
-    return duration(low) if low == high else f"{duration(low)} … {duration(high)}"
-
-
-def _causes(result: OverlapResult) -> list[Block]:
-    """Missed time per rank and cause, then the evidence of the rank that decides."""
+def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
+    """What each cause held and is worth on the rank that decides; verbose, on each rank, then the evidence."""
+    rank, named = _deciding_rank(result), result.device_labels
+    shown: list[Block] = [_worth(result, rank)]
+    if not verbose:
+        return shown
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
-    headers = ("rank", "could be", "missed", *present)
-    rows, named = [], result.device_labels
-    for rank in result.ranks[:MOST_RANKS]:
-        by_cause = {one.cause: one.ns for one in rank.missed}
+    headers = ("rank", "possible", "missed", *present)
+    rows = []
+    for one in result.ranks[:MOST_RANKS]:
+        by_cause = {missed.cause: missed.ns for missed in one.missed}
         cells = [duration(by_cause[cause]) if cause in by_cause else "–" for cause in present]
-        name = named.short(rank.rank, rank.device)
-        rows.append((name, duration(rank.achievable_ns), duration(rank.missed_ns), *cells))
-    rank = _deciding_rank(result)
+        rows.append((named.short(one.rank, one.device), duration(one.achievable_ns), duration(one.missed_ns), *cells))
     return [
+        *shown,
         Table(headers, rows, "Missed overlap by cause: what each held (sums to missed)", frozenset(headers)),
-        *_worth(result, rank),
         Bullets(
             f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
             [_why(one) for one in rank.missed],
@@ -157,37 +205,37 @@ def _causes(result: OverlapResult) -> list[Block]:
     ]
 
 
-def _worth(result: OverlapResult, rank: RankOverlap) -> list[Block]:
-    """What each cause is worth on the rank that decides, or why that is not known."""
-    if result.worth_unknown:
-        return [Paragraph(f"not known: {result.worth_unknown}.", "What each cause is worth")]
-    told = [one for one in rank.missed if one.recoverable_ns is not None]
-    if not told:
-        return []
-    name = result.device_labels.name(rank.rank, rank.device)
-    headers = ("cause", "held", "worth", "range")
-    rows = [(one.cause, duration(one.ns), *_gain_without(one)) for one in told]
+def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
+    """What each cause held, and is worth where that is known."""
+    told = any(one.recoverable_ns is not None for one in rank.missed)
+    headers = ("cause", "held", *(("worth", "range") if told else ()))
+    rows = [(one.cause, duration(one.ns), *(_gain_without(one) if told else ())) for one in rank.missed]
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
-    return [Table(headers, rows, f"What each cause is worth on {name}", frozenset(headers[1:]), note)]
+    if not told:
+        note = f"What each is worth is not known: {result.worth_unknown}." if result.worth_unknown else ""
+    name = result.device_labels.name(rank.rank, rank.device)
+    return Table(headers, rows, f"What stopped overlap on {name}", frozenset(headers[1:]), note)
 
 
 def _gain_without(one: Missed) -> tuple[str, str]:
     """What a cause is worth, and the range; what removing it would lose is no gain."""
-    likely, low, high = one.recoverable_ns or 0, one.recoverable_low_ns or 0, one.recoverable_high_ns or 0
+    if one.recoverable_ns is None:
+        return "–", "–"
+    likely, low, high = one.recoverable_ns, one.recoverable_low_ns or 0, one.recoverable_high_ns or 0
     if high <= 0:
         return "nothing", "–"
-    return duration(max(likely, 0)), f"{duration(low)} … {duration(high)}" if low > 0 else f"up to {duration(high)}"
+    return duration(max(likely, 0)), span(max(low, 0), high)
 
 
 def _why(one: Missed) -> str:
     follows = f" ({duration(one.after_sync_ns)} of it follows a host sync)" if one.after_sync_ns else ""
     behind = f" {one.next_behind[0].upper()}{one.next_behind[1:]}." if one.next_behind else ""
-    where = f"[{one.instance}, at {duration(one.start_ns)}]"
+    where = f"[{one.instance}, at {instant(one.start_ns)}]"
     return f"{one.cause}, {duration(one.ns)}{follows}: {one.evidence} {where}.{behind}"
 
 
 def _deciding_rank(result: OverlapResult) -> RankOverlap:
-    return next((one for one in result.ranks if (one.rank, one.device) == result.job.deciding), result.ranks[0])
+    return result.deciding_rank or result.ranks[0]
 
 
 def _instances(result: OverlapResult) -> Block:
@@ -195,11 +243,11 @@ def _instances(result: OverlapResult) -> Block:
     name = result.device_labels.name(rank.rank, rank.device)
     if not rank.instances:
         return Paragraph(f"{name} has no instance with both sides", "Instances")
-    headers = ("instance", "from", "A busy", "B busy", "overlap", "could be", "missed")
+    headers = ("instance", "from", "A busy", "B busy", "overlap", "possible", "missed")
     rows = [
         (
             one.label,
-            duration(one.start_ns),
+            instant(one.start_ns),
             duration(one.a_busy_ns),
             duration(one.b_busy_ns),
             duration(one.real_overlap_ns),

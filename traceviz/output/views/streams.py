@@ -9,7 +9,7 @@ from analyzers.streams import RankStreams, StreamsResult
 from analyzers.trace.kernels import function as kernel
 from traceviz.output.document import Block, Paragraph, Table
 from traceviz.output.quantities import duration, percent, unshown
-from traceviz.output.views.overlap import warnings
+from traceviz.output.views.caveats import caveats
 
 MOST_STREAMS = 24
 MOST_PAIRS = 12
@@ -25,7 +25,7 @@ def blocks(result: StreamsResult, costs: StreamContention | None = None) -> list
             shown.append(_pairs(rank))
     if costs is not None:
         shown += contention(costs)
-    return shown + warnings(result.warnings)
+    return shown + caveats(result.warnings)
 
 
 def contention(costs: StreamContention) -> list[Block]:

@@ -6,22 +6,28 @@ from itertools import islice
 
 from analyzers.common.wording import ranks_in_words
 from analyzers.syncs.crossings import Crossing
+from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.loops import Chunk
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.kernels import function
 from traceviz.output.document import Block, Bullets, Headline, Table
-from traceviz.output.quantities import duration, size, unshown
-from traceviz.output.views.overlap import warnings
+from traceviz.output.quantities import count_of, duration, instant, size, unshown
+from traceviz.output.views.caveats import caveats
 
 MOST = 20
+MOST_VERBOSE = 500
 
 
-def blocks(result: OrderReport) -> list[Block]:
-    """Sync points by cost, copies nobody waits for, missing waits, the plan of chunked loops, warnings."""
+def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
+    """Sync points by cost, copies nobody waits for, missing waits, the plan of chunked loops, warnings.
+
+    Sync points that are alike are one row; verbose, each stands by itself below.
+    """
     shown: list[Block] = [_headline(result)]
     if len(result.syncs):
-        shown.append(_syncs(result))
+        shown.append(_groups(result))
+        shown += [_syncs(result)] if verbose else []
     if len(result.copies):
         shown.append(_copies(result))
     missing = result.crossings.missing
@@ -31,7 +37,7 @@ def blocks(result: OrderReport) -> list[Block]:
         )
     if len(result.plan):
         shown.append(_plan(result))
-    return shown + warnings(result.warnings)
+    return shown + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
 
 
 def _headline(result: OrderReport) -> Headline:
@@ -44,29 +50,61 @@ def _headline(result: OrderReport) -> Headline:
         return Headline("NO SYNCS", text, "middle" if but else "good")
     idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
     blocked = duration(int(table["duration_ns"].sum()))
-    text = f"{len(table)} host sync point{'s' * (len(table) != 1)} ({hidden} hidden) blocked {blocked}"
+    text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) blocked hosts for {blocked}"
     text += f" and left GPUs idle {duration(idle)}"
     text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
     return Headline("SYNCS", f"{text}{but}.", "bad" if idle else "good")
 
 
+def _groups(result: OrderReport) -> Table:
+    headers = ("count", "ranks", "blocked", "longest", "GPU idle", "idle after", "kind", "call", "from", "in",
+               "waited for", "delayed")  # fmt: skip
+    groups = sync_groups(result.syncs)
+    note = (
+        "Sums over all of a row but for longest. GPU idle: from the device's drain to the call's return, its cost. "
+        f"Idle after: from there to the next launch, the host's own time.\n{unshown(len(groups) - MOST)}"
+    )
+    rows = [_group(one) for one in groups[:MOST]]
+    return Table(headers, rows, "Host syncs, costliest first", frozenset(headers[:6]), note)
+
+
+def _group(one: SyncGroup) -> tuple[str, ...]:
+    copy = f" ({one.copy}, {size(one.bytes)})" if one.copy and one.bytes >= 0 else ""
+    origin = one.origin or ("–" if not one.hidden else "implicit")
+    return (
+        f"{one.count:,}",
+        ranks_in_words(one.ranks).split(" ", 1)[1],
+        duration(one.duration_ns),
+        duration(one.longest_ns),
+        duration(one.gpu_idle_ns),
+        duration(one.after_ns),
+        one.kind,
+        one.api + copy,
+        origin + (f" ({one.frame})" if one.frame else ""),
+        one.range or "–",
+        _cut(one.waited) or "–",
+        one.delayed or "–",
+    )
+
+
+def _cut(name: str) -> str:
+    return name if len(name) < 48 else name[:47] + "…"
+
+
 def _syncs(result: OrderReport) -> Table:
     headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in", "waited for", "delayed")
-    rows = [_sync(point) for point in islice(result.syncs, MOST)]
-    note = (
-        "GPU idle: from the device's drain to the call's return, its cost. Idle after: from there to the next launch, "
-    )
-    note += f"the host's own time.\n{unshown(len(result.syncs) - MOST)}"
-    return Table(headers, rows, "Host sync points, costliest first", frozenset(headers[:5]), note)
+    rows = [_sync(point) for point in islice(result.syncs, MOST_VERBOSE)]
+    note = unshown(len(result.syncs) - MOST_VERBOSE)
+    return Table(headers, rows, "One by one", frozenset(headers[:5]), note)
 
 
 def _sync(point: SyncPoint) -> tuple[str, ...]:
-    origin = point.chain or point.pattern or ("–" if not point.hidden else "hidden")
+    origin = point.chain or point.pattern or ("–" if not point.hidden else "implicit")
     waited = function(point.waited_name) or (f"stream {point.waited_stream}" if point.waited_stream >= 0 else "–")
     copy = f" ({point.copy}, {size(point.bytes)})" if point.copy and point.bytes >= 0 else ""
     return (
         str(point.rank),
-        duration(point.start_ns),
+        instant(point.start_ns),
         duration(point.duration_ns),
         duration(point.gpu_idle_ns),
         duration(point.after_ns),
@@ -74,7 +112,7 @@ def _sync(point: SyncPoint) -> tuple[str, ...]:
         point.api + copy,
         origin + (f" ({point.frame})" if point.frame else ""),
         point.range or "–",
-        waited if len(waited) < 48 else waited[:47] + "…",
+        _cut(waited),
         point.delayed or "–",
     )
 
@@ -87,9 +125,9 @@ def _copies(result: OrderReport) -> Table:
             str(one.stream),
             size(one.bytes),
             one.range or "–",
-            duration(one.launched_ns),
-            duration(one.end_ns),
-            duration(one.until_ns),
+            instant(one.launched_ns),
+            instant(one.end_ns),
+            instant(one.until_ns),
             one.reason,
         )
         for one in result.copies.copies()[:MOST]

@@ -6,8 +6,8 @@ from analyzers.replay.path import KINDS
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf, change_in_words
 from analyzers.replay.suggest import WORDS
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
-from traceviz.output.quantities import duration, percent, unshown
-from traceviz.output.views.overlap import warnings
+from traceviz.output.quantities import duration, percent, span, unshown
+from traceviz.output.views.caveats import caveats
 
 MOST_RANKS = 32
 FIRST = 3  # suggestions that are shown whatever they bring
@@ -30,7 +30,7 @@ def blocks(result: WhatIf) -> list[Block]:
         shown += _assumed(result, best)
     if result.path is not None:
         shown += _path(result, result.path)
-    return shown + warnings(result.warnings)
+    return shown + caveats(result.warnings)
 
 
 def _next(best: Prediction) -> str:
@@ -48,7 +48,7 @@ def _changes(result: WhatIf) -> Table:
         [
             one.change,
             duration(one.step_ns),
-            f"{duration(one.step_low_ns)} … {duration(one.step_high_ns)}",
+            span(one.step_low_ns, one.step_high_ns),
             change_in_words(one) if one.tells else "can't tell",
             percent(one.worst.ratio if one.worst else None),
             f"{one.next_cause} ({percent(one.next_share)})",
@@ -64,7 +64,7 @@ def _changes(result: WhatIf) -> Table:
         note += (
             "\nThe order: by the gain; half of it counts if the assumption perhaps holds, a tenth if it seldom does."
         )
-        note += f"\n{unshown(len(result.changes) - len(shown), 'more, each of which changes less than 1% of a step')}"
+        note += f"\n{unshown(len(result.changes) - len(shown), 'more, each of which changes less than 1 % of a step')}"
     title = "Predicted, all changes together" if result.given else "Predicted, in the order to try"
     return Table(headers, rows, title, frozenset({"step", "range", "gain", "real overlap"}), note)
 
@@ -93,7 +93,7 @@ def _ranks(result: WhatIf, best: Prediction) -> Table:
             duration(one.now_achievable_ns),
             percent(one.now_ratio),
             duration(one.real_overlap_ns),
-            duration(one.low_ns) if one.low_ns == one.high_ns else f"{duration(one.low_ns)} … {duration(one.high_ns)}",
+            duration(one.low_ns) if one.low_ns == one.high_ns else span(one.low_ns, one.high_ns),
             duration(one.achievable_ns),
             percent(one.ratio),
         )

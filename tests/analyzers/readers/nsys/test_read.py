@@ -348,7 +348,7 @@ def test_a_capture_says_what_it_cannot_answer() -> None:
     assert sum("CUDA graph launches" in one for one in graphs) == 1
     assert "links from a recorded event" in lacks("dpmp_hidden_sync.2gpu.nsys2023")
     assert "NVTX ranges" in lacks("peer_copies.1process")
-    own_work = "how long it takes without the profiler, whose own work took 38.93 µs of 3.697 ms (1.1%)"
+    own_work = "how long it takes without the profiler, whose own work took 38.9 µs of 3.70 ms (1.1 %)"
     assert lacks("dpmp_overlap.4gpu") == own_work
 
 

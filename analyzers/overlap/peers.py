@@ -1,0 +1,151 @@
+"""Where a device's time goes: A only, B only, both, other work, idle; and the figures of other tools beside that.
+
+    A      0 ────────── 40          60 ── 70        A only 20 + 10, both 20, B only 10,
+    B            20 ────────── 50                   idle 10, of a span of 70
+    a copy                      50 ── 55            other 5, idle 5 of these 10
+
+HTA's and TraceLens' figures are by their definitions, over what was looked at, in whole ns: HTA itself leaves out the
+last marked step and rounds times inward to µs, unless told otherwise. What is communication is told as everywhere here,
+not by their patterns of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.devices import DeviceKey
+from analyzers.trace.kernels import is_communication
+from analyzers.trace.tables import Trace
+
+
+@dataclass(frozen=True)
+class HtaOverlap:
+    """HTA's `get_comm_comp_overlap`: how long communication ran, and how much of that beside computation, ns."""
+
+    communication_ns: int
+    overlap_ns: int
+
+    @property
+    def comm_comp_overlap(self) -> float | None:
+        """Overlap / communication; None without communication, where HTA says NaN."""
+        return self.overlap_ns / self.communication_ns if self.communication_ns else None
+
+
+@dataclass(frozen=True)
+class TraceLensTimes:
+    """TraceLens' times of a GPU, ns; all but `total_comm_ns` and `total_memcpy_ns` add up to `total_time_ns`.
+
+    computation_ns : of kernels and memsets that are no communication, and of graphs that are one row.
+    exposed_comm_ns : communication without computation. exposed_memcpy_ns : copies with neither.
+    """
+
+    total_time_ns: int
+    computation_ns: int
+    exposed_comm_ns: int
+    exposed_memcpy_ns: int
+    idle_ns: int
+    total_comm_ns: int
+    total_memcpy_ns: int
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Where the time of a rank's device goes, ns, from its first op to its last; the first five add up to that.
+
+    other_ns : work of neither side alone. steps : how many the rank has; 0 where none are marked.
+    """
+
+    rank: int
+    device: int
+    a_only_ns: int
+    b_only_ns: int
+    both_ns: int
+    other_ns: int
+    idle_ns: int
+    steps: int
+    hta: HtaOverlap
+    tracelens: TraceLensTimes
+
+    @property
+    def span_ns(self) -> int:
+        """From the device's first op to its last, ns."""
+        return self.a_only_ns + self.b_only_ns + self.both_ns + self.other_ns + self.idle_ns
+
+
+def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) -> tuple[DeviceTime, ...]:
+    """Measure every (rank, device), in that order; waits for late ranks count as running, as for those tools."""
+    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    kernels = is_one_of(trace.ops, "kind", ("kernel",))
+    communication = is_communication(trace) & kernels
+    computes = kernels & ~communication
+    classes = {
+        "communication": communication,
+        "computes": computes,
+        "memset": is_one_of(trace.ops, "kind", ("memset", "graph")),
+        "memcpy": is_one_of(trace.ops, "kind", ("memcpy",)),
+    }
+    found = []
+    for (rank, device), rows in sorted(rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items()):
+
+        def of(mask: Mask, rows: Ints = rows) -> Union:
+            return union(starts[rows[mask[rows]]], ends[rows[mask[rows]]])
+
+        of_a, of_b, all_work = of(a), of(b), union(starts[rows], ends[rows])
+        both, sides, span = (
+            measure(intersect(of_a, of_b)),
+            either(of_a, of_b),
+            int(ends[rows].max() - starts[rows].min()),
+        )
+        by_class = {name: of(mask) for name, mask in classes.items()}
+        found.append(
+            DeviceTime(
+                rank,
+                device,
+                measure(of_a) - both,
+                measure(of_b) - both,
+                both,
+                measure(all_work) - measure(sides),
+                span - measure(all_work),
+                steps_of_rank.get(rank, 0),
+                _hta(by_class),
+                _tracelens(by_class, span, measure(all_work)),
+            )
+        )
+    return tuple(found)
+
+
+def _hta(by_class: dict[str, Union]) -> HtaOverlap:
+    communication = by_class["communication"]
+    return HtaOverlap(measure(communication), measure(intersect(communication, by_class["computes"])))
+
+
+def _tracelens(by_class: dict[str, Union], span: int, busy: int) -> TraceLensTimes:
+    computation = either(by_class["computes"], by_class["memset"])
+    communication, memcpy = by_class["communication"], by_class["memcpy"]
+    return TraceLensTimes(
+        total_time_ns=span,
+        computation_ns=measure(computation),
+        exposed_comm_ns=measure(subtract(communication, computation)),
+        exposed_memcpy_ns=measure(subtract(subtract(memcpy, computation), communication)),
+        idle_ns=span - busy,
+        total_comm_ns=measure(communication),
+        total_memcpy_ns=measure(memcpy),
+    )
+
+
+def steps_of_ranks(worked: Collection[tuple[int, int]]) -> dict[int, int]:
+    """How many marked steps each rank has, of the (rank, step) that have work."""
+    ranks, counts = np.unique([rank for rank, step in worked if step >= 0], return_counts=True)
+    return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
+
+
+def of_device(times: tuple[DeviceTime, ...], key: DeviceKey) -> DeviceTime | None:
+    """That of one rank's device; None where it has none."""
+    return next((one for one in times if (one.rank, one.device) == key), None)

@@ -1,0 +1,91 @@
+"""Host sync points that are one finding: the same call, made in the same place, that waited for the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analyzers.syncs.points import HostSyncs
+from analyzers.trace.kernels import function
+from analyzers.trace.steps import STEP
+
+_SAME = ["api", "kind", "hidden", "place", "origin", "frame", "copy", "waited"]
+
+
+@dataclass(frozen=True)
+class SyncGroup:
+    """Sync points alike; times are sums over all of them, ns, but `longest_ns`.
+
+    range : the range that they were made in, steps' numbers as "*"; origin : the operators that brought them, or what
+    the calls look like. copy, waited : the kind of copy, and what they waited for. bytes : of the copies where all are
+    as large, else -1. delayed : what was launched next, the most frequent; "" where no device was idle.
+    """
+
+    api: str
+    kind: str
+    hidden: bool
+    range: str
+    origin: str
+    frame: str
+    copy: str
+    waited: str
+    count: int
+    ranks: tuple[int, ...]
+    duration_ns: int
+    longest_ns: int
+    gpu_idle_ns: int
+    after_ns: int
+    bytes: int
+    delayed: str
+
+
+def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
+    """The groups, the costliest first: by idle time of GPUs, then by how long hosts were blocked."""
+    table = syncs.table
+    if not len(table):
+        return []
+    stream = table["waited_stream"].map(lambda number: f"stream {number}" if number >= 0 else "")
+    kernel = table["waited_name"].map(lambda name: function(name) if name else "")
+    keyed = table.assign(
+        place=table["range"].map(_place),
+        origin=table["chain"].where(table["chain"].ne(""), table["pattern"]),
+        waited=kernel.where(kernel.ne(""), stream),
+    )
+    found = [_group(list(key), rows) for key, rows in keyed.groupby(_SAME, sort=False)]
+    return sorted(found, key=lambda one: (-one.gpu_idle_ns, -one.duration_ns))
+
+
+def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
+    api, kind, hidden, place, origin, frame, copy, waited = key
+    sizes, delayed = set(rows["bytes"].tolist()), rows["delayed"][rows["delayed"].ne("")]
+    return SyncGroup(
+        api=api,
+        kind=kind,
+        hidden=bool(hidden),
+        range=place,
+        origin=origin,
+        frame=frame,
+        copy=copy,
+        waited=waited,
+        count=len(rows),
+        ranks=tuple(sorted(set(rows["rank"].tolist()))),
+        duration_ns=int(rows["duration_ns"].sum()),
+        longest_ns=int(rows["duration_ns"].max()),
+        gpu_idle_ns=int(rows["gpu_idle_ns"].sum()),
+        after_ns=int(rows["after_ns"].sum()),
+        bytes=sizes.pop() if len(sizes) == 1 else -1,
+        delayed=delayed.map(_place).mode().iloc[0] if len(delayed) else "",
+    )
+
+
+def _place(name: str) -> str:
+    """A range's name, the same for every step.
+
+    >>> _place("ProfilerStep#12"), _place("MP Embedding")
+    ('ProfilerStep#*', 'MP Embedding')
+    """
+    mark = STEP.match(name)
+    return f"{name[: mark.start(1)]}*" if mark else name

@@ -1,0 +1,57 @@
+"""What limits an answer: its warnings, like ones of several ranks in one line, those that may change it first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import count_of, numbers_in_words
+from traceviz.output.document import Bullets
+
+MOST = 5
+# Of figures or of order; the others are of how something is told, or of little.
+MAY_CHANGE_IT = (
+    *(
+        "missing-wait",
+        "lost-work",
+        "dropped-events",
+        "skipped-bad",
+        "absurd-times",
+        "unknown-events",
+        "graph-as-one-row",
+    ),
+    *("ranks-missing", "ranks-unstated", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),
+    *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
+    *("order-refuted", "unmatched-calls", "unsure-matches", "cut-off", "few-collectives", "waiting-is-not-overlap"),
+    *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "outside-steps", "other-thread"),
+    *("profiler-distorts", "few-instances", "too-few-steps"),
+)
+_OWNER = re.compile(r"(?<=\s)(rank|process) (\d+)\b")  # not as the subject, whose verb is of one
+
+
+def caveats(
+    found: Sequence[TraceWarning], *, verbose: bool = False, rest: str = "--format json has all"
+) -> list[Bullets]:
+    """The warnings as a list: at most five, how many more there are and where (`rest`); verbose, all."""
+    lines = _merged(sorted(found, key=lambda one: one.code not in MAY_CHANGE_IT))
+    more = len(lines) - MOST
+    if verbose or more <= 0:
+        return [Bullets("Caveats", lines)] if lines else []
+    return [Bullets("Caveats", [*lines[:MOST], f"… and {count_of(more, 'more caveat')} ({rest})"])]
+
+
+def _merged(found: Sequence[TraceWarning]) -> list[str]:
+    """Warnings that differ by one rank's or process's number in one line, with all of these numbers."""
+    owners: dict[tuple[str, str], list[int]] = {}
+    for one in found:
+        named = _OWNER.findall(one.message)
+        template = _OWNER.sub(r"\1 \\0", one.message) if len(named) == 1 else one.message
+        owners.setdefault((one.code, template), []).extend(int(number) for _, number in named if len(named) == 1)
+    return [_with_numbers(template, numbers) for (_, template), numbers in owners.items()]
+
+
+def _with_numbers(template: str, numbers: Sequence[int]) -> str:
+    if not numbers:
+        return template
+    return re.sub(r"(rank|process) \\0", lambda match: numbers_in_words(numbers, match[1]), template)
