@@ -123,8 +123,8 @@ def percent(ratio: float | None, *, apparent: bool = False, signed: bool = False
         return "–"
     if apparent:
         return f"{percent(ratio)} apparent"
-    if 0 < ratio < 0.0005 and not signed:
-        return "<0.1 %"
+    if 0 < abs(ratio) < 0.0005:
+        return "±0 %" if signed else "<0.1 %"
     shown = f"{100 * ratio:{'+' if signed else ''}.1f}".removesuffix(".0")
     return "99.9 %" if shown == "100" and ratio < 1 else f"{shown} %"
 

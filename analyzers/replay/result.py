@@ -14,6 +14,7 @@ from analyzers.common.wording import duration, percent, span
 from analyzers.overlap.job import DECIDES_FROM
 from analyzers.replay.path import KERNEL as COMPUTATION
 from analyzers.replay.path import Segment, by_kind
+from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
@@ -276,7 +277,7 @@ class WhatIf:
         now, then = one.worst_now, one.worst
         if now is None or then is None:
             return ""
-        of = f"'{self.a}' beside '{self.b}'"
+        of = " beside ".join(names_of(self.a, self.b))
         ranks = self.device_labels
         if len(one.ranks) < 2:
             return f". Real overlap of {of} {percent(now.now_ratio)} → {percent(then.ratio)}"

@@ -54,7 +54,7 @@ def legend(picture: Picture) -> dict[str, str]:
         "b": f"B: {b}",
         "b-wait": "B, only waiting for a late rank",
         "overlap": fixed_name("overlap", apparent=picture.apparent),
-        "overlap-wait": "overlap with a mere wait",
+        "overlap-wait": "overlaps only a waiting collective",
         **{role: f"held by {group(role)}" for role in HELD},
         **{role: "not submitted by then either" if role == early else "" for role in EARLY},
         "sync": "host blocked (sync point)",

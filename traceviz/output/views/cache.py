@@ -17,7 +17,7 @@ def blocks(state: State) -> list[Block]:
     total = sum(entry.size for entry in state.entries)
     shown: list[Block] = [Paragraph(f"{state.root}: {size(total)} of at most {size(state.limit)}.", "Cache")]
     if state.unusable:
-        shown.append(Paragraph(f"Nothing can be kept: {state.unusable}. Captures are read anew each time.", "Mind"))
+        shown.append(Paragraph(f"Nothing can be kept: {state.unusable}. Captures are read anew each time.", "Caveats"))
     if state.removed:
         freed = sum(entry.size for entry in state.removed)
         shown.append(Paragraph(f"{len(state.removed)} entries, {size(freed)}.", "Removed"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analyzers.common.wording import Times
 from analyzers.compare.gain import Claim, PairGain
 from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
@@ -160,7 +161,7 @@ def _named(result: Comparison, name: str) -> str:
 
 
 def _cell(spread: Spread, change: Change | None) -> str:
-    return duration(spread.median_ns) + (f" ({_signed(change)})" if change else "")
+    return Times("{} {unit}" + (f" ({_signed(change)})" if change else ""), spread.median_ns)
 
 
 def _signed(change: Change) -> str:

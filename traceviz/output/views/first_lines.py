@@ -31,7 +31,7 @@ def after_the_verdict(result: OverlapResult) -> list[str]:
     rank = result.deciding_rank
     if rank is None:
         return []
-    lines = [_apparent(result, rank), _cause(result, rank), _remedy(result), _at_stake(result)]
+    lines = [_apparent(result, rank), _cause(result, rank), _remedy(result, rank), _at_stake(result)]
     return [line for line in lines if line]
 
 
@@ -71,7 +71,7 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     return f"Still missed, {text}" if result.passed else f"{text[0].upper()}{text[1:]}"
 
 
-def _remedy(result: OverlapResult) -> str:
+def _remedy(result: OverlapResult, rank: RankOverlap) -> str:
     """The change worth most, as the replay has it; else what removing the largest cause gains at its longest gap."""
     one, found = result.remedy, result.findings
     if one is not None:
@@ -85,7 +85,10 @@ def _remedy(result: OverlapResult) -> str:
     cause = found[0].cause
     if not cause.sooner_ns:
         return f"Fixing only this gains nothing: {cause.next_cause} would have held it as long."
+    missed = rank.missed_ns  # a start that comes sooner by more than that gains no more
     gains = f"Fixing only this gains at most {duration(cause.sooner_ns)} in its longest gap"
+    if cause.sooner_ns >= missed:
+        gains = f"Fixing only this may gain all {duration(missed)}"
     return (
         f"{gains}. Next in line: {cause.next_cause}." if cause.next_cause else f"{gains}; nothing else held it there."
     )

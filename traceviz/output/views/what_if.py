@@ -5,6 +5,7 @@ from __future__ import annotations
 from analyzers.replay.path import KINDS
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf, change_in_words
 from analyzers.replay.suggest import WORDS
+from analyzers.select.language import names_of
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, percent, span, unshown
 from traceviz.output.views.caveats import caveats
@@ -99,7 +100,7 @@ def _ranks(result: WhatIf, best: Prediction) -> Table:
         )
         for one in best.ranks[:MOST_RANKS]
     ]
-    title = f"Real overlap of '{result.a}' beside '{result.b}' with {best.change}"
+    title = f"Real overlap of {' beside '.join(names_of(result.a, result.b))} with {best.change}"
     return Table(headers, rows, title, frozenset(headers), unshown(len(best.ranks) - MOST_RANKS, "more ranks"))
 
 
