@@ -7,6 +7,7 @@ from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.overlap.peers import DeviceTime
 from analyzers.trace.overhead import DISTORTED
+from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
@@ -200,16 +201,16 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
         Table(headers, rows, "Missed overlap by cause: what each held (sums to missed)", frozenset(headers)),
         Bullets(
             f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
-            [_why(one) for one in rank.missed],
+            [_why(one) for one in findings(rank)],
         ),
     ]
 
 
 def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
-    """What each cause held, and is worth where that is known."""
+    """What each finding held, and is worth where that is known."""
     told = any(one.recoverable_ns is not None for one in rank.missed)
     headers = ("cause", "held", *(("worth", "range") if told else ()))
-    rows = [(one.cause, duration(one.ns), *(_gain_without(one) if told else ())) for one in rank.missed]
+    rows = [(one.cause.cause, duration(one.ns), *(_gain_without(one.cause) if told else ())) for one in findings(rank)]
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
     if not told:
         note = f"What each is worth is not known: {result.worth_unknown}." if result.worth_unknown else ""
@@ -227,11 +228,15 @@ def _gain_without(one: Missed) -> tuple[str, str]:
     return duration(max(likely, 0)), span(max(low, 0), high)
 
 
-def _why(one: Missed) -> str:
-    follows = f" ({duration(one.after_sync_ns)} of it follows a host sync)" if one.after_sync_ns else ""
+def _why(finding: Finding) -> str:
+    one = finding.cause
+    told_here = one.after_sync_ns and finding.ns == one.ns
+    follows = f" ({duration(one.after_sync_ns)} of it follows a host sync)" if told_here else ""
+    if finding.ns > one.ns:
+        follows = f" ({duration(finding.ns - one.ns)} of it late launches that follow)"
     behind = f" {one.next_behind[0].upper()}{one.next_behind[1:]}." if one.next_behind else ""
     where = f"[{one.instance}, at {instant(one.start_ns)}]"
-    return f"{one.cause}, {duration(one.ns)}{follows}: {one.evidence} {where}.{behind}"
+    return f"{one.cause}, {duration(finding.ns)}{follows}: {one.evidence} {where}.{behind}"
 
 
 def _deciding_rank(result: OverlapResult) -> RankOverlap:
