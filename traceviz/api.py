@@ -94,6 +94,7 @@ def check_overlap(
     *,
     min_overlap: float = 0.6,
     baseline: Run | None = None,
+    claimed: float | str | None = None,
     accept_apparent: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> OverlapResult:
@@ -105,6 +106,8 @@ def check_overlap(
     a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
     baseline : a run of the same work without the overlap, as `trace`; `.gain` then says what the overlap gained.
+    claimed : a stated speedup of the pair over the baseline, such as 14.7, "14.7x" or "30%" (1.3x); `.claim` then says
+        whether it can be and was reached, `.claim_reason` why that can't be told.
     accept_apparent : where ranks of the job were not captured, decide by the apparent figure, which counts waiting for
         them as overlap; else a bar that it may not really meet is inconclusive.
     reading : for paths, all that `load` takes by name, and for more ranks than memory holds one of these two, with
@@ -145,7 +148,13 @@ def check_overlap(
         nullcontext() if baseline is None else opened(baseline, reading, on_progress) as alone,
     ):
         result = check.check_overlap(
-            run, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent
+            run,
+            a,
+            b,
+            min_overlap=min_overlap,
+            baseline=alone,
+            accept_apparent=accept_apparent,
+            claimed=claimed,
         )
         return with_worth(result, run)
 
@@ -172,7 +181,7 @@ def compare(
     a: str | None = None,
     b: str | None = None,
     labels: Sequence[str] = (),
-    claimed: float | None = None,
+    claimed: float | str | None = None,
     accept_apparent: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> Comparison:
@@ -183,7 +192,8 @@ def compare(
     traces : two or more runs, each a Trace or what `load` takes; only steps and ranks that all have are compared.
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : a name for each run.
-    claimed : a stated speedup of the pair, such as 14.7, to be held against the most that two tasks can gain.
+    claimed : a stated speedup of the pair, such as 14.7, "14.7x" or "30%" (1.3x), to be held against the most that two
+        tasks can gain.
     accept_apparent : as `check_overlap` takes it, of every run.
     reading : for paths, all that `load` takes by name.
 
@@ -471,6 +481,8 @@ def report(
     b: str = "compute",
     *,
     min_overlap: float = 0.6,
+    baseline: Run | None = None,
+    claimed: float | str | None = None,
     accept_apparent: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> Report:
@@ -480,7 +492,7 @@ def report(
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
-    a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
+    a, b, min_overlap, baseline, claimed, accept_apparent : as `check_overlap` takes them.
     reading : for paths, all that `load` takes by name.
 
     Returns
@@ -495,7 +507,15 @@ def report(
     from traceviz.reports import files
     from traceviz.reports.report import make
 
-    made = make(loaded(trace, reading), a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
+    made = make(
+        loaded(trace, reading),
+        a,
+        b,
+        min_overlap=min_overlap,
+        baseline=None if baseline is None else loaded(baseline, reading),
+        claimed=claimed,
+        accept_apparent=accept_apparent,
+    )
     return replace(made, files=tuple(files.write(made, Path(folder))))
 
 

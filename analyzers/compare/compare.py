@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.compare.gain import check_claim, pair_gain
+from analyzers.compare.gain import pair_gain
 from analyzers.compare.late_start import LateStart, late_start
-from analyzers.compare.noise import EQUAL, LEAST_STEPS, Change, change, spread
+from analyzers.compare.noise import EQUAL, Change, change, spread
 from analyzers.compare.regions import RegionFigures, outermost_twins, region_figures
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import (
@@ -34,6 +35,7 @@ from analyzers.trace.memory import memory_peaks
 from analyzers.trace.narrow import only_ranks, these_steps
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
+from analyzers.verdict.claim import check_claim
 
 PER_LANE = ("step_ns", "busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")  # compared on every device too
 OVERLAPS_ALREADY = 0.1  # real overlap of the first run above which its tasks are hardly alone
@@ -56,7 +58,7 @@ def compare(
     b: str | None = None,
     *,
     labels: Sequence[str] = (),
-    claimed: float | None = None,
+    claimed: float | str | None = None,
     accept_apparent: bool = False,
 ) -> Comparison:
     """Hold runs against the first.
@@ -65,7 +67,7 @@ def compare(
     ----------
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : names of the runs, "run 1", "run 2" … where not given.
-    claimed : a stated speedup of the pair, such as 14.7, to check.
+    claimed : a stated speedup of the pair to check, such as 14.7, "14.7x" or "30%".
     accept_apparent : as `check_overlap` takes it, of every run.
 
     Raises

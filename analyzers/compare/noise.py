@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.arrays.resampling import DRAWS, LEVEL
 from analyzers.arrays.types import Ints
 
-LEVEL = 0.05
-LEAST_STEPS = 6  # fewest(1)
-DRAWS = 2_000
 _MANY_STEPS = 1_000
 _AT_ONCE = 1 << 22  # drawn numbers held in memory
 

@@ -10,11 +10,12 @@ import pandas as pd
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration, percent
-from analyzers.compare.gain import Claim, PairGain
+from analyzers.compare.gain import PairGain
 from analyzers.compare.late_start import LateStart
 from analyzers.compare.noise import DIFFERS, LESS, MORE, Change, Spread
 from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
+from analyzers.verdict.claim import Claim
 from analyzers.verdict.result import OverlapResult
 
 

@@ -28,6 +28,7 @@ from analyzers.trace.overhead import distorted_steps
 from analyzers.trace.run import ALL, OnePart, PartitionedRun
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
+from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, reconcile
@@ -61,6 +62,7 @@ def check_overlap(
     narrowing: Narrowing = ALL,
     explain: bool = True,
     accept_apparent: bool = False,
+    claimed: float | str | None = None,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
@@ -73,13 +75,16 @@ def check_overlap(
     narrowing : the part of the run that is looked at; of the baseline, all is.
     explain : False leaves out the causes of what was missed.
     accept_apparent : decide by the apparent figure where ranks are absent, as if none waited and none were worse.
+    claimed : a stated speedup of the pair over the baseline to check, such as 14.7, "14.7x" or "30%".
 
     Raises
     ------
-    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, the bar is no ratio, or
-        narrowing leaves nothing.
+    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, the bar is no ratio, the
+        claim is none or there is no baseline to hold it against, or narrowing leaves nothing.
     """
     check_bar(min_overlap)
+    if claimed is not None:
+        check_claimed(claimed, has_baseline=baseline is not None)
     run = OnePart(run) if isinstance(run, Trace) else run
     alone, alone_parts = None, list[Part]()
     if baseline is not None:
@@ -90,7 +95,40 @@ def check_overlap(
     parts = _explained(run, _examined(run, a, b, narrowing, explain=explain, timed=explain), (a, b), narrowing)
     context = RunContext.of(run.trace, parts, narrowing)
     found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
+    if alone is not None and claimed is not None:
+        found = _with_claim(found, claimed, alone, accept_apparent=accept_apparent)
     return replace(found, contention=contention(_timings(parts), found.ranks, _timings(alone_parts)))
+
+
+def check_claimed(claimed: float | str, *, has_baseline: bool) -> None:
+    """Refuse a claim that is no speedup, or that nothing could be held against.
+
+    Raises
+    ------
+    TracevizError : so.
+    """
+    read_speedup(claimed)
+    if not has_baseline:
+        raise TracevizError(
+            "A speedup is over something, and no run is given that lacks the overlap.", hint="Give it with --baseline."
+        )
+
+
+def _with_claim(
+    found: OverlapResult, claimed: float | str, alone: OverlapResult, *, accept_apparent: bool
+) -> OverlapResult:
+    runs = (("the baseline", alone.job), ("this run", found.job))
+    unseen = [name for name, job in runs if job.apparent]
+    rank = alone.job.rank if found.job.rank is None else found.job.rank
+    judged = judge(
+        claimed,
+        alone.ranks,
+        rank,
+        found.gain,
+        apparent=alone.job.apparent,
+        unseen="" if accept_apparent else " and ".join(unseen),
+    )
+    return replace(found, claim=judged.claim, claim_reason=judged.reason)
 
 
 def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:

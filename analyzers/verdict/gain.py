@@ -69,8 +69,10 @@ def speedup_bound(a_alone_ns: float, b_alone_ns: float) -> float | None:
 
 def gain_over(baseline: Sequence[RankOverlap], ranks: Sequence[RankOverlap], rank: int | None) -> Gain | None:
     """Compare a rank's instances with the baseline's; None where either lacks instances with both sides."""
-    now, before = _instances(ranks, rank), _instances(baseline, rank)
-    if rank is None or not now or not before:
+    if rank is None:
+        return None
+    now, before = instances_of(ranks, rank), instances_of(baseline, rank)
+    if not now or not before:
         return None
     return Gain(
         rank,
@@ -82,7 +84,8 @@ def gain_over(baseline: Sequence[RankOverlap], ranks: Sequence[RankOverlap], ran
     )
 
 
-def _instances(ranks: Sequence[RankOverlap], rank: int | None) -> list[Instance]:
+def instances_of(ranks: Sequence[RankOverlap], rank: int) -> list[Instance]:
+    """A rank's instances, of all its devices."""
     return [instance for one in ranks if one.rank == rank for instance in one.instances]
 
 

@@ -16,6 +16,7 @@ from analyzers.overlap.peers import DeviceTime
 from analyzers.select.language import names_of
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.devices import DeviceKey, DeviceLabels
+from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.remedy import Remedy
@@ -38,6 +39,8 @@ class OverlapResult:
     `stake` is what is at stake on the rank that decides, `late_rank` what its collectives waited for most (rank and
     device; None where they waited for none). `times` is where each device's time goes. `worth_unknown` says why nothing
     is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`).
+    `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
+    none was stated.
     """
 
     verdict: str
@@ -62,11 +65,21 @@ class OverlapResult:
     stake: Stake | None = None
     late_rank: DeviceKey | None = None
     times: tuple[DeviceTime, ...] = ()
+    claim: Claim | None = None
+    claim_reason: str = ""
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive."""
-        return EXIT_CODES[self.passed]
+        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive; and as a claim says, which is the same."""
+        codes = {EXIT_CODES[self.passed], self.claim_code}
+        return 1 if 1 in codes else max(codes)
+
+    @property
+    def claim_code(self) -> int:
+        """0 a claim that is shown, or none; 1 one that can't be or was not reached; 3 no way to tell."""
+        if self.claim is not None and (not self.claim.possible or self.claim.shown is False):
+            return 1
+        return 3 if self.claim_reason else 0
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""

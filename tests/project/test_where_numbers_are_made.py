@@ -24,7 +24,14 @@ ASKED = {
     "overlap": [
         ["check-overlap", *DPMP, *SIDES],
         ["check-overlap", ROWPAR],
-        ["check-overlap", *DPMP, *SIDES, *(word for path in SERIAL for word in ("--baseline", path))],
+        [
+            "check-overlap",
+            *DPMP,
+            *SIDES,
+            *(word for path in SERIAL for word in ("--baseline", path)),
+            "--claimed",
+            "1.3x",
+        ],
     ],
     "collectives": [["collectives", *DPMP]],
     "syncs": [

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import traceviz as tv
-from analyzers.common.errors import TracevizError
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.traceviz.conftest import Run
-from traceviz.commands.compare import labels_of, read_speedup
+from traceviz.commands.compare import labels_of
 
 TORCH = Path(__file__).parents[1] / "data" / "torch"
 SIDES = ("-a", "nvtx:A", "-b", "nvtx:B")
@@ -137,17 +136,6 @@ def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
     assert "two tasks of 329 µs and 505 µs can gain at most 1.65x; 14.7x measures something else." in out
     assert "step 0 is left out of medians: rank 0 waits 1.65 ms in it for rank 1" in out
     assert "dpmp_overlap against dpmp_serial" in out
-
-
-@pytest.mark.parametrize(("text", "value"), [("14.7x", 14.7), ("2×", 2.0), (" 1.25 ", 1.25), (".5x", 0.5)])
-def test_speedups_are_read(text: str, value: float) -> None:
-    assert read_speedup(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "x", "0", "-2x", "1e9", "nan", "1.2.3"])
-def test_what_is_no_speedup_is_refused(text: str) -> None:
-    with pytest.raises(TracevizError, match="is no speedup"):
-        read_speedup(text)
 
 
 def test_labels_come_from_paths_and_differ() -> None:

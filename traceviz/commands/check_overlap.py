@@ -21,7 +21,7 @@ Examples:
   traceviz check-overlap rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
-  traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
+  traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --claimed 1.3x
   traceviz check-overlap captures/ --brief
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
   traceviz check-overlap captures/ --memory 8GB --skip-bad
@@ -31,7 +31,8 @@ Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:Dt
   NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
 
 \b
-Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive."""
+Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive. With --claimed also 1 for a claim that
+can't be or was not reached, 3 where that can't be told."""
 
 
 def check_overlap(
@@ -46,12 +47,8 @@ def check_overlap(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
-        ),
-    ] = None,
+    baseline: option.Baseline = None,
+    claimed: option.Claimed = None,
     save: Annotated[
         Path | None,
         typer.Option(metavar="DB", help="Append this run to a history (see: traceviz history).", show_default=False),
@@ -83,6 +80,8 @@ def check_overlap(
     from traceviz.output import contract
     from traceviz.output.views import overlap as view
 
+    if claimed is not None:
+        check.check_claimed(claimed, has_baseline=bool(baseline))
     if save is not None:
         load.refuse_parts(options.reading)
     with (
@@ -98,6 +97,7 @@ def check_overlap(
             baseline=alone,
             narrowing=options.narrowing,
             accept_apparent=options.accept_apparent,
+            claimed=claimed,
         )
         result = with_worth(result, run, options.narrowing)
     shown = view.brief if brief else partial(view.blocks, verbose=verbose)

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from analyzers.common.errors import TracevizError
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
@@ -51,12 +50,7 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME", help="Name of a run; once for each, in order.", show_default="from the path"),
     ] = None,
-    claimed: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPEEDUP", help="A stated speedup of the pair to check, such as 14.7x.", show_default=False
-        ),
-    ] = None,
+    claimed: option.Claimed = None,
     timeline: Annotated[
         Path | None,
         typer.Option(
@@ -81,7 +75,10 @@ def compare(
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
     """
     options = RunOptions.of(context.params)
-    speedup = None if claimed is None else read_speedup(claimed)
+    from analyzers.verdict.claim import read_speedup
+
+    if claimed is not None:
+        read_speedup(claimed)
     if timeline is not None:
         from traceviz.timelines import files
         from traceviz.timelines.stack import compared
@@ -98,25 +95,13 @@ def compare(
             a,
             b,
             labels=label or labels_of(traces),
-            claimed=speedup,
+            claimed=claimed,
             accept_apparent=options.accept_apparent,
         )
         if timeline is not None:
             files.write(timeline, compared(result, runs))
     emit(result, output, view.blocks, contract.comparison)
     raise typer.Exit(result.exit_code)
-
-
-def read_speedup(text: str) -> float:
-    """A speedup such as 14.7x or 1.3.
-
-    >>> read_speedup("14.7x"), read_speedup("1.3")
-    (14.7, 1.3)
-    """
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*[x×]?\s*", text)
-    if match is None or not float(match[1]):
-        raise TracevizError(f"{text!r} is no speedup.", hint="Write it as 14.7x or 1.3.")
-    return float(match[1])
 
 
 def labels_of(paths: Sequence[Path]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,11 @@ Examples:
   traceviz report report.nsys-rep
   traceviz report rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" -o overlap-report
   traceviz report captures/ --steps 10:20 --min-overlap 80% -o out
+  traceviz report overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --claimed 1.3x
 
 \b
-Exit code, once all is written: 0 the bar is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing written."""
+Exit code, once all is written: 0 the bar is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing written.
+With --claimed also 1 for a claim that can't be or was not reached, 3 where that can't be told."""
 
 
 def report(
@@ -33,6 +36,8 @@ def report(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
+    baseline: option.Baseline = None,
+    claimed: option.Claimed = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into; made where needed.")
     ] = Path("traceviz-report"),
@@ -47,21 +52,28 @@ def report(
     """
     options = RunOptions.of(context.params)
     bar = option.read_ratio(min_overlap)
+    from analyzers.verdict.check import check_claimed
     from traceviz.reports import files
     from traceviz.reports.report import command_of, make
 
+    if claimed is not None:
+        check_claimed(claimed, has_baseline=bool(baseline))
     given = (("--ranks", ranks), ("--steps", steps), ("--window", window))
     more = [word for option, value in given if value is not None for word in (option, value)]
-    command = command_of(
-        options.paths, a, b, bar, *more, *["--no-align"] * no_align, *["--accept-apparent"] * accept_apparent
-    )
+    more += ["--no-align"] * no_align + ["--accept-apparent"] * accept_apparent
+    command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed)
+    alone = None
     with progress() as on_progress:
         trace = options.loaded(on_progress)
+        if baseline:
+            alone = replace(options, paths=tuple(baseline), ranks=None, steps=None, window=None).loaded(on_progress)
         made = make(
             trace,
             a,
             b,
             min_overlap=bar,
+            baseline=alone,
+            claimed=claimed,
             window=options.window,
             accept_apparent=options.accept_apparent,
             command=command,

@@ -33,6 +33,20 @@ AcceptApparent = Annotated[
         help="Where ranks were not captured, decide by the apparent figure: waiting unseen counts as overlap.",
     ),
 ]
+Baseline = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
+    ),
+]
+Claimed = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEEDUP",
+        help="A stated speedup of the pair to check, such as 14.7x; 30% is 1.3x.",
+        show_default=False,
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to print the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All rows, evidence and caveats at length.")]
 Ranks = Annotated[

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
     from analyzers.verdict.check import OverlapResult
+    from analyzers.verdict.claim import Claim
     from analyzers.verdict.gain import Gain
     from traceviz.history.trends import PairTrend
 
@@ -64,6 +65,8 @@ def overlap(result: OverlapResult) -> Json:
         "worth_unknown": result.worth_unknown,
         "stake": {**vars(result.stake), "dominates": result.stake.dominates} if result.stake else None,
         "gain": _gain(result.gain),
+        "claim": _claim(result.claim),
+        "claim_reason": result.claim_reason,
         "contention": _contention(result.cost),
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
@@ -100,6 +103,11 @@ def _gain(gain: Gain | None) -> Json | None:
         return None
     ratios = {name: getattr(gain, name) for name in ("effective_gain", "speedup", "speedup_bound")}
     return {**vars(gain), **ratios}
+
+
+def _claim(claim: Claim | None) -> Json | None:
+    """A stated speedup, and whether it can be and was reached; null where none is held against anything."""
+    return None if claim is None else {**vars(claim), "shown": claim.shown, "words": claim.words}
 
 
 def _clocks(clocks: Clocks | None) -> Json | None:
@@ -301,7 +309,6 @@ def comparison(result: Comparison) -> Json:
     Since `/1`, `effective_gain` and `speedup` are check-overlap's, over A and B of the first run; `sync_ns` ends where
     the call returns; a claim has what was `measured`, and whether that has `shown` it.
     """
-    claim = result.claim
     return {
         "schema": "traceviz.compare/2",
         "reason": result.reason,
@@ -309,7 +316,7 @@ def comparison(result: Comparison) -> Json:
         "steps": list(result.steps),
         "ranks": list(result.ranks),
         "runs": [_run(run) for run in result.runs],
-        "claim": None if claim is None else {**vars(claim), "shown": claim.shown, "words": claim.words},
+        "claim": _claim(result.claim),
         "warnings": _warnings(result.warnings),
     }
 

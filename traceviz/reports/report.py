@@ -22,6 +22,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
 from traceviz.reports import fixes
+from traceviz.reports.names import renamed, shown_paths
 from traceviz.timelines.picture import Picture, picture
 
 
@@ -52,6 +53,8 @@ def make(
     b: str = "compute",
     *,
     min_overlap: float = check.DEFAULT_BAR,
+    baseline: Trace | None = None,
+    claimed: float | str | None = None,
     window: tuple[int, int] | None = None,
     accept_apparent: bool = False,
     command: str = "",
@@ -60,15 +63,23 @@ def make(
 
     Parameters
     ----------
-    a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
+    a, b, min_overlap, baseline, claimed, accept_apparent : as `check_overlap` takes them.
     window : what the timeline opens on, ns; the typical instance where not given.
     command : what to give as the command that makes this report; of a whole trace it is known.
     """
-    result = check.check_overlap(trace, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
+    names = shown_paths([one.path for each in (trace, baseline) if each is not None for one in each.captures])
+    trace = renamed(trace, names)
+    baseline = None if baseline is None else renamed(baseline, names)
+    result = check.check_overlap(
+        trace, a, b, min_overlap=min_overlap, baseline=baseline, claimed=claimed, accept_apparent=accept_apparent
+    )
     result, order = with_worth(result, trace), order_report.order_report(trace)
-    if not command and trace.whole is None:
+    if not command and trace.whole is None and (baseline is None or baseline.whole is None):
+        alone = () if baseline is None else [one.path for one in baseline.captures]
         more = ["--accept-apparent"] * accept_apparent
-        command = command_of([one.path for one in trace.captures], a, b, min_overlap, *more)
+        command = command_of(
+            [one.path for one in trace.captures], a, b, min_overlap, *more, baseline=alone, claimed=claimed
+        )
     return Report(
         result,
         collectives.collectives_of(trace),
@@ -86,11 +97,22 @@ def _what_if(trace: Trace, a: str, b: str) -> WhatIf:
     return what_if(trace, (), a, b) if len((trace.whole or trace).ops) <= fixes.MOST_OPS else fixes.refused(a, b)
 
 
-def command_of(paths: Sequence[str], a: str, b: str, min_overlap: float, *more: str) -> str:
-    """The command line that makes a report.
+def command_of(
+    paths: Sequence[str],
+    a: str,
+    b: str,
+    min_overlap: float,
+    *more: str,
+    baseline: Sequence[str] = (),
+    claimed: float | str | None = None,
+) -> str:
+    """The command line that makes a report, with the names that its captures have in it.
 
-    >>> command_of(["my run.json"], "comm", "nvtx:x", 0.6)
-    "traceviz report 'my run.json' -a comm -b nvtx:x --min-overlap 60% -o report"
+    >>> command_of(["my run.json"], "comm", "nvtx:x", 0.6, baseline=["/data/alone.json"], claimed="1.3x")
+    "traceviz report 'my run.json' -a comm -b nvtx:x --min-overlap 60% --baseline alone.json --claimed 1.3x -o report"
     """
-    bar = f"{100 * min_overlap:g}%"
-    return shlex.join(["traceviz", "report", *paths, "-a", a, "-b", b, "--min-overlap", bar, *more, "-o", "report"])
+    names = shown_paths([*paths, *baseline])
+    alone = [word for path in baseline for word in ("--baseline", names[path])]
+    words = [*(names[path] for path in paths), "-a", a, "-b", b, "--min-overlap", f"{100 * min_overlap:g}%"]
+    words += [*alone, *([] if claimed is None else ["--claimed", str(claimed)]), *more]
+    return shlex.join(["traceviz", "report", *words, "-o", "report"])

@@ -6,8 +6,9 @@ import statistics
 import numpy as np
 import pytest
 
+from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
-from analyzers.compare.noise import LEAST_STEPS, change, fewest, sign_test, spread
+from analyzers.compare.noise import change, fewest, sign_test, spread
 
 
 def ns(*values: int) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.common.wording import Times
-from analyzers.compare.gain import Claim, PairGain
+from analyzers.compare.gain import PairGain
 from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
@@ -13,6 +13,7 @@ from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, listing, percent, size, span, unshown
+from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
@@ -40,23 +41,13 @@ def blocks(result: Comparison) -> list[Block]:
     shown: list[Block] = []
     if result.reason:
         shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
-    if result.claim is not None:
-        shown.append(_claim(result.claim))
+    shown += claim.blocks(result.claim)
     shown += [_verdict(result, run) for run in result.runs[1:]]
     shown.append(_figures(result))
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     shown += [_growth(result.runs[0], run, run.growth) for run in result.runs[1:] if run.growth]
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
     return [*shown, *differing, _lanes(result), *caveats(result.warnings)]
-
-
-def _claim(claim: Claim) -> Headline:
-    if not claim.possible:
-        return Headline("IMPOSSIBLE CLAIM", claim.words, "bad")
-    if claim.shown is None:
-        return Headline("POSSIBLE CLAIM", claim.words, "middle")
-    words = claim.words.partition(": ")[2]
-    return Headline("CLAIM SHOWN", words, "good") if claim.shown else Headline("CLAIM NOT SHOWN", words, "bad")
 
 
 def headline(result: Comparison) -> str:

@@ -12,6 +12,7 @@ from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, instant, listing, part_of, percent, percent_span, span, unshown
+from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.first_lines import after_the_verdict
 
@@ -21,11 +22,12 @@ MOST_INSTANCES = 8
 
 
 def brief(result: OverlapResult) -> list[Block]:
-    """The first lines alone."""
+    """The first lines alone, and what a claim comes to."""
     lines = after_the_verdict(result)
     return [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
         *([Bullets("", lines)] if lines else []),
+        *claim.blocks(result.claim, result.claim_reason),
     ]
 
 

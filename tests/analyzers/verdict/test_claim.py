@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.compare.gain import check_claim, pair_gain
+from analyzers.compare.gain import pair_gain
 from analyzers.overlap.measure import Instance, RankOverlap, Side
+from analyzers.verdict.claim import check_claim, judge, read_speedup
 from analyzers.verdict.gain import gain_over
 
 MS = 10**6
@@ -52,29 +53,8 @@ def test_no_instances_no_claim_and_no_claim_is_refused() -> None:
     assert check_claim(2.0, [], 0) is None
     assert check_claim(2.0, [rank_of((1, 1, 0))], 3) is None
     for wrong in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(TracevizError, match="can't be claimed"):
+        with pytest.raises(TracevizError, match="is no speedup"):
             check_claim(wrong, [rank_of((1, 1, 0))], 0)
-
-
-def test_gain_bound_and_contention_by_hand() -> None:
-    gain = pair_gain([rank_of(*[(300, 200, 0)] * 6)], [rank_of(*[(330, 260, 250)] * 6)], 0)
-    assert gain is not None
-    assert (gain.together.before_ns, gain.together.after_ns) == (500, 340)
-    assert gain.effective_gain == (300 + 200 - 340) / 200
-    assert (gain.speedup, gain.speedup_bound) == (500 / 340, 500 / 300)
-    assert (gain.a.delta_ns, gain.b.delta_ns, gain.lost_ns) == (30, 60, 90)
-    assert gain.overlap_ns - gain.lost_ns == 160, "what overlaps and isn't lost to contention is gained"
-
-
-def test_a_run_against_itself_gains_what_it_overlaps_as_check_overlap_says_too() -> None:
-    ranks = [rank_of((330, 260, 250), (300, 200, 10), (90, 700, 33))]
-    gain, baseline = pair_gain(ranks, ranks, 0), gain_over(ranks, ranks, 0)
-    assert gain is not None
-    assert baseline is not None
-    # Medians: A 300, B 260, together of 340, 490 and 757: 490.
-    for one in (gain, baseline):
-        assert (one.effective_gain, one.speedup) == ((300 + 260 - 490) / 260, 560 / 490)
-    assert {gain.a.call, gain.b.call, gain.together.call} == {"equal"}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +75,58 @@ def test_a_claim_is_shown_where_what_was_measured_reaches_it(claimed: float, sho
     assert (claim.shown, claim.words) == (shown, words)
 
 
-def test_a_rank_without_instances_has_no_gain() -> None:
-    assert pair_gain([rank_of()], [rank_of((1, 1, 0))], 0) is None
-    assert pair_gain([rank_of((1, 1, 0))], [rank_of((1, 1, 0), rank=1)], 0) is None
-    assert pair_gain([], [], None) is None
+@pytest.mark.parametrize(
+    ("stated", "value", "least", "text"),
+    [
+        ("14.7x", 14.7, 14.65, "14.7x"),
+        (1.3, 1.3, 1.25, "1.3x"),
+        ("2", 2.0, 1.5, "2x"),
+        ("2×", 2.0, 1.5, "2x"),
+        (" 1.25 ", 1.25, 1.245, "1.25x"),
+        (".5x", 0.5, 0.45, "0.5x"),
+        ("1.30×", 1.3, 1.295, "1.3x"),
+        ("30%", 1.3, 1.295, "30 % (1.3x)"),
+        (" 12.5 % ", 1.125, 1.1245, "12.5 % (1.125x)"),
+    ],
+)
+def test_a_speedup_stands_for_what_rounds_to_it(stated: float | str, value: float, least: float, text: str) -> None:
+    read = read_speedup(stated)
+    assert (read.value, read.text) == (value, text)
+    assert read.value - read.half_digit == pytest.approx(least)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "x", "0", "0x", "-2x", "fast", "1e9", "nan", "1.2.3", "1,5x", "1.3x faster", float("nan")]
+)
+def test_what_is_no_speedup_is_refused_with_how_to_write_one(wrong: float | str) -> None:
+    with pytest.raises(TracevizError, match=r"is no speedup.*Write it as 14\.7x or 1\.3; 30% is 1\.3x"):
+        read_speedup(wrong)
+
+
+def test_a_run_is_judged_by_what_it_gained_over_its_baseline() -> None:
+    """Alone 300 and 200, together 340: 500 / 340 = 1.47x of at most 500 / 300 = 1.67x."""
+    alone, beside = [rank_of(*[(300, 200, 0)] * 6)], [rank_of(*[(330, 260, 250)] * 6)]
+    gain = gain_over(alone, beside, 0)
+
+    def judged(stated: str, **more: object) -> tuple[bool | None, bool, str]:
+        found = judge(stated, alone, 0, gain, **more)  # type: ignore[arg-type]
+        assert found.claim is not None
+        return found.claim.shown, found.claim.possible, found.reason
+
+    assert judged("1.4x") == (True, True, "")
+    assert judged("47%") == (True, True, "")  # 1.465 to 1.475, and 500 / 340 is 1.4706
+    assert judged("50%") == (False, True, "")
+    assert judged("14.7x") == (None, False, "")
+    shown, possible, reason = judged("1.4x", unseen="this run")
+    assert (shown, possible) == (None, True)
+    assert reason.startswith("this run: not all ranks were captured")
+    assert judged("14.7x", unseen="this run") == (None, False, ""), "what can't be can't be, whatever is not seen"
+
+
+def test_few_instances_can_refute_a_claim_and_never_prove_it() -> None:
+    alone, beside = [rank_of((300, 200, 0))], [rank_of((330, 260, 250), (330, 260, 250))]
+    gain = gain_over(alone, beside, 0)
+    assert judge("1.4x", alone, 0, gain).reason == "1 instance is too few to tell it from chance; it takes 6"
+    assert judge("1.6x", alone, 0, gain).reason == ""
+    assert judge("1.4x", [rank_of()], 0, None).claim is None
+    assert "both runs" in judge("1.4x", alone, 0, None).reason

@@ -1,0 +1,188 @@
+"""Can a speedup be what it is said to be, and does the measurement show it?
+
+The most that two tasks can gain by overlapping: alone A takes a and B takes b; run one after the other they take a + b,
+and together no less than the longer of them. The speedup is at most (a + b) / max(a, b), which is never more than 2.
+Tasks of 3.2 ms and 2.9 ms can gain 6.1 / 3.2 = 1.91x; 14.7x measures something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+
+from analyzers.arrays.resampling import DRAWS, LEAST_STEPS, LEVEL
+from analyzers.arrays.types import Ints
+from analyzers.common.errors import TracevizError
+from analyzers.common.wording import duration
+from analyzers.overlap.measure import RankOverlap
+from analyzers.verdict.gain import Gain, instances_of, speedup_bound
+
+
+@dataclass(frozen=True)
+class StatedSpeedup:
+    """A speedup as somebody wrote it: "14.7x" stands for what rounds to it, `half_digit` below and above."""
+
+    value: float
+    half_digit: float
+    text: str
+
+
+def read_speedup(stated: float | str) -> StatedSpeedup:
+    """Read a speedup such as 14.7x, 1.3, or 30%, which is 1.3x: as much more work in the same time.
+
+    >>> read_speedup("14.7x")
+    StatedSpeedup(value=14.7, half_digit=0.05, text='14.7x')
+    >>> read_speedup("30%")
+    StatedSpeedup(value=1.3, half_digit=0.005, text='30 % (1.3x)')
+
+    Raises
+    ------
+    TracevizError : it is no positive number.
+    """
+    unit, number = "", Decimal("NaN")
+    if not isinstance(stated, str):
+        number = Decimal(repr(float(stated)))
+    elif match := re.fullmatch(r"\s*(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})\s*([x×%]?)\s*", stated):
+        unit, number = match[2], Decimal(match[1])
+    if not number.is_finite() or number <= 0:
+        raise TracevizError(
+            f"{stated!r} is no speedup.", hint="Write it as 14.7x or 1.3; 30% is 1.3x, and 30 % less time is 1.43x."
+        )
+    half_digit = Decimal(5).scaleb(int(number.as_tuple().exponent) - 1)
+    if unit == "%":
+        value = 1 + number / 100
+        return StatedSpeedup(float(value), float(half_digit / 100), f"{float(number):g} % ({float(value):g}x)")
+    return StatedSpeedup(float(number), float(half_digit), f"{float(number):g}x")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A stated speedup of two tasks against the most they can gain.
+
+    a_ns, b_ns : medians of A and B in the first run; bound : (a + b) / max(a, b).
+    measured : (A + B of the first run) / together of the other run, the largest where there are several, in run
+        `measured_in`; None where none has both sides, or waits unseen may be part of it. The claim is `shown` where
+        that reaches it, as exactly as it was written.
+    bound_high : the bound's 97.5th percentile when instances are drawn anew (2, which no two tasks pass, where there
+        are fewer than `LEAST_STEPS`, or their times are apparent); `possible` holds the claim, as exactly as it was
+        written, against it.
+    """
+
+    claimed: float
+    a_ns: int
+    b_ns: int
+    bound: float
+    bound_high: float
+    possible: bool
+    measured: float | None = None
+    measured_in: str = ""
+    half_digit: float = 0.0
+    stated: str = ""
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether what was measured reaches the claim; None where nothing was."""
+        if self.measured is None:
+            return None
+        return self.possible and self.claimed - self.half_digit <= self.measured
+
+    @property
+    def words(self) -> str:
+        """What the claim is worth, in one sentence."""
+        tasks = f"two tasks of {duration(self.a_ns)} and {duration(self.b_ns)} can gain at most {self.bound:.2f}x"
+        if not self.possible:
+            return f"{tasks}; {self.stated} measures something else."
+        if self.measured is not None:
+            shown = "shown" if self.shown else "not shown"
+            return f"{shown}: measured {self.measured:.2f}x, ceiling {self.bound:.2f}x; {self.stated} was claimed."
+        if self.claimed > self.bound:
+            scatter = f"and as their times scatter up to {self.bound_high:.2f}x"
+            return f"{tasks}, {scatter}; {self.stated} can't be ruled out."
+        return f"{tasks}; {self.stated} is possible."
+
+
+def check_claim(
+    claimed: float | str, baseline: Sequence[RankOverlap], rank: int | None, *, apparent: bool = False
+) -> Claim | None:
+    """Hold a stated speedup against the bound of a rank's instances; None where it has none with both sides.
+
+    Parameters
+    ----------
+    apparent : whether waits that can't be seen are part of the instances' times.
+
+    Raises
+    ------
+    TracevizError : the claim is no positive number.
+    """
+    stated = read_speedup(claimed)
+    alone = [] if rank is None else instances_of(baseline, rank)
+    if not alone:
+        return None
+    a, b = (np.array([getattr(one, side) for one in alone], np.int64) for side in ("a_busy_ns", "b_busy_ns"))
+    bound = speedup_bound(np.median(a), np.median(b)) or 1.0
+    high = 2.0 if apparent or len(alone) < LEAST_STEPS else _bound_high(a, b)
+    possible = stated.value - stated.half_digit <= high
+    return Claim(
+        stated.value,
+        round(np.median(a)),
+        round(np.median(b)),
+        bound,
+        high,
+        possible,
+        half_digit=stated.half_digit,
+        stated=stated.text,
+    )
+
+
+def _bound_high(a: Ints, b: Ints) -> float:
+    drawn = np.random.default_rng(0).integers(a.size, size=(DRAWS, a.size))
+    medians = np.median(a[drawn], axis=1), np.median(b[drawn], axis=1)
+    longer = np.maximum(np.maximum(*medians), 1)
+    return float(np.quantile((medians[0] + medians[1]) / longer, 1 - LEVEL / 2))
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim, None where nothing could be held against it, and why it can't be told; "" where it can."""
+
+    claim: Claim | None
+    reason: str = ""
+
+
+def judge(
+    claimed: float | str,
+    baseline: Sequence[RankOverlap],
+    rank: int | None,
+    gain: Gain | None,
+    *,
+    apparent: bool = False,
+    unseen: str = "",
+) -> JudgedClaim:
+    """Hold a stated speedup against a baseline's tasks, and against what the run gained over it.
+
+    Parameters
+    ----------
+    rank : the rank that decides.
+    apparent : as `check_claim` takes it.
+    unseen : which of the runs may owe its overlap to waits that can't be seen; "" where none does, or nobody minds.
+    """
+    claim = check_claim(claimed, baseline, rank, apparent=apparent)
+    if claim is None:
+        return JudgedClaim(None, "no instance of the baseline has both sides on the rank that decides")
+    if not claim.possible:
+        return JudgedClaim(claim)
+    if unseen:
+        why = "not all ranks were captured, so waiting for peers can't be told from overlap. Capture all ranks"
+        return JudgedClaim(claim, f"{unseen}: {why}; --accept-apparent takes the apparent figures")
+    if gain is None or gain.speedup is None:
+        return JudgedClaim(claim, "no instance has both sides on the same rank in both runs")
+    claim = replace(claim, measured=gain.speedup, measured_in="this run")
+    fewest = min(gain.instances, gain.baseline_instances)
+    if claim.shown and fewest < LEAST_STEPS:
+        is_few = "instance is" if fewest == 1 else "instances are"
+        return JudgedClaim(claim, f"{fewest} {is_few} too few to tell it from chance; it takes {LEAST_STEPS}")
+    return JudgedClaim(claim)
