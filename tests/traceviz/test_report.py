@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
 from traceviz.cli import app
-from traceviz.output.document import markdown
+from traceviz.output.document import markdown, quoted
+from traceviz.output.views.first_lines import first_lines
 from traceviz.reports import files as reports
 from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt
@@ -68,22 +70,41 @@ def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: R
     assert tables >= 5
     assert page.count("<table>") == tables
     assert page.count("<tr>") == sum(line.startswith("| ") for line in text.splitlines())
+    assert page.count("<details>") == page.count("</details>") == 1
     assert page.count("<li>") == sum(line.startswith("- ") for line in text.splitlines())
     assert '<pre><code class="language-mermaid">' in page or 'lang="mermaid"' in page
-    assert re.search(r"<h2>PARTIAL: .*: 16 %, bar 60 %", page)
+    assert re.search(r"<h3>❌ PARTIAL: .*: 16 %, bar 60 %", page)
     assert "<a " not in page
 
 
 def test_hostile_names_stay_text_in_githubs_renderer() -> None:
     page = by_github(summary(make(loaded(hostile()), *HOSTILE_PAIR), with_image=False))
-    own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
+    own = {
+        "h2",
+        "h3",
+        "details",
+        "summary",
+        "p",
+        "pre",
+        "code",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "strong",
+        "em",
+        "ul",
+        "li",
+    }
     assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in page
 
 
 def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
-    assert re.search(r"<h2>PARTIAL: .* for 0\.16 of a possible 1\.01 ms: 16 %, .*: rank 0; ", page)
+    assert re.search(r"<h3>❌ PARTIAL: .* for 0\.16 of a possible 1\.01 ms: 16 %, .*: rank 0; ", page)
 
 
 def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
@@ -91,7 +112,7 @@ def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
     for words in ("Per rank", "Missed overlap by cause", "Why, on rank 0", "Captured", "Clocks", "NVIDIA H200"):
         assert words in page
     assert '<code class="language-mermaid">' in page
-    assert "traceviz report tests/data/torch/dpmp_overlap.rank0.json.gz" in page
+    assert "traceviz report 'tests/data/torch/dpmp_overlap.rank*.json.gz' -a 'nvtx:DP Embedding'" in unescape(page)
     assert "timeline.png" in page
     assert "timeline.png" not in summary(report, with_image=False)
 
@@ -157,13 +178,13 @@ def test_the_gantt_shows_the_instance_as_it_was() -> None:
     def at(us: int) -> int:
         return (us * US - low) // unit
 
-    assert ("stream 7 main", "B 2 ops from lookup", "done", at(10), at(50)) in tasks
-    assert ("stream 9", "A dense", "active", at(45), at(65)) in tasks
+    assert ("B stream 7 main", "B 2 ops from lookup", "done", at(10), at(50)) in tasks
+    assert ("A stream 9", "A dense", "active", at(45), at(65)) in tasks
     assert ("host 1", "blocked cudaStreamSynchronize", "crit", at(12), at(40)) in tasks
     # The pair's own row: B alone from 10 to 45, both until 50, A alone until 65.
     assert [task for task in tasks if task[0] == "A and B"] == [
         ("A and B", "B alone 35.0 µs", "done", at(10), at(45)),
-        ("A and B", "overlap", "", at(45), at(50)),
+        ("A and B", "o", "", at(45), at(50)),
         ("A and B", "A alone 15.0 µs", "active", at(50), at(65)),
     ]
     # Held by the host: busy until 12, blocked until 40, late until A starts at 45.
@@ -191,14 +212,87 @@ def test_many_ops_are_never_one_solid_bar_and_their_bars_are_as_long_as_they_ran
         rank.kernel("gemm", 7, 2 * k * US, (2 * k + 1) * US, launch=(2 * k * US - 200, 2 * k * US - 100))
     rank.kernel("ncclDevKernel_AllReduce", 9, 0, 616 * US, launch=(0, 1))
     made = make(loaded(run.trace()), "comm", "compute")
-    bars = [end - start for row, _, _, start, end in tasks_of(gantt(made.picture)) if row == "stream 7 main"]
-    assert 8 < len(bars) < 30
-    assert sum(bars) == pytest.approx(308, abs=len(bars)), "µs, each rounded"
+    tasks = tasks_of(gantt(made.picture))
+    bars = [end - start for row, _, _, start, end in tasks if row == "B stream 7 main"]
+    (whole,) = [end - start for row, _, _, start, end in tasks if row == "A stream 9 NCCL"]
+    assert len(bars) > 2
+    assert sum(bars) / whole == pytest.approx(0.5, abs=0.15), "of the part that is shown, half"
+    assert sum(text.startswith("overlap") for row, text, *_ in tasks if row == "A and B") == len(bars)
+
+
+def test_ops_of_several_streams_are_one_row_a_side_on_which_none_counts_twice() -> None:
+    """B runs on two streams, 0 to 40 and 20 to 60, and A from 50 to 70."""
+    run = Builder()
+    rank = run.rank(0)
+    for stream, name, start, end in ((7, "x", 0, 40), (8, "y", 20, 60), (9, "ncclDevKernel_AllReduce", 50, 70)):
+        rank.kernel(name, stream, start * US, end * US, launch=(0, 1))
+    tasks = tasks_of(gantt(make(loaded(run.trace()), "comm", "compute").picture))
+    (first,) = [start for row, text, _, start, _ in tasks if row == "B streams 7 8"]
+    assert [(row, end - first) for row, _, _, _, end in tasks if row[0] in "AB" and row != "A and B"][:2] == [
+        ("A stream 9 NCCL", 70_000),
+        ("B streams 7 8", 60_000),
+    ]
+
+
+@pytest.mark.parametrize("name", ["ddp", "rowpar_s4", "opt_overlap", "a2a_sync", "item_before", "full_gpu"])
+@pytest.mark.parametrize("bar", [0.0, 1.0])
+def test_a_reviewer_reads_less_than_40_lines_unfolded(name: str, bar: float) -> None:
+    made = make(load([f"tests/data/torch/{name}.rank*.json.gz"]), min_overlap=bar)
+    seen = summary(made, with_image=True).partition("<details>")[0]
+    assert len(seen.splitlines()) < 40
+    assert seen[4] in {True: "✅", False: "❌", None: "⚠️"}[made.overlap.passed]
+    for line in first_lines(made.overlap):
+        assert quoted(line) in seen
+    rows = {row[0] for row, *_ in tasks_of(seen) if row.startswith(("A stream", "B "))}
+    is_both = "around the longest overlap" in seen
+    assert rows == {"A", "B"} if is_both else rows, "the longest gap may have one side alone about it"
+
+
+def test_what_stays_of_a_chart_shows_both_sides_at_once_where_the_bar_is_met() -> None:
+    made = make(load(["tests/data/torch/ddp.rank*.json.gz"]))
+    assert made.overlap.passed
+    chart = gantt(made.picture, met=True)
+    assert "around the longest overlap" in chart
+    assert any(text.startswith("overlap ") for row, text, *_ in tasks_of(chart) if row == "A and B")
+
+
+def test_nothing_of_a_report_names_where_its_captures_lie_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "secret place" / name for name in ("serial", "beside")]
+    for folder, program in zip(folders, ("dpmp_serial", "dpmp_overlap"), strict=True):
+        folder.mkdir(parents=True)
+        for rank in (0, 1):
+            shutil.copy(f"tests/data/torch/{program}.rank{rank}.json.gz", folder / f"rank{rank}.json.gz")
+    alone, beside = ([str(path) for path in sorted(folder.iterdir())] for folder in folders)
+    words = ["report", *beside, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "out"), "--claimed", "1.2x"]
+    run = CliRunner().invoke(app, [*words, *(word for path in alone for word in ("--baseline", path))])
+    assert run.exit_code == 1, run.output
+    command = json.loads((tmp_path / "out" / "results.json").read_text())["command"]
+    assert shlex.split(command)[2] == "beside/rank*.json.gz"
+    assert "--baseline serial/rank*.json.gz --claimed 1.2x" in command.replace("'", "")
+    made = tv.report(beside, tmp_path / "api", *DP_MP, baseline=alone, claimed="1.2x")
+    assert [one.path for one in made.info.captures] == ["beside/rank0.json.gz", "beside/rank1.json.gz"]
+    for path in [*(tmp_path / "out").iterdir(), *made.files]:
+        assert b"secret" not in path.read_bytes(), path
+    # From the folder they lie in, the command makes the same report.
+    monkeypatch.chdir(tmp_path / "secret place")
+    again = CliRunner().invoke(app, [*shlex.split(command)[1:-1], str(tmp_path / "again")])
+    assert again.exit_code == 1, again.output
+    first, second = (json.loads((tmp_path / one / "results.json").read_text()) for one in ("out", "again"))
+    assert first == second
+
+
+def test_a_claim_stands_below_the_first_lines(tmp_path: Path) -> None:
+    alone = load(["tests/data/torch/dpmp_serial.rank*.json.gz"])
+    for claim, words in (("14.7x", "**❌ Impossible claim:** two tasks of"), ("1.05x", "can gain at most|measured")):
+        seen = summary(make(load(FILES), *DP_MP, baseline=alone, claimed=claim), with_image=False)
+        assert re.search(words.replace("*", r"\*"), seen.partition("```mermaid")[0])
 
 
 def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: Report) -> None:
     (title,) = [line for line in gantt(report.picture).splitlines() if line.startswith("  title ")]
-    assert title == "  title occurrence 2 on rank 0, µs"
+    assert title == "  title occurrence 2 on rank 0, around the longest gap, µs"
     named = replace(report.picture, shown=replace(report.picture.shown, label="x" * 500))
     (title,) = [line for line in gantt(named).splitlines() if line.startswith("  title ")]
     assert len(title) < 90
@@ -210,17 +304,36 @@ def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: Repo
 def test_the_gantt_holds_nothing_but_its_own_grammar(trace: Trace) -> None:
     pair = HOSTILE_PAIR if len(trace.ops) > 8 else ("nvtx:A", "nvtx:B")
     lines = gantt(make(loaded(trace), *pair).picture).splitlines()
-    assert lines[:7] == ["---", "displayMode: compact", "config:", "  gantt:", "    leftPadding: 120", "---", "gantt"]
-    for line in lines[11:]:
+    assert lines[0] == '%%{init: {"gantt": {"displayMode": "compact", "leftPadding": 120}}}%%'
+    assert lines[1] == "gantt"
+    for line in lines[6:]:
         assert TASK.fullmatch(line) or re.fullmatch(r"  section [A-Za-z0-9 ]+", line), line
-    assert not re.search(r"[<>;#%\"`&]", "\n".join(lines[7:]).replace("axisFormat %Q", ""))
+    assert not re.search(r"[<>;#%\"`&]", "\n".join(lines[1:]).replace("axisFormat %Q", ""))
 
 
 def test_hostile_names_stay_text_in_markdown_and_html() -> None:
     made = make(loaded(hostile()), *HOSTILE_PAIR)
     page = rendered(summary(made, with_image=False))
     assert "hacked" in page
-    own = {"h2", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em", "ul", "li"}
+    own = {
+        "h2",
+        "h3",
+        "details",
+        "summary",
+        "p",
+        "pre",
+        "code",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "strong",
+        "em",
+        "ul",
+        "li",
+    }
     assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
     whole = html(made)
     body = whole[whole.index("<body>") :]

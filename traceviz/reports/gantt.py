@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -11,16 +13,18 @@ from analyzers.arrays.intervals import clip, subtract, union
 from traceviz.output.quantities import duration
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, join, make
 from traceviz.timelines.picture import Picture
-from traceviz.timelines.rows import Band
+from traceviz.timelines.rows import Band, Row
 from traceviz.timelines.texts import short
 
-MOST_TASKS = 90
-JOINED = 50  # work of one side on one row is one run up to gaps of this part of the instance
-PAUSE = 300  # a side runs alone through pauses of less than this part of the instance
+PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # of the instance
+MOST_LINES = 14  # of rows and tasks: a chart that is seen at a glance, in a summary of less than 40 lines
+JOINED = 50  # work of one side on one row is one run up to gaps of this part of the chart
+PAUSE = 300  # a side runs alone through pauses of less than this part of the chart
 SOLID = 12, 0.9  # a run of at most so many ops, for at least this share of its length, is one bar
-SMALLEST = 200  # what is no op and lasts less than this part of the instance is left out
-BINS = 12  # across the instance, by which other runs are cut: a bar is as long as what ran in its bin
-LETTERS = 110  # from one end of the chart to the other
+SMALLEST = 200  # what is no op and lasts less than this part of the chart is left out
+BINS = (12, 6)  # across the chart, by which other runs are cut: a bar is as long as what ran in its bin
+LETTERS = 95  # from one end of the chart to the other
+MOST_STREAMS = 3  # named in front of a side's row
 MOST_TITLE = 60  # letters of an instance's name: Mermaid lets a title run out of the chart
 # Mermaid has a few looks for tasks beside the plain one; `legend` tells what they mean.
 LOOKS = {
@@ -37,40 +41,56 @@ WORDS = {"a": "A", "b": "B", "overlap": "overlap", "sync": "blocked", "held": "h
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.+*/()=-]+")
 
 
-def gantt(picture: Picture) -> str:
-    """Mermaid source of the shown instance on the rank it was chosen on; "" where there is none."""
+def gantt(picture: Picture, *, met: bool = False) -> str:
+    """Mermaid source of the shown instance on the rank it was chosen on; "" where there is none.
+
+    Where the whole instance would be too much for one glance, it is the largest part of it that is not, around what
+    held a side longest.
+
+    Parameters
+    ----------
+    met : whether the bar is met: then around the longest overlap.
+    """
     band = next(
         (one for one in picture.bands if (one.rank, one.device) == (picture.shown.rank, picture.shown.device)), None
     )
     if band is None:
         return ""
-    low, high = picture.low_ns, picture.high_ns
+    sides = (max(row.number for row in band.rows) + 1, max(row.number for row in band.rows) + 2)
+    both = band.row("overlap")
+    whole = picture.low_ns, picture.high_ns
+    seen = _within(picture, band, *whole)
+    met = met and bool(np.any(seen.role == ROLE["overlap"]))
+    focus = _focus(seen, *whole, met=met)
+    for part, bins in product(PARTS, BINS):
+        low, high = _around(focus, part, *whole)
+        marks, names = _chosen(picture, band, sides, bins, (low, high))
+        if marks.size + np.unique(marks.row).size <= MOST_LINES:
+            break
+    marks = _most_told(marks, both)
     unit, name = (1000, "µs") if high - low >= 200_000 else (1, "ns")
-    marks = _chosen(picture, band)
+    zoomed = "" if (low, high) == whole else f", around the longest {'overlap' if met else 'gap'}"
+    sections = [*zip(sides, names, strict=True)]
+    sections += [(one.number, "A and B" if one.kind == "overlap" else _text(one.label)) for one in band.rows]
     lines = [
-        "---",
-        "displayMode: compact",
-        "config:",
-        "  gantt:",
-        "    leftPadding: 120",
-        "---",
+        '%%{init: {"gantt": {"displayMode": "compact", "leftPadding": 120}}}%%',
         "gantt",
-        f"  title {_text(f'{_cut(picture.shown.label)} on rank {band.rank}')}, {name}",
+        f"  title {_text(_cut(picture.shown.label, MOST_TITLE - len(zoomed)))} on rank {band.rank}{zoomed}, {name}",
         "  dateFormat x",
         "  axisFormat %Q",
         "  todayMarker off",
     ]
-    for row in band.rows:
-        of_row = marks.take(marks.row == row.number)
+    for row, label in sections:
+        of_row = marks.take(marks.row == row)
         if not of_row.size:
             continue
-        lines.append(f"  section {'A and B' if row.kind == 'overlap' else _text(row.label)}")
+        lines.append(f"  section {label}")
         for k in range(of_row.size):
             start = (max(int(of_row.start[k]), low) - low) // unit
             end = max((min(int(of_row.end[k]), high) - low) // unit, start + 1)
             letters = LETTERS * (end - start) * unit // max(high - low, 1)
             kind = _kind(of_row, k)
-            text = _task(picture, of_row, k, kind, letters, alone=row.kind == "overlap")
+            text = _task(picture, of_row, k, kind, letters, alone=row == both)
             lines.append(f"  {text} :{LOOKS[kind]}{start}, {end}")
     return "\n".join(lines)
 
@@ -80,36 +100,120 @@ def legend(picture: Picture) -> str:
     a, b = picture.names
     return (
         f"A ({a}) is light, B ({b}) grey, both at once dark; red: where the host was blocked; with a red edge: what "
-        "held the one while the other ran. Of many ops in a row a bar is as long as they ran."
+        "held the one while the other ran. Of many ops in a row a bar is as long as they ran; short ones are left out."
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_TITLE else f"{text[: MOST_TITLE - 3]}..."
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _chosen(picture: Picture, band: Band) -> Marks:
-    """What of a band the chart shows: both sides' ops, sync points, both at once or one alone, and what held a side."""
+def _within(picture: Picture, band: Band, low: int, high: int) -> Marks:
+    """What of a band the chart may show: both sides' ops, sync points, overlap, and what held a side."""
     shown = [ROLE[role] for role in ("a", "b", "overlap", "sync")] + _HELD
-    marks, low, high = picture.marks, picture.low_ns, picture.high_ns
+    marks = picture.marks
     rows = [row.number for row in band.rows if row.kind not in ("ranges", "projected")]
     of_band = np.isin(marks.row, rows) & np.isin(marks.role, shown) & (marks.start < high) & (marks.end > low)
     found = marks.take(of_band)
-    ran = [
-        clip(union(found.start[each], found.end[each]), low, high)
-        for each in (found.role == 0, found.role == ROLE["b"])
-    ]
+    return found.take(found.start < found.end)
+
+
+def _focus(marks: Marks, low: int, high: int, *, met: bool) -> tuple[int, int]:
+    """From when to when a side was held longest, or the longest overlap was; the middle where there is none."""
+    found = marks.take(marks.role == ROLE["overlap"] if met else np.isin(marks.role, _HELD))
+    if not found.size:
+        return (low + high) // 2, (low + high) // 2
+    start, end = np.maximum(found.start, low), np.minimum(found.end, high)
+    longest = int(np.argmax(end - start))
+    return int(start[longest]), int(end[longest])
+
+
+def _around(focus: tuple[int, int], part: int, low: int, high: int) -> tuple[int, int]:
+    """A part of an instance with what has to be seen in its middle, and as much again beside it.
+
+    >>> _around((40, 50), 4, 0, 100), _around((0, 10), 8, 0, 100), _around((40, 50), 1, 0, 100)
+    ((32, 57), (0, 20), (0, 100))
+    """
+    start, end = focus
+    length = min(max((high - low) // part, 2 * (end - start)), high - low)
+    begin = min(max((start + end - length) // 2, low), high - length)
+    return begin, begin + length
+
+
+def _chosen(
+    picture: Picture, band: Band, sides: tuple[int, int], bins: int, window: tuple[int, int]
+) -> tuple[Marks, list[str]]:
+    """Bars of what a band shows in a window: both sides' ops, both at once or one alone, what held a side.
+
+    Parameters
+    ----------
+    sides : numbers of the two rows that A's and B's ops are put on, whatever their streams.
+    bins : parts of the window, in which many ops are one bar.
+
+    Returns
+    -------
+    Marks, and what the sides' rows are called: by their streams.
+    """
+    low, high = window
     row = band.row("overlap")
+    found = _within(picture, band, low, high)
+    is_op = np.isin(found.role, [ROLE["a"], ROLE["b"]]) & (found.row != row)
+    labels, of_sides, ran = [], [], []
+    for number, role in zip(sides, ("a", "b"), strict=True):
+        of_side = found.take(is_op & (found.role == ROLE[role]))
+        labels.append(_of_streams(role.upper(), [one for one in band.rows if one.number in of_side.row]))
+        of_sides.append(_on_one_row(of_side, number))
+        ran.append(clip(union(of_side.start, of_side.end), low, high))
     alone = [
         make(row, ROLE[role], *subtract(ran[side], ran[1 - side]), name=-1) for side, role in enumerate(("a", "b"))
     ]
-    found = join([found.take(found.start < found.end), *alone])
-    bins = BINS
-    while (fewer := _bars(found, low, high, bins, row)).size > MOST_TASKS and bins > 1:
-        bins //= 2
-    is_op = np.isin(fewer.role, [ROLE[role] for role in ("a", "b")]) & (fewer.row != row)
+    fewer = _bars(join([found.take(~is_op), *of_sides, *alone]), low, high, bins, row)
+    is_op = np.isin(fewer.role, [ROLE["a"], ROLE["b"]]) & (fewer.row != row)
     fewer = fewer.take(is_op | (fewer.end - fewer.start >= (high - low) // SMALLEST))
-    return fewer.take(np.lexsort((fewer.start, fewer.row)))
+    return fewer.take(np.lexsort((fewer.start, fewer.row))), labels
+
+
+def _of_streams(side: str, rows: Sequence[Row]) -> str:
+    """A side's name by its streams: "A stream 25", "B streams 7 17"."""
+    streams = [row.label.removeprefix("stream ").partition(" ")[0] for row in rows]
+    if len(streams) == 1:
+        return _text(f"{side} {rows[0].label}")
+    return _text(
+        f"{side} streams {' '.join(streams)}" if len(streams) <= MOST_STREAMS else f"{side} {len(streams)} streams"
+    )
+
+
+def _on_one_row(marks: Marks, number: int) -> Marks:
+    """A side's ops of all its streams on one row: each begins where those before it have ended."""
+    marks = marks.take(np.argsort(marks.start, kind="stable"))
+    if not marks.size:
+        return marks
+    ended = np.append(marks.start[0], np.maximum.accumulate(marks.end)[:-1])
+    start = np.maximum(marks.start, ended)
+    end = np.maximum(marks.end, start)
+    return replace(
+        marks, row=np.full_like(marks.row, number), start=start, end=end, busy=np.minimum(marks.busy, end - start)
+    )
+
+
+def _most_told(marks: Marks, both: int) -> Marks:
+    """Leave out the shortest bars until the chart is short; the longest of each kind stays.
+
+    Parameters
+    ----------
+    both : the row of overlap, which is the answer and counts for four; that a side is alone its own row shows, too.
+    """
+    kinds = np.array([f"{WORDS[_kind(marks, k)]} {marks.row[k] == both}" for k in range(marks.size)])
+    is_overlap, is_alone = marks.role == ROLE["overlap"], (marks.row == both) & (marks.role != ROLE["overlap"])
+    worth = (marks.end - marks.start) * np.where(is_overlap, 4.0, np.where(is_alone, 0.1, 1.0))
+    order = np.argsort(worth, kind="stable")
+    stays = {max(np.flatnonzero(kinds == kind), key=lambda k: worth[k]) for kind in set(kinds.tolist())}
+    kept = np.ones(marks.size, bool)
+    for k in order:
+        if np.count_nonzero(kept) + np.unique(marks.row[kept]).size <= MOST_LINES:
+            break
+        kept[k] = k in stays
+    return marks.take(kept)
 
 
 def _bars(marks: Marks, low: int, high: int, bins: int, both: int) -> Marks:
@@ -124,7 +228,7 @@ def _bars(marks: Marks, low: int, high: int, bins: int, both: int) -> Marks:
     most, share = SOLID
     length = max(high - low, 1)
     same = (marks.row[1:] == marks.row[:-1]) & (marks.role[1:] == marks.role[:-1])
-    near = np.where(np.isin(marks.role[1:], _HELD), 1, length // max(JOINED * bins // BINS, 1))
+    near = np.where(np.isin(marks.role[1:], _HELD), 1, length // max(JOINED * bins // BINS[0], 1))
     near = np.where(marks.row[1:] == both, length // PAUSE, near)
     begins = np.append(True, ~same | (marks.start[1:] - marks.end[:-1] >= near))
     heads = np.flatnonzero(begins)

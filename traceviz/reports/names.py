@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from glob import escape, glob
 from pathlib import Path
 
 from analyzers.trace.tables import Trace
@@ -33,6 +35,18 @@ def shown_paths(paths: Sequence[str]) -> dict[str, str]:
     taken = Counter([*names.values(), *(tail for each in tails.values() for tail in each)])
     names |= {path: next((tail for tail in each if taken[tail] == 1), each[-1]) for path, each in tails.items()}
     return names
+
+
+def gathered(paths: Sequence[str]) -> list[str]:
+    """One glob instead of all ranks' files, where it stands for these files and no others; else the paths."""
+    if len(paths) < 2:
+        return list(paths)
+    head = os.path.commonprefix(paths)  # noqa: RUF071
+    tail = os.path.commonprefix([path[len(head) :][::-1] for path in paths])[::-1]  # noqa: RUF071
+    between = [path[len(head) : len(path) - len(tail)] for path in paths]
+    pattern = f"{escape(head)}*{escape(tail)}"
+    is_numbered = all(part.isdigit() for part in between)
+    return [pattern] if is_numbered and set(glob(pattern)) == set(paths) else list(paths)  # noqa: PTH207
 
 
 def renamed(trace: Trace, names: Mapping[str, str]) -> Trace:

@@ -22,7 +22,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
 from traceviz.reports import fixes
-from traceviz.reports.names import renamed, shown_paths
+from traceviz.reports.names import gathered, renamed, shown_paths
 from traceviz.timelines.picture import Picture, picture
 
 
@@ -111,6 +111,7 @@ def command_of(
     >>> command_of(["my run.json"], "comm", "nvtx:x", 0.6, baseline=["/data/alone.json"], claimed="1.3x")
     "traceviz report 'my run.json' -a comm -b nvtx:x --min-overlap 60% --baseline alone.json --claimed 1.3x -o report"
     """
+    paths, baseline = gathered(paths), gathered(baseline)
     names = shown_paths([*paths, *baseline])
     alone = [word for path in baseline for word in ("--baseline", names[path])]
     words = [*(names[path] for path in paths), "-a", a, "-b", b, "--min-overlap", f"{100 * min_overlap:g}%"]

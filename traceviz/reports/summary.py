@@ -5,38 +5,61 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain
+from analyzers.verdict.result import OverlapResult
+from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
-from traceviz.output.views import collectives, overlap
+from traceviz.output.views import claim, collectives, overlap
+from traceviz.output.views.first_lines import first_lines
 from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt, legend
 from traceviz.reports.report import Report
 
+ICONS = {True: "✅", False: "❌", None: "⚠️"}  # of whether the bar is met
+FOLDED = "<details><summary>Figures, causes, what a fix is worth, and how it was captured</summary>"
 MOST_CAPTURES = 16
 MOST = 65_000  # letters; GitHub takes 65,536
+LEFT_OUT = "*… the rest is in report.html.*\n"
+LONGEST_COMMAND = 4_000
 LONGEST_CELL = 600  # letters of one item: names come from traces and have no bound
 
 
 def summary(report: Report, *, with_image: bool) -> str:
-    """Verdict, figures, causes, the shown instance, capture conditions and the command, as Markdown."""
-    verdict, *figures = overlap.blocks(report.overlap, verbose=True)
-    code = gantt(report.picture)
-    parts = [
-        markdown([_short(verdict)]),
-        f"{fenced(code, 'mermaid')}\n{markdown([_short(Paragraph(legend(report.picture)))])}" if code else "",
+    """What a reviewer reads in thirty seconds, in less than 40 lines; all else folded away below, as Markdown."""
+    result, code = report.overlap, gantt(report.picture, met=report.overlap.passed is True)
+    chart = f"{fenced(code, 'mermaid')}{markdown([_short(Paragraph(legend(report.picture)))])}" if code else ""
+    again = fenced(report.command, "bash") if 0 < len(report.command) <= LONGEST_COMMAND else ""
+    files = ["`report.html` has the zoomable timeline and every section", "`results.json` the data"]
+    files += ["`timeline.png` the picture"] if with_image else []
+    head = "\n".join(part for part in (first(result), claimed(result), chart, again, f"{', '.join(files)}.\n") if part)
+    figures = overlap.blocks(result, verbose=True)[len(overlap.brief(result)) :]
+    folded = [
         *(markdown([_short(block)]) for block in figures),
         markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
         markdown(conditions(report)),
-        f"To see this again:\n\n{fenced(report.command, 'bash')}" if report.command else "",
-        "`report.html` has the zoomable timeline and every section, `results.json` the data"
-        + (", `timeline.png` the picture to attach.\n" if with_image else ".\n"),
     ]
-    kept = [part for part in parts if part]
-    left_out = "*… the rest is in report.html.*\n"
-    while sum(len(part) + 1 for part in kept) > MOST:
-        longest = max(range(1, len(kept)), key=lambda k: len(kept[k]))
-        kept[longest] = left_out
-    return "\n".join(kept)
+    kept = [part for part in folded if part]
+    room = MOST - len(head) - len(FOLDED)
+    for k in sorted(range(len(kept)), key=lambda k: -len(kept[k])):
+        if sum(len(part) + 1 for part in kept) <= room:
+            break
+        kept[k] = LEFT_OUT
+    return f"{head}\n{FOLDED}\n\n" + "\n".join(kept) + "\n</details>\n"
+
+
+def first(result: OverlapResult) -> str:
+    """The first lines, the verdict as a heading that is seen from afar."""
+    verdict, *more = (quoted(_cut(line)) for line in first_lines(result))
+    return "\n".join([f"### {ICONS[result.passed]} {verdict}", "", *(f"- {line}" for line in more)]) + "\n"
+
+
+def claimed(result: OverlapResult) -> str:
+    """What a claim comes to; "" where none was made."""
+    icon = {0: ICONS[True], 1: ICONS[False]}.get(result.claim_code, ICONS[None])
+    lines = [
+        f"**{icon} {quoted(one.word.capitalize())}:** {quoted(one.text)}\n"
+        for one in claim.blocks(result.claim, result.claim_reason)
+    ]
+    return "".join(lines)
 
 
 def conditions(report: Report) -> list[Block]:
