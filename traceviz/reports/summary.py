@@ -18,6 +18,7 @@ ICONS = {True: "✅", False: "❌", None: "⚠️"}  # of whether the bar is met
 FOLDED = "<details><summary>Figures, causes, what a fix is worth, and how it was captured</summary>"
 MOST_CAPTURES = 16
 MOST = 65_000  # letters; GitHub takes 65,536
+_UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|GB/s|[KMG]iB)\b)")
 LEFT_OUT = "*… the rest is in report.html.*\n"
 LONGEST_COMMAND = 4_000
 LONGEST_CELL = 600  # letters of one item: names come from traces and have no bound
@@ -37,7 +38,7 @@ def summary(report: Report, *, with_image: bool) -> str:
         markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
         markdown(conditions(report)),
     ]
-    kept = [part for part in folded if part]
+    kept = [_unbroken(part) for part in folded if part]
     room = MOST - len(head) - len(FOLDED)
     for k in sorted(range(len(kept)), key=lambda k: -len(kept[k])):
         if sum(len(part) + 1 for part in kept) <= room:
@@ -108,6 +109,12 @@ def fenced(text: str, language: str) -> str:
     fence = "`" * max(3, *(length + 1 for length in runs), 3)
     lines = "\n".join(plain(line) for line in text.splitlines())
     return f"{fence}{language}\n{lines}\n{fence}\n"
+
+
+def _unbroken(text: str) -> str:
+    """Markdown whose tables break no line between a number and its unit."""
+    lines = (_UNIT.sub("\u00a0", line) if line.startswith("| ") else line for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def _short(block: Block) -> Block:
