@@ -28,7 +28,7 @@ fi
 {
     echo "code=$code"
     echo "name=$NAME"
-    echo "headline=$(head -n 1 "$LOG")"
+    echo "headline=$(sed '/^Written to /,$d' "$LOG" | head -n 3 | tr '\n' ' ')"
     if [[ -f $OUTPUT/summary.md ]]; then
         verdict=$("$VENV/bin/python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["overlap"]["verdict"])' "$OUTPUT/results.json")
         echo "verdict=$verdict"

@@ -258,6 +258,7 @@ class OverlapResult:
         mood = MOODS[self.verdict]
         notes = [f"worth most: {self.remedy_sentence}"] if self.remedy else []
         notes += [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
+        notes += [f"claim: {self.claim.words}"] if self.claim else []
         return card(
             self.verdict, text, headers, rows, mood=mood, texts=("mostly by",), notes=notes, warnings=self.warnings
         )

@@ -284,6 +284,18 @@ def test_it_comments_where_there_is_a_pull_request(
     assert bool(github.asked) == bool(github.comments) == asked
 
 
+def test_a_summary_as_long_as_a_comment_loses_its_folded_part(tmp_path: Path, github: GitHub) -> None:
+    for length, is_whole in ((60_000, True), (65_400, False)):
+        (tmp_path / "summary.md").write_text("### seen\n\n<details>" + "x" * length + "</details>\n", encoding="utf-8")
+        given = {"REPORT": str(tmp_path), "ARTIFACT_URL": URL, "NAME": "one", "COMMENT": "true", "TOKEN": "secret"}
+        given |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "shown"), "GITHUB_EVENT_PATH": str(tmp_path / "event")}
+        given |= {"GITHUB_API_URL": github.url, "GITHUB_REPOSITORY": "acme/model"}
+        (tmp_path / "event").write_text(json.dumps(PULL_REQUEST), encoding="utf-8")
+        subprocess.run([sys.executable, str(ROOT / "action/comment.py")], env={**os.environ, **given}, check=True)
+        (body,) = github.bodies
+        assert ("<details>" in body, "### seen" in body, URL in body) == (is_whole, True, True)
+
+
 def test_a_server_that_does_not_answer_fails_no_job(tmp_path: Path) -> None:
     job = run(tmp_path, None, PULL_REQUEST, traces="not/there.json")
     assert job.codes == [0, 0, 0, 2]
@@ -295,6 +307,9 @@ def test_a_claim_is_held_against_the_baseline_given(tmp_path: Path) -> None:
     assert job.codes == [0, 0, 0, 1], job.printed
     assert "**❌ Impossible claim:**" in job.summary
     assert "--claimed 14.7x --ranks 0-1 --steps 1:3" in job.summary
+    (error,) = [line for line in job.printed.splitlines() if line.startswith("::error")]
+    assert "OVERLAPPED: " in error
+    assert error.strip().endswith("14.7x measures something else."), "what fails the job"
 
 
 def test_a_report_of_nsys_without_one_says_what_to_do(tmp_path: Path, github: GitHub) -> None:

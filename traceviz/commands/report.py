@@ -53,6 +53,7 @@ def report(
     options = RunOptions.of(context.params)
     bar = option.read_ratio(min_overlap)
     from analyzers.verdict.check import check_claimed
+    from traceviz.output.views import claim
     from traceviz.reports import files
     from traceviz.reports.report import command_of, make
 
@@ -80,6 +81,8 @@ def report(
         )
         written = files.write(made, output)
     typer.echo(made.picture.headline)
+    for one in claim.blocks(made.overlap.claim, made.overlap.claim_reason):
+        typer.echo(f"{one.word}: {one.text}")
     typer.echo(f"Written to {output}: {', '.join(path.name for path in written)}.")
     if not any(path.suffix == ".png" for path in written):
         typer.echo(
