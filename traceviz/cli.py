@@ -20,6 +20,7 @@ from traceviz.commands import (
     history,
     info,
     report,
+    show,
     streams,
     syncs,
     timeline,
@@ -40,6 +41,7 @@ app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_ov
 app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
+app.command("show", epilog=show.EPILOG)(show.show)
 app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("export", epilog=export.EPILOG)(export.export)

@@ -128,7 +128,7 @@ def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int, i
         early[heads],
         words,
         evidence,
-        {int(each) + before: _links(writer, one, int(each)) for each in told.tolist()},
+        {int(each) + before: links_of(writer, one, int(each)) for each in told.tolist()},
     )
 
 
@@ -150,7 +150,7 @@ def _in_words(
     return number[of_pair], texts, np.unique(pairs[0, longest])
 
 
-def _links(writer: EvidenceWriter, one: Explained, gap: int) -> tuple[Link, ...]:
+def links_of(writer: EvidenceWriter, one: Explained, gap: int) -> tuple[Link, ...]:
     """How the op that ended a gap got there: its launch, what it was queued behind, and through which event."""
     trace, ordering = writer.trace, writer.ordering
     op, late, found = int(one.gaps.op[gap]), int(one.releases.late[gap]), []

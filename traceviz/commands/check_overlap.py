@@ -13,7 +13,7 @@ import typer
 from analyzers.common.errors import TracevizError
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -62,7 +62,7 @@ def check_overlap(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Only the first lines: verdict, cause, fix, stake.")] = False,
+    brief: option.Brief = False,
     verbose: option.Verbose = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -77,6 +77,8 @@ def check_overlap(
     from analyzers import load
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
+    from traceviz.options.again import CommandLine
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import overlap as view
 
@@ -100,8 +102,10 @@ def check_overlap(
             claimed=claimed,
         )
         result = with_worth(result, run, options.narrowing)
-    shown = view.brief if brief else partial(view.blocks, verbose=verbose)
-    emit(result, output, shown, contract.overlap)
+    if brief:
+        emit_brief(result, output, view.brief, briefs.overlap, CommandLine(context.params))
+    else:
+        emit(result, output, partial(view.blocks, verbose=verbose), contract.overlap)
     if save is not None:
         from traceviz.history import database
 

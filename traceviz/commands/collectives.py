@@ -6,7 +6,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -28,6 +28,7 @@ def collectives(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
+    brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """What did each collective really cost?
@@ -36,9 +37,14 @@ def collectives(
     """
     options = RunOptions.of(context.params)
     from analyzers.scale import answers
+    from traceviz.options.again import CommandLine
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import collectives as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.collectives(run, options.narrowing)
-    emit(result, output, view.blocks, contract.collectives)
+    if brief:
+        emit_brief(result, output, briefs.collective_headlines, briefs.collectives, CommandLine(context.params))
+    else:
+        emit(result, output, view.blocks, contract.collectives)

@@ -12,7 +12,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -68,6 +68,7 @@ def compare(
     workers: option.WorkersForAll = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
+    brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """What changed from one run to another, and can a claimed speedup be?
@@ -85,6 +86,8 @@ def compare(
 
         files.kind_of(timeline)
     from analyzers.compare import compare as analysis
+    from traceviz.options.again import CommandLine
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import compare as view
 
@@ -100,7 +103,10 @@ def compare(
         )
         if timeline is not None:
             files.write(timeline, compared(result, runs))
-    emit(result, output, view.blocks, contract.comparison)
+    if brief:
+        emit_brief(result, output, briefs.compare_headlines, briefs.compare, CommandLine(context.params))
+    else:
+        emit(result, output, view.blocks, contract.comparison)
     raise typer.Exit(result.exit_code)
 
 

@@ -6,7 +6,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -23,6 +23,7 @@ def info(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
+    brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """What is in these captures?
@@ -31,9 +32,14 @@ def info(
     """
     options = RunOptions.of(context.params)
     from analyzers.scale import answers
+    from traceviz.options.again import CommandLine
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import info as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.info(run)
-    emit(result, output, view.blocks, contract.info)
+    if brief:
+        emit_brief(result, output, briefs.info_headlines, briefs.info, CommandLine(context.params))
+    else:
+        emit(result, output, view.blocks, contract.info)

@@ -8,7 +8,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -33,6 +33,7 @@ def syncs(
     no_cache: option.NoCache = False,
     memory: option.Memory = None,
     dask: option.Dask = None,
+    brief: option.Brief = False,
     verbose: option.Verbose = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -43,10 +44,15 @@ def syncs(
     """
     options = RunOptions.of(context.params)
     from analyzers.scale import answers
+    from traceviz.options.again import CommandLine
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import syncs as view
 
     with progress() as on_progress, options.opened(on_progress, lists=True) as run:
         result = answers.syncs(run, options.narrowing)
-    emit(result, output, partial(view.blocks, verbose=verbose), contract.syncs)
+    if brief:
+        emit_brief(result, output, briefs.sync_headlines, briefs.syncs, CommandLine(context.params))
+    else:
+        emit(result, output, partial(view.blocks, verbose=verbose), contract.syncs)
     raise typer.Exit(result.exit_code)

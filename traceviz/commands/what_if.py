@@ -8,7 +8,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -58,6 +58,7 @@ def what_if(
     workers: option.WorkersForAll = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
+    brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """What is a fix worth? Step time and overlap, predicted.
@@ -69,6 +70,8 @@ def what_if(
     options = RunOptions.of(context.params)
     from analyzers.replay import answer
     from analyzers.replay.changes import parse_change
+    from traceviz.options.again import CommandLine
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import what_if as view
 
@@ -76,5 +79,8 @@ def what_if(
     with progress() as on_progress:
         trace = options.loaded(on_progress)
         result = answer.what_if(trace, wanted, a, b, critical_path=critical_path, progress=on_progress)
-    emit(result, output, view.blocks, contract.what_if)
+    if brief:
+        emit_brief(result, output, briefs.what_if_headlines, briefs.what_if, CommandLine(context.params))
+    else:
+        emit(result, output, view.blocks, contract.what_if)
     raise typer.Exit(result.exit_code)

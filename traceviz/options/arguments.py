@@ -47,6 +47,13 @@ Claimed = Annotated[
         show_default=False,
     ),
 ]
+Brief = Annotated[
+    bool,
+    typer.Option(
+        "--brief",
+        help="Only the first lines; with --format json at most 2,000 tokens, with ids for traceviz show.",
+    ),
+]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to print the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All rows, evidence and caveats at length.")]
 Ranks = Annotated[

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from analyzers.common.ids import collective_id, gap_id, instance_id, sync_id
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     from analyzers.contracts.result import ContractResult
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
-    from analyzers.overlap.measure import RankOverlap, Side
+    from analyzers.overlap.measure import Missed, RankOverlap, Side
     from analyzers.overlap.peers import DeviceTime
     from analyzers.replay.result import WhatIf
+    from analyzers.show.result import Shown
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
@@ -42,7 +45,7 @@ def overlap(result: OverlapResult) -> Json:
     """`traceviz.overlap/2`: times are whole ns, ratios floats or null.
 
     `remedy` is null where no change is worth naming, `recoverable_ns` where nothing is predicted: `worth_unknown` says
-    why, "" where something is.
+    why, "" where something is. `id` is what `traceviz show` expands, null where no gap tells a cause.
     """
     job = result.job
     return {
@@ -148,9 +151,17 @@ def _rank(rank: RankOverlap) -> Json:
         "launched_before": vars(rank.launched_before),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [
-            {**_fields(one, *_MISSED), "inferred": vars(one.inferred) if one.inferred else None} for one in rank.missed
+            {
+                "id": gap_of(rank, one),
+                **_fields(one, *_MISSED),
+                "inferred": vars(one.inferred) if one.inferred else None,
+            }
+            for one in rank.missed
         ],
-        "instances": [_fields(one, *_INSTANCE) for one in rank.instances],
+        "instances": [
+            {"id": instance_id(rank.rank, rank.device, one.start_ns), **_fields(one, *_INSTANCE)}
+            for one in rank.instances
+        ],
     }
 
 
@@ -165,6 +176,11 @@ def _device_time(one: DeviceTime) -> Json:
     }
 
 
+def gap_of(rank: RankOverlap, one: Missed) -> str | None:
+    """The id of the gap that a cause is told by; None where no gap tells it."""
+    return gap_id(rank.rank, rank.device, one.start_ns) if one.op >= 0 else None
+
+
 def _side(side: Side) -> Json:
     return {"busy_ns": side.busy_ns, "wait_ns": side.wait_ns, "ops": side.ops, "streams": list(side.streams)}
 
@@ -175,6 +191,7 @@ def collectives(result: Collectives) -> Json:
         "schema": "traceviz.collectives/1",
         "collectives": [
             {
+                "id": collective_id(one.index),
                 **{name: value for name, value in vars(one).items() if name != "ranks"},
                 "ranks": [vars(call) for call in one.ranks],
             }
@@ -198,7 +215,10 @@ def syncs(result: OrderReport) -> Json:
     return {
         "schema": "traceviz.syncs/2",
         "reason": result.reason,
-        "syncs": _records(result.syncs.table, "process", "device", "waited_op", "call"),
+        "syncs": [
+            {"id": sync_id(one["rank"], one["start_ns"]), **one}
+            for one in _records(result.syncs.table, "process", "device", "waited_op", "call")
+        ],
         "groups": [{**vars(one), "ranks": list(one.ranks)} for one in sync_groups(result.syncs)],
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [
@@ -424,6 +444,29 @@ def what_if(result: WhatIf) -> Json:
         "critical_path": None if path is None else [{**vars(one), "blocks": one.blocks} for one in path.segments],
         "communication": None if path is None else [vars(one) for one in path.communication],
         "warnings": _warnings(result.warnings),
+    }
+
+
+def show(result: Shown, following: Sequence[str]) -> Json:
+    """`traceviz.show/1`: one finding; times are whole ns from the capture's start.
+
+    `pair`, `rank` and `device` are null where they play no part. Of a gap and an instance `pieces` are causes, `ns` the
+    time alone that each held in all, from `start_ns` to `end_ns` in the longest gap; of a collective they are ranks,
+    the last to arrive first, of which `more_pieces` are left out. `next` are the commands to run next.
+    """
+    return {
+        "schema": "traceviz.show/1",
+        **_fields(result, "id", "kind"),
+        "pair": {"a": result.a, "b": result.b} if result.a else None,
+        **_fields(result, "rank", "device", "start_ns", "end_ns"),
+        "steps": list(result.steps),
+        "sentence": result.sentence,
+        "figures": dict(result.figures),
+        "pieces": [vars(one) for one in result.pieces],
+        "more_pieces": result.more_pieces,
+        "evidence": list(result.evidence),
+        "related": [vars(one) for one in result.related],
+        "next": list(following),
     }
 
 

@@ -20,6 +20,8 @@ from traceviz.output.document import Block, markdown, plain
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from traceviz.options.again import CommandLine
+
 Result = TypeVar("Result")
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
 LEAST_WIDTH = 20
@@ -37,6 +39,22 @@ def emit(
 ) -> None:
     """Print a result to standard output in the format asked for."""
     put(as_json(contract(result)) if kind == "json" else as_text(kind, blocks(result)))
+
+
+def emit_brief(
+    result: Result,
+    kind: Format,
+    blocks: Callable[[Result], Sequence[Block]],
+    brief: Callable[[Result, CommandLine], dict[str, Any]],
+    given: CommandLine,
+) -> None:
+    """Print the first lines of a result, or what programs and assistants need of it on one line of JSON."""
+    if kind == "json":
+        from traceviz.output.fitting import as_line
+
+        put(f"{as_line(brief(result, given))}\n")
+        return
+    put(as_text(kind, blocks(result)))
 
 
 def put(text: str) -> None:

@@ -1,0 +1,396 @@
+"""Look one finding up by its id, and tell all that the capture says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.causes import Explained
+from analyzers.causes.evidence import EvidenceWriter
+from analyzers.causes.held import Link, links_of
+from analyzers.causes.table import CAUSES, TABLE, alone_by_cause, cause_of_parts
+from analyzers.causes.without import gain_without
+from analyzers.collectives.report import Collective, RankCall, collectives_of
+from analyzers.common.errors import TracevizError
+from analyzers.common.ids import FindingId, collective_id, gap_id, instance_id, read_id, sync_id
+from analyzers.common.wording import duration, size
+from analyzers.matching.match import MATCHED_BY
+from analyzers.overlap.measure import Instance
+from analyzers.show.result import Piece, Related, Shown
+from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.trace.columns import ints
+from analyzers.trace.kernels import function
+from analyzers.trace.ranks import labels_of
+from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from analyzers.verdict.part import explaining
+
+MOST_PIECES, MOST_RELATED = 8, 5
+PEER = CAUSES.index("peer-wait")
+BLOCKED = CAUSES.index("host-sync")
+
+FoundGap = tuple[Explained, int, Ints]  # gaps of a device, which of them, and how long each cause held in it, ns
+
+
+def show(trace: Trace, finding: str, a: str = "comm", b: str = "compute") -> Shown:
+    """Tell all that a trace says of one finding.
+
+    Parameters
+    ----------
+    finding : its id, such as "gap:r0.d0:1876012" (`analyzers.common.ids`).
+    a, b : selectors of the pair that a gap or an instance is of; of a sync, the pair whose gaps it is held against.
+
+    Raises
+    ------
+    TracevizError : that is no id, the trace has no such finding, or a selector can't be read.
+    """
+    wanted = read_id(finding)
+    if wanted.kind == "coll":
+        return _collective(trace, wanted)
+    if wanted.kind == "sync":
+        return _sync(trace, wanted, a, b)
+    found = _Pair(trace, a, b)
+    return found.gap(wanted) if wanted.kind == "gap" else found.instance(wanted)
+
+
+class _Pair:
+    """Gaps and instances of a pair of sides in one trace."""
+
+    def __init__(self, trace: Trace, a: str, b: str) -> None:
+        self.trace, self.whole = trace, trace.whole or trace
+        self.result = check_overlap(trace, a, b, explain=False)
+        self.writer: EvidenceWriter = explaining(trace, a, b)
+        self.names = self.result.a, self.result.b
+
+    def gap(self, wanted: FindingId) -> Shown:
+        """One gap: which side was idle, what each part of it was held by, and how the op that ended it got there."""
+        found = max(
+            (one for one in self._gaps(wanted) if one[0].gaps.start_ns[one[1]] == wanted.start_ns),
+            key=lambda one: int(one[2].sum()),
+            default=None,
+        )
+        if found is None:
+            raise _unknown(wanted, "gap", self.names)
+        one, gap, by_cause = found
+        gaps = one.gaps
+        side, op = int(gaps.side[gap]), int(gaps.op[gap])
+        start, end = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
+        causes = [int(cause) for cause in np.argsort(-by_cause, kind="stable") if by_cause[cause]]
+        alone = int(by_cause.sum() - by_cause[PEER])
+        late = f", and one of the two only waited for a late rank for {duration(int(by_cause[PEER]))}"
+        sentence = (
+            f"'{self.names[side]}' had nothing running for {duration(end - start)} on "
+            f"{self._named(wanted)}. '{self.names[1 - side]}' ran alone for {duration(alone)} of it"
+            f"{late if by_cause[PEER] else ''}. Then {self.writer.op_name(op)} began on stream "
+            f"{self._of(op, 'stream')}."
+        )
+        figures = {"length_ns": end - start, "alone_ns": alone, "peer_wait_ns": int(by_cause[PEER])}
+        evidence = [self._link(link) for link in links_of(self.writer, one, gap)]
+        if causes and (removed := TABLE[causes[0]].removed) is not None:
+            gain = gain_without(self.writer.explainer, one, gap, removed)
+            if gain is not None:
+                figures["sooner_ns"] = gain.sooner_ns
+                evidence.append(f"{CAUSES[causes[0]]}: {self.writer.next_behind(one, gap, gain)}")
+        return Shown(
+            id=str(wanted),
+            kind="gap",
+            a=self.names[0],
+            b=self.names[1],
+            rank=wanted.rank,
+            device=wanted.device,
+            start_ns=start,
+            end_ns=end,
+            steps=_steps_of(self.whole, np.array([op])),
+            sentence=sentence,
+            figures=figures,
+            pieces=tuple(self._piece(found, cause) for cause in causes),
+            evidence=tuple(evidence),
+            related=tuple(self._related_to_gap(wanted, int(gaps.instance[gap]), op, start, end)),
+        )
+
+    def instance(self, wanted: FindingId) -> Shown:
+        """One instance: what ran beside what, and its gaps, those first in which one side ran alone for longest."""
+        ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
+        found = next((one for rank in ranks for one in rank.instances if one.start_ns == wanted.start_ns), None)
+        if found is None:
+            raise _unknown(wanted, "instance", self.names)
+        gaps = [one for one in self._gaps(wanted) if one[0].gaps.instance[one[1]] == found.index]
+        gaps.sort(key=lambda one: -int(one[2].sum()))
+        by_cause = np.sum([one[2] for one in gaps], axis=0) if gaps else np.zeros(len(CAUSES), np.int64)
+        causes = [int(cause) for cause in np.argsort(-by_cause, kind="stable") if by_cause[cause]]
+        pieces = []
+        for cause in causes:
+            longest = self._piece(max(gaps, key=lambda one: int(one[2][cause])), cause)
+            pieces.append(Piece(longest.name, int(by_cause[cause]), longest.start_ns, longest.end_ns, longest.evidence))
+        picked = np.flatnonzero((self.writer.pairing.a == found.index) | (self.writer.pairing.b == found.index))
+        return Shown(
+            id=str(wanted),
+            kind="instance",
+            a=self.names[0],
+            b=self.names[1],
+            rank=wanted.rank,
+            device=wanted.device,
+            start_ns=found.start_ns,
+            end_ns=found.end_ns,
+            steps=_steps_of(self.whole, picked),
+            sentence=self._instance_words(wanted, found),
+            figures={
+                name: getattr(found, name)
+                for name in ("a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
+            },
+            pieces=tuple(pieces),
+            related=tuple(self._related_gap(wanted, one) for one in gaps[:MOST_RELATED]),
+        )
+
+    def _instance_words(self, wanted: FindingId, found: Instance) -> str:
+        return (
+            f"{found.label} on {self._named(wanted)}: '{self.names[0]}' ran for {duration(found.a_busy_ns)}, "
+            f"'{self.names[1]}' for {duration(found.b_busy_ns)}, waits left out; {duration(found.real_overlap_ns)} of "
+            f"a possible {duration(found.achievable_ns)} overlapped."
+        )
+
+    def gaps_beside(self, sync: SyncPoint) -> list[Related]:
+        """Gaps of a sync's rank in which the host was blocked while it lasted, those it held longest first."""
+        found = []
+        for rank in self.result.ranks:
+            if rank.rank != sync.rank:
+                continue
+            wanted = FindingId("gap", rank.rank, rank.device)
+            found += [
+                (-int(one[2][BLOCKED]), self._related_gap(wanted, one))
+                for one in self._gaps(wanted)
+                if one[2][BLOCKED]
+                and one[0].gaps.start_ns[one[1]] < sync.start_ns + sync.duration_ns
+                and one[0].gaps.end_ns[one[1]] > sync.start_ns
+            ]
+        return [one for _, one in sorted(found, key=lambda each: each[0])[:MOST_RELATED]]
+
+    def _gaps(self, wanted: FindingId) -> Iterator[FoundGap]:
+        for one in self.writer.explainer.explain(wanted.rank, wanted.device):
+            by_cause = alone_by_cause(one)
+            for gap in np.flatnonzero(by_cause.any(axis=0)).tolist():
+                yield one, gap, by_cause[:, gap]
+
+    def _piece(self, found: FoundGap, cause: int) -> Piece:
+        one, gap, by_cause = found
+        parts = np.flatnonzero((one.parts.gap == gap) & (cause_of_parts(one.parts) == cause) & (one.parts.ns > 0))
+        ns = int(by_cause[cause])
+        low, high = int(one.parts.low_ns[parts].min()), int(one.parts.high_ns[parts].max())
+        return Piece(CAUSES[cause], ns, low, high, TABLE[cause].evidence(self.writer, one, gap, ns))
+
+    def _related_gap(self, wanted: FindingId, found: FoundGap) -> Related:
+        one, gap, by_cause = found
+        most = int(by_cause.argmax())
+        words = f"{CAUSES[most]} held '{self.names[int(one.gaps.side[gap])]}' for {duration(int(by_cause[most]))}"
+        return Related(gap_id(wanted.rank, wanted.device, int(one.gaps.start_ns[gap])), words)
+
+    def _related_to_gap(self, wanted: FindingId, instance: int, op: int, start: int, end: int) -> Iterator[Related]:
+        ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
+        for found in (one for rank in ranks for one in rank.instances if one.index == instance):
+            yield Related(instance_id(wanted.rank, wanted.device, found.start_ns), f"its instance, {found.label}")
+        thread = int(self.writer.explainer.launches[0][op])
+        yield from _syncs_within(self.whole, wanted.rank, start, end, thread)
+        if (number := self._of(op, "collective")) >= 0:
+            yield Related(collective_id(number), "the collective whose op ended the gap")
+
+    def _link(self, link: Link) -> str:
+        if link.kind == "launch":
+            return (
+                f"{self.writer.op_name(link.to_op)} was launched at {link.from_ns} ns on thread {link.from_thread} and "
+                f"began at {link.to_ns} ns on stream {self._of(link.to_op, 'stream')}"
+            )
+        if link.kind == "event":
+            return (
+                f"it waited, by an event, for {self.writer.op_name(link.from_op)} on stream "
+                f"{self._of(link.from_op, 'stream')}, which ended at {link.from_ns} ns"
+            )
+        return f"that event was recorded at {link.from_ns} ns, and the stream told to wait for it at {link.to_ns} ns"
+
+    def _of(self, op: int, column: str) -> int:
+        return int(self.whole.ops[column].iloc[op])
+
+    def _named(self, wanted: FindingId) -> str:
+        return self.result.device_labels.name(wanted.rank, wanted.device)
+
+
+def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:
+    """One call that blocked the host: where it came from, what it waited for, what it cost, which gaps it held."""
+    whole = trace.whole or trace
+    table = whole.once(host_syncs).table
+    rows = np.flatnonzero((ints(table, "rank") == wanted.rank) & (ints(table, "start_ns") == wanted.start_ns))
+    if not rows.size:
+        raise _unknown(wanted, "sync")
+    one = next(iter(HostSyncs(table.iloc[rows[:1]])))
+    return Shown(
+        id=str(wanted),
+        kind="sync",
+        a="",
+        b="",
+        rank=one.rank,
+        device=None if one.device < 0 else one.device,
+        start_ns=one.start_ns,
+        end_ns=one.start_ns + one.duration_ns,
+        steps=_steps_at(whole, one.process, one.start_ns),
+        sentence=_sync_words(one),
+        figures={
+            "duration_ns": one.duration_ns,
+            "gpu_idle_ns": one.gpu_idle_ns,
+            "after_ns": one.after_ns,
+            **({"bytes": one.bytes} if one.bytes >= 0 else {}),
+        },
+        evidence=tuple(_about_sync(one)),
+        related=tuple(_gaps_beside(trace, one, a, b)),
+    )
+
+
+def _sync_words(one: SyncPoint) -> str:
+    written = " that nobody wrote at that level" if one.hidden else ""
+    by = f", from {one.chain or one.pattern}" if one.chain or one.pattern else ""
+    where = f" in '{one.range}'" if one.range else ""
+    return (
+        f"{one.api}, a host sync{written}, blocked thread {one.thread} of rank {one.rank} for "
+        f"{duration(one.duration_ns)}{by}{where}. The GPU was idle for {duration(one.gpu_idle_ns)} of it, and for "
+        f"{duration(one.after_ns)} after it."
+    )
+
+
+def _about_sync(one: SyncPoint) -> Iterator[str]:
+    if one.frame:
+        yield f"called at {one.frame}"
+    if one.copy:
+        yield f"a copy {one.copy} of {size(one.bytes)}" if one.bytes >= 0 else f"a copy {one.copy}"
+    if one.waited_name:
+        on = f" on stream {one.waited_stream}" if one.waited_stream >= 0 else ""
+        yield f"it waited for {function(one.waited_name)}{on}"
+    if one.delayed:
+        yield f"what the thread launched next was of '{one.delayed}'"
+
+
+def _gaps_beside(trace: Trace, one: SyncPoint, a: str, b: str) -> list[Related]:
+    try:
+        return _Pair(trace, a, b).gaps_beside(one)
+    except TracevizError:  # a sync is no matter of sides: those that can't be told apart have no gaps
+        return []
+
+
+def _syncs_within(whole: Trace, rank: int, low: int, high: int, thread: int | None = None) -> list[Related]:
+    """Syncs of a rank that blocked its host between two instants, those that did for longest first."""
+    table = whole.once(host_syncs).table
+    start, took = ints(table, "start_ns"), ints(table, "duration_ns")
+    within = np.minimum(start + took, high) - np.maximum(start, low)
+    is_one: Mask = (ints(table, "rank") == rank) & (within > 0)
+    if thread is not None:
+        is_one &= ints(table, "thread") == thread
+    rows = np.flatnonzero(is_one)
+    rows = rows[np.argsort(-within[rows], kind="stable")][:MOST_RELATED]
+    return [
+        Related(
+            sync_id(one.rank, one.start_ns),
+            f"{one.api} blocked rank {one.rank}'s host for {duration(int(ns))} of that time"
+            + (f", from {one.op}" if one.op else ""),
+        )
+        for one, ns in zip(HostSyncs(table.iloc[rows]), within[rows].tolist(), strict=True)
+    ]
+
+
+def _collective(trace: Trace, wanted: FindingId) -> Shown:
+    """One collective over its ranks: who came last, how long the others waited, what kept the last one."""
+    whole = trace.whole or trace
+    found = None
+    if whole.clocks is not None and whole.matches is not None:
+        found = next((one for one in collectives_of(whole) if one.index == wanted.index), None)
+    if found is None or whole.matches is None:
+        raise _unknown(wanted, "collective")
+    start = min(call.start_ns for call in found.ranks)
+    end = max(call.start_ns + call.duration_ns for call in found.ranks)
+    arrived = max(call.start_ns for call in found.ranks)
+    of_calls = ints(whole.matches.calls, "collective") == found.index
+    order = sorted(found.ranks, key=lambda call: (-call.wait_ns, call.rank))
+    last = [call for call in order if (call.rank, call.device) == (found.last_arrival_rank, found.last_arrival_device)]
+    order = last + [call for call in order if call not in last]
+    related = []
+    if found.last_arrival_rank is not None:
+        related = _syncs_within(whole, found.last_arrival_rank, start, arrived)
+    return Shown(
+        id=str(wanted),
+        kind="collective",
+        a="",
+        b="",
+        rank=None,
+        device=None,
+        start_ns=start,
+        end_ns=end,
+        steps=_steps_of(whole, ints(whole.matches.calls, "op")[of_calls]),
+        sentence=_collective_words(whole, found),
+        figures={
+            "ranks": len(found.ranks),
+            "fastest_ns": found.fastest_ns,
+            "longest_wait_ns": max(call.wait_ns for call in found.ranks),
+            "last_arrival_lead_ns": found.last_arrival_lead_ns,
+            "end_skew_ns": found.end_skew_ns,
+            **({} if found.bytes is None else {"bytes": found.bytes}),
+        },
+        pieces=tuple(_rank_piece(whole, call) for call in order[:MOST_PIECES]),
+        more_pieces=max(len(order) - MOST_PIECES, 0),
+        evidence=tuple(_about_collective(found)),
+        related=tuple(related),
+    )
+
+
+def _collective_words(whole: Trace, found: Collective) -> str:
+    what = f"{found.operation or 'a collective'}{'' if found.bytes is None else f' of {size(found.bytes)}'}"
+    labels = labels_of(whole)
+    fastest = f"fastest on {labels.name(found.fastest_rank, found.fastest_device)}, {duration(found.fastest_ns)}"
+    if found.last_arrival_rank is None or found.last_arrival_device is None:
+        return f"{what}, seen on one rank only, so that nothing tells waiting from transfer; {fastest}."
+    last = labels.name(found.last_arrival_rank, found.last_arrival_device)
+    wait = max(call.wait_ns for call in found.ranks)
+    return (
+        f"{what} over {len(found.ranks)} ranks: {fastest}; {last} came last, {duration(found.last_arrival_lead_ns)} "
+        f"behind the one before it; others waited for up to {duration(wait)}."
+    )
+
+
+def _about_collective(found: Collective) -> Iterator[str]:
+    sure = "" if found.sure else ", which is not sure"
+    yield f"matched over ranks by {MATCHED_BY[found.matched_by]}{sure}"
+    if found.bus_gb_s is not None:
+        yield f"bus bandwidth {found.bus_gb_s:.1f} GB/s, over the fastest rank's duration"
+    if found.group_size and found.group_size > len(found.ranks):
+        yield f"{len(found.ranks)} of its {found.group_size} ranks were captured"
+
+
+def _rank_piece(whole: Trace, call: RankCall) -> Piece:
+    waits = f"waited for {duration(call.wait_ns)}, then ran for {duration(call.transfer_ns)}"
+    name = labels_of(whole).name(call.rank, call.device)
+    return Piece(name, call.duration_ns, call.start_ns, call.start_ns + call.duration_ns, waits)
+
+
+def _unknown(wanted: FindingId, what: str, names: Sequence[str] = ()) -> TracevizError:
+    beside = f" of '{names[0]}' beside '{names[1]}'" if names else ""
+    command = {"coll": "collectives", "sync": "syncs"}.get(wanted.kind, "check-overlap")
+    sides = "Give the -a and -b that it was named with; " if names else ""
+    return TracevizError(
+        f"These captures have no {what} {wanted}{beside}.",
+        hint=f"{sides}traceviz {command} TRACE... --format json --brief lists ids.",
+    )
+
+
+def _steps_of(trace: Trace, ops: Ints) -> tuple[int, ...]:
+    """The steps that some ops were launched in."""
+    steps = find_steps(trace)
+    if not steps.rows.size:
+        return ()
+    position = step_of_ops(trace, steps)[ops]
+    return tuple(np.unique(steps.numbers[position[position >= 0]]).tolist())
+
+
+def _steps_at(trace: Trace, process: int, instant: int) -> tuple[int, ...]:
+    """The step that an instant of a process lies in."""
+    steps = find_steps(trace)
+    marks = trace.ranges.iloc[steps.rows]
+    inside = (ints(marks, "start_ns") <= instant) & (instant < ints(marks, "end_ns"))
+    return tuple(np.unique(steps.numbers[inside & (ints(marks, "process") == process)]).tolist())

@@ -1,0 +1,502 @@
+"""Answers for assistants and scripts: JSON of at most 2,000 tokens, with ids to expand and what to run next.
+
+All times are whole ns, keys have the names of the full answers. Lists hold the worst first; `left_out` counts, by list,
+what is not in them. What is too long for its place ends with "…".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from analyzers.common.ids import collective_id, instance_id, sync_id
+from traceviz.options.again import CommandLine
+from traceviz.output.contract import gap_of
+from traceviz.output.document import Block, Headline, Paragraph
+from traceviz.output.fitting import MOST_NEXT, cut, fitted
+from traceviz.output.quantities import duration, percent
+from traceviz.output.views.first_lines import first_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analyzers.collectives.report import Collectives
+    from analyzers.common.errors import TraceWarning
+    from analyzers.compare.noise import Change
+    from analyzers.compare.results import ComparedRun, Comparison
+    from analyzers.info import TraceInfo
+    from analyzers.overlap.measure import RankOverlap
+    from analyzers.replay.result import Prediction, WhatIf
+    from analyzers.show.result import Shown
+    from analyzers.syncs.report import OrderReport
+    from analyzers.trace.alignment import Clocks
+    from analyzers.verdict.result import OverlapResult
+
+Json = dict[str, Any]
+LONGEST_NAME = 80  # letters
+MOST_CAVEATS = 5
+# What of a capture can turn a verdict; the rest bears on details.
+COULD_CHANGE = (
+    "profiler-distorts",
+    "ranks-missing",
+    "one-rank",
+    "unmatched-calls",
+    "unseen-waits",
+    "waiting-estimate",
+    "clocks-contradict",
+    "clocks-not-aligned",
+    "hosts-contradict",
+    "order-refuted",
+    "ranks-unstated",
+    "few-collectives",
+    "no-common-clock",
+    "cut-off",
+    "skipped-bad",
+    "dropped-events",
+    "lost-work",
+    "launched-before",
+    "graph-as-one-row",
+    "few-instances",
+    "too-few-steps",
+    "late-start",
+    "outside-steps",
+    "autograd-thread",
+    "other-thread",
+)
+
+
+def overlap(result: OverlapResult, line: CommandLine) -> Json:
+    """`traceviz.overlap-brief/1`: verdict, first lines, the rank that decides, the worst, causes there, what to run."""
+    job = result.job
+    worst = _worst_ranks(result)
+    deciding = next((one for one in result.ranks if (one.rank, one.device) == job.deciding), None)
+    deciding = deciding or next(iter(worst), None)
+    causes = deciding.missed if deciding else ()
+    instances = sorted(deciding.instances if deciding else (), key=lambda one: (-one.missed_ns, one.start_ns))
+    every_rank: Counter[str] = Counter()
+    for one in result.ranks:
+        every_rank.update({cause.cause: cause.ns for cause in one.missed})
+    answer = {
+        "schema": "traceviz.overlap-brief/1",
+        "verdict": result.verdict,
+        "passed": result.passed,
+        "reason": result.reason,
+        "lines": first_lines(result),
+        "pair": {"a": result.a, "b": result.b},
+        "bar": result.bar,
+        "job": {
+            "rank": job.rank,
+            "device": job.device,
+            "real_overlap_ns": job.real_overlap_ns,
+            "achievable_ns": job.achievable_ns,
+            "real_overlap_ratio": _ratio(job.real_overlap_ratio),
+            "real_overlap_ratio_low": _ratio(job.ratio_low),
+            "real_overlap_ratio_high": _ratio(job.ratio_high),
+            "apparent": job.apparent,
+            "ranks_met": job.ranks_met,
+            "ranks_given": result.ranks_given,
+            "ranks_known": result.ranks_known,
+        },
+        "worst_ranks": [_rank(one) for one in worst],
+        "causes": [
+            {
+                "id": gap_of(deciding, one),
+                "rank": deciding.rank,
+                "cause": one.cause,
+                "ns": one.ns,
+                "sooner_ns": one.sooner_ns,
+                "next_cause": one.next_cause,
+                "recoverable_ns": one.recoverable_ns,
+                "evidence": one.evidence,
+            }
+            for one in causes
+            if deciding is not None
+        ],
+        "causes_of_all_ranks_ns": dict(every_rank.most_common()),
+        "worst_instances": [
+            {
+                "id": instance_id(deciding.rank, deciding.device, one.start_ns),
+                "label": _name(one.label),
+                "missed_ns": one.missed_ns,
+            }
+            for one in instances
+            if deciding is not None and one.missed_ns > 0
+        ],
+        "remedy": _remedy(result),
+        "caveats": caveats(result.warnings),
+        "next": _after_overlap(result, line, [one for one in (gap_of(deciding, cause) for cause in causes) if one])
+        if deciding
+        else [line.again("info")],
+    }
+    return fitted(answer, {"worst_ranks": 3, "causes": 5, "worst_instances": 3, "caveats": MOST_CAVEATS})
+
+
+def _worst_ranks(result: OverlapResult) -> list[RankOverlap]:
+    """The rank that decides, then the others by how little of what could overlap did."""
+
+    def key(one: RankOverlap) -> tuple[bool, bool, float, int]:
+        ratio = one.real_overlap_ratio
+        return (one.rank, one.device) != result.job.deciding, ratio is None, ratio or 0.0, one.rank
+
+    return sorted(result.ranks, key=key)
+
+
+def _rank(one: RankOverlap) -> Json:
+    return {
+        "rank": one.rank,
+        "device": one.device,
+        "a_busy_ns": one.a.busy_ns,
+        "b_busy_ns": one.b.busy_ns,
+        "overlap_ns": one.overlap_ns,
+        "real_overlap_ns": one.real_overlap_ns,
+        "achievable_ns": one.achievable_ns,
+        "real_overlap_ratio": _ratio(one.real_overlap_ratio),
+        "missed_ns": one.missed_ns,
+    }
+
+
+def _remedy(result: OverlapResult) -> Json | None:
+    one = result.remedy
+    if one is None:
+        return None
+    names = ("change", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns", "now_step_ns", "step_ns")
+    return {**{name: getattr(one, name) for name in names}, "assumes": one.assumes}
+
+
+def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]) -> list[str]:
+    """What to run: the largest gap; what a fix is worth, where none was predicted; what the capture lacks."""
+    if result.passed is None and not gaps:
+        return [line.again("info")]
+    following = [line.again("show", gaps[0])] if gaps else []
+    causes = {one.cause for rank in result.ranks for one in rank.missed[:1]}
+    if not result.passed and gaps:
+        following.append(line.again("what-if"))
+    if "host-sync" in causes:
+        following.append(line.again("syncs"))
+    elif "peer-wait" in causes or any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks):
+        following.append(line.again("collectives"))
+    if result.passed is None:
+        following.append(line.again("info"))
+    return following
+
+
+def syncs(result: OrderReport, line: CommandLine) -> Json:
+    """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
+    groups = _sync_groups(result.syncs.table)
+    missing = result.crossings.missing
+    answer = {
+        "schema": "traceviz.syncs-brief/1",
+        "reason": result.reason,
+        "lines": lines(sync_headlines(result)),
+        "count": len(result.syncs),
+        "hidden": int(result.syncs.table["hidden"].sum()),
+        "gpu_idle_ns": int(result.syncs.table["gpu_idle_ns"].sum()),
+        "after_ns": int(result.syncs.table["after_ns"].sum()),
+        "syncs": groups,
+        "missing_waits": [{"rank": one.rank, "at_ns": one.at_ns, "message": one.message} for one in missing],
+        "unwaited_copies": len(result.copies),
+        "caveats": caveats(result.warnings),
+        "next": [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")],
+    }
+    return fitted(answer, {"syncs": 6, "missing_waits": 4, "caveats": MOST_CAVEATS})
+
+
+def sync_headlines(result: OrderReport) -> list[Block]:
+    """The headlines of the answer."""
+    from traceviz.output.views import syncs as view
+
+    return headlines(view.blocks(result))
+
+
+def _sync_groups(table: pd.DataFrame) -> list[Json]:
+    """Syncs that one call of one operator in one range made, of all ranks: how often, at what cost, the costliest."""
+    if not len(table):
+        return []
+    groups: list[Json] = []
+    for _, rows in table.groupby(["api", "kind", "hidden", "chain", "range"], sort=False, observed=True):
+        worst = rows.iloc[0]  # the table has the costliest first
+        groups.append(
+            {
+                "id": sync_id(*rows[["rank", "start_ns"]].iloc[0].tolist()),
+                "api": str(worst["api"]),
+                "kind": str(worst["kind"]),
+                "hidden": bool(worst["hidden"]),
+                "op": _name(worst["chain"] or worst["pattern"]),
+                "range": _name(worst["range"]),
+                "ranks": _ranks(rows["rank"].unique().tolist()),
+                "count": len(rows),
+                "duration_ns": int(rows["duration_ns"].sum()),
+                "gpu_idle_ns": int(rows["gpu_idle_ns"].sum()),
+                "after_ns": int(rows["after_ns"].sum()),
+            }
+        )
+    return sorted(groups, key=lambda one: (-one["gpu_idle_ns"], -one["duration_ns"], one["id"]))
+
+
+def collectives(result: Collectives, line: CommandLine) -> Json:
+    """`traceviz.collectives-brief/1`: kinds of collectives, and those in which ranks waited longest."""
+    waits = result.calls.groupby("collective")["wait_ns"].agg(["sum", "max"])
+    worst = waits[waits["sum"] > 0].sort_values(["sum"], ascending=False, kind="stable").head(8)
+    rows = result.table.set_index("index").loc[worst.index]
+    slowest: list[Json] = [
+        {
+            "id": collective_id(index),
+            "operation": str(row["operation"]),
+            "bytes": None if row["bytes"] < 0 else int(row["bytes"]),
+            "fastest_ns": int(row["fastest_ns"]),
+            "last_arrival_rank": None if row["last_arrival_rank"] < 0 else int(row["last_arrival_rank"]),
+            "longest_wait_ns": int(wait["max"]),
+            "sure": bool(row["sure"]),
+        }
+        for index, (_, row), (_, wait) in zip(worst.index.tolist(), rows.iterrows(), worst.iterrows(), strict=True)
+    ]
+    answer = {
+        "schema": "traceviz.collectives-brief/1",
+        "lines": lines(collective_headlines(result)),
+        "count": len(result),
+        "summary": [
+            {
+                "operation": one.operation,
+                "bytes": one.bytes,
+                "count": one.count,
+                "median_ns": one.median_ns,
+                "p90_ns": one.p90_ns,
+                "wait_share": _ratio(one.wait_share),
+                "last_mostly": max(one.last_by_rank, key=lambda rank: one.last_by_rank[rank])
+                if one.last_by_rank
+                else None,
+                "bus_gb_s": _ratio(one.median_bus_gb_s),
+                "unsure": one.unsure,
+            }
+            for one in result.summary
+        ],
+        "longest_waits": slowest,
+        "clocks": _clocks(result.clocks),
+        "caveats": caveats(result.warnings),
+        "next": [*(line.again("show", one["id"]) for one in slowest[:1]), line.again("check-overlap")],
+    }
+    return fitted(answer, {"summary": 6, "longest_waits": 5, "caveats": MOST_CAVEATS})
+
+
+def collective_headlines(result: Collectives) -> list[Block]:
+    """What the collectives come to, in a line."""
+    longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
+    took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
+    if not took:
+        return [Paragraph("No collectives were found.")]
+    share = percent(waited / took)
+    text = (
+        f"{len(result)} collectives: of all ranks' {duration(took)} in them, {share} is waiting for the last rank; the "
+        f"longest wait takes {duration(longest)}."
+    )
+    return [Paragraph(text)]
+
+
+def info(result: TraceInfo, line: CommandLine) -> Json:
+    """`traceviz.info-brief/1`: ranks, ranges to select by, steps, and what the captures can't answer."""
+    first, last = min(one.first_ns for one in result.captures), max(one.last_ns for one in result.captures)
+    ranges = [{"name": one.name, "occurrences": one.occurrences, "launches": one.launches} for one in result.ranges]
+    answer = {
+        "schema": "traceviz.info-brief/1",
+        "lines": lines(info_headlines(result)),
+        "captures": len(result.captures),
+        "formats": sorted({one.format for one in result.captures}),
+        "producers": sorted({_name(one.producer) for one in result.captures})[:3],
+        "world_size": max((one.world_size or 0 for one in result.captures), default=0) or None,
+        "ranks": _ranks([one.rank for one in result.ranks]),
+        "ranks_known_by": sorted({one.rule for one in result.ranks}),
+        "gpus": sorted({one.gpu for one in result.ranks if one.gpu})[:3],
+        "kernels": sum(one.kernels for one in result.ranks),
+        "communication": sum(one.communication for one in result.ranks),
+        "copies": sum(one.copies for one in result.ranks),
+        "first_ns": first,
+        "last_ns": last,
+        "steps": _ranks(result.steps),
+        "ranges": ranges,
+        "cannot": list(result.cannot),
+        "caveats": caveats(result.warnings),
+        "next": [line.again("check-overlap"), line.again("syncs"), line.again("collectives")],
+    }
+    more = {"ranges": result.more_ranges} if result.more_ranges else {}
+    return fitted(answer, {"ranges": 16, "cannot": 8, "caveats": MOST_CAVEATS}, more)
+
+
+def info_headlines(result: TraceInfo) -> list[Block]:
+    """What is there, in a line."""
+    ranks, steps = len({one.rank for one in result.ranks}), len(result.steps)
+    text = (
+        f"{len(result.captures)} capture{'s' * (len(result.captures) != 1)} with {ranks} rank{'s' * (ranks != 1)}, "
+        f"{steps or 'no'} marked step{'s' * (steps != 1)}."
+    )
+    return [Paragraph(text)]
+
+
+def compare(result: Comparison, line: CommandLine) -> Json:
+    """`traceviz.compare-brief/1`: each run against the first: step time, overlap, gain, and regions that changed."""
+    paths = {run.label: path for run, path in zip(result.runs, line.given["traces"], strict=True)}
+    answer = {
+        "schema": "traceviz.compare-brief/1",
+        "reason": result.reason,
+        "lines": lines(compare_headlines(result)),
+        "pair": {"a": result.a, "b": result.b},
+        "steps": _ranks(result.steps),
+        "ranks": _ranks(result.ranks),
+        "runs": [_compared(run) for run in result.runs],
+        "claim": None
+        if result.claim is None
+        else {
+            "claimed": result.claim.claimed,
+            "bound": _ratio(result.claim.bound),
+            "possible": result.claim.possible,
+            "measured": _ratio(result.claim.measured),
+            "shown": result.claim.shown,
+        },
+        "caveats": caveats(result.warnings),
+        "next": [line.again("check-overlap", traces=[path]) for path in list(paths.values())[::-1][:MOST_NEXT]],
+    }
+    return fitted(answer, {"runs": 6, "caveats": MOST_CAVEATS})
+
+
+def compare_headlines(result: Comparison) -> list[Block]:
+    """The headlines of the answer."""
+    from traceviz.output.views import compare as view
+
+    return headlines(view.blocks(result))
+
+
+def _compared(run: ComparedRun) -> Json:
+    job = run.overlap.job if run.overlap else None
+    gain = run.gain
+    return {
+        "label": _name(run.label),
+        "verdict": run.verdict if run.changes else None,
+        "step_ns": run.figures["step_ns"].median_ns if "step_ns" in run.figures else None,
+        "speedup": _ratio(run.speedup),
+        "changes": {name: _change(one) for name, one in run.changes.items()},
+        "real_overlap_ratio": _ratio(job.real_overlap_ratio) if job else None,
+        "apparent": job.apparent if job else False,
+        "effective_gain": _ratio(gain.effective_gain) if gain else None,
+        "pair_speedup": _ratio(gain.speedup) if gain else None,
+        "pair_speedup_bound": _ratio(gain.speedup_bound) if gain else None,
+        "regions": [
+            {"name": _name(one.name), "rank": one.rank, "delta_ns": one.delta_ns} for one in run.regions_that_differ[:3]
+        ]
+        if run.changes
+        else [],
+    }
+
+
+def _change(one: Change) -> Json:
+    return {name: getattr(one, name) for name in ("before_ns", "after_ns", "low_ns", "high_ns", "call")}
+
+
+def what_if(result: WhatIf, line: CommandLine) -> Json:
+    """`traceviz.what-if-brief/1`: what changes are worth, in the order to try them; how well the replay does."""
+    replay = result.replay
+    answer = {
+        "schema": "traceviz.what-if-brief/1",
+        "reason": result.reason,
+        "lines": lines(what_if_headlines(result)),
+        "pair": {"a": result.a, "b": result.b},
+        "replay": None
+        if replay is None
+        else {
+            "step_ns": replay.step_ns,
+            "measured_step_ns": replay.measured_step_ns,
+            "error": _ratio(replay.error),
+            "unexplained": _ratio(replay.unexplained),
+        },
+        "changes": [_predicted(one) for one in result.to_try],
+        "caveats": caveats(result.warnings),
+        "next": [line.again("check-overlap")],
+    }
+    return fitted(answer, {"changes": 6, "caveats": MOST_CAVEATS})
+
+
+def what_if_headlines(result: WhatIf) -> list[Block]:
+    """The headlines of the answer."""
+    from traceviz.output.views import what_if as view
+
+    return headlines(view.blocks(result))
+
+
+def _predicted(one: Prediction) -> Json:
+    worst_now, worst = one.worst_now, one.worst
+    return {
+        "change": one.change,
+        "gain_ns": one.gain_ns,
+        "step_ns": one.step_ns,
+        "step_low_ns": one.step_low_ns,
+        "step_high_ns": one.step_high_ns,
+        "tells": one.tells,
+        "suggested": one.suggested,
+        "real_overlap_ratio_now": _ratio(worst_now.now_ratio) if worst_now else None,
+        "real_overlap_ratio": _ratio(worst.ratio) if worst else None,
+        "next_cause": one.next_cause,
+        "assumes": "; ".join(one.assumptions),
+    }
+
+
+def after_show(result: Shown, line: CommandLine) -> list[str]:
+    """What to run after one finding: the first related one, and a picture of its time."""
+    pair = {"a": line.given.get("a"), "b": line.given.get("b")}
+    following = [line.again("show", one.id, **pair) for one in result.related[:1]]
+    around = max((result.end_ns - result.start_ns) // 2, 1_000)
+    window = f"{result.start_ns - around}ns:{result.end_ns + around}ns"
+    return [*following, f"{line.again('timeline', window=window, **pair)} -o timeline.html"]
+
+
+def caveats(warnings: Iterable[TraceWarning]) -> list[Json]:
+    """What to know beside the figures: what could change a verdict first, each code once."""
+    found: dict[str, Json] = {}
+    times: Counter[str] = Counter()
+    for one in warnings:
+        found.setdefault(one.code, {"code": one.code, "message": one.message})
+        times[one.code] += 1
+    for code, count in times.items():
+        if count > 1:
+            found[code]["times"] = count
+    return sorted(found.values(), key=lambda one: _weight(one["code"]))
+
+
+def _weight(code: str) -> int:
+    return COULD_CHANGE.index(code) if code in COULD_CHANGE else len(COULD_CHANGE)
+
+
+def headlines(blocks: Sequence[Block]) -> list[Block]:
+    """The headlines among a document's blocks."""
+    return [one for one in blocks if isinstance(one, Headline)]
+
+
+def lines(blocks: Sequence[Block]) -> list[str]:
+    """Headlines and paragraphs as plain lines."""
+    shown = [one for one in blocks if isinstance(one, Headline | Paragraph)]
+    return [f"{one.word}: {one.text}" if isinstance(one, Headline) else one.text for one in shown]
+
+
+def _clocks(clocks: Clocks | None) -> Json | None:
+    return None if clocks is None else {"method": clocks.method, "residual_ns": clocks.residual_ns}
+
+
+def _ranks(numbers: Iterable[int]) -> str:
+    """Numbers as `--ranks` and people write them.
+
+    >>> _ranks([0, 1, 2, 5])
+    '0-2,5'
+    """
+    runs: list[list[int]] = []
+    for one in sorted(set(numbers)):
+        if runs and one == runs[-1][1] + 1:
+            runs[-1][1] = one
+        else:
+            runs.append([one, one])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _name(text: str) -> str:
+    return cut(str(text), LONGEST_NAME)
