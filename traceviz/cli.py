@@ -19,6 +19,7 @@ from traceviz.commands import (
     export,
     history,
     info,
+    mcp,
     report,
     show,
     streams,
@@ -52,6 +53,7 @@ app.command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")
 app.command("workload", epilog=workload.EPILOG)(workload.workload)
 app.command("info", epilog=info.EPILOG)(info.info)
+app.command("mcp", epilog=mcp.EPILOG)(mcp.mcp)
 app.command("cache", epilog=cache.EPILOG)(cache.cache)
 
 

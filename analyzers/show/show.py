@@ -63,7 +63,7 @@ class _Pair:
         self.trace, self.whole = trace, trace.whole or trace
         self.result = check_overlap(trace, a, b, explain=False)
         self.writer: EvidenceWriter = explaining(trace, a, b)
-        self.names = self.result.a, self.result.b
+        self.names = self.result.names  # what people call the sides
 
     def gap(self, wanted: FindingId) -> Shown:
         """One gap: which side was idle, what each part of it was held by, and how the op that ended it got there."""
@@ -73,7 +73,7 @@ class _Pair:
             default=None,
         )
         if found is None:
-            raise _unknown(wanted, "gap", self.names)
+            raise _unknown(wanted, "gap", (self.result.a, self.result.b))
         one, gap, by_cause = found
         gaps = one.gaps
         side, op = int(gaps.side[gap]), int(gaps.op[gap])
@@ -82,8 +82,8 @@ class _Pair:
         alone = int(by_cause.sum() - by_cause[PEER])
         late = f", and one of the two only waited for a late rank for {duration(int(by_cause[PEER]))}"
         sentence = (
-            f"'{self.names[side]}' had nothing running for {duration(end - start)} on "
-            f"{self._named(wanted)}. '{self.names[1 - side]}' ran alone for {duration(alone)} of it"
+            f"{self.names[side]} had nothing running for {duration(end - start)} on "
+            f"{self._named(wanted)}; {self.names[1 - side]} ran alone for {duration(alone)} of it"
             f"{late if by_cause[PEER] else ''}. Then {self.writer.op_name(op)} began on stream "
             f"{self._of(op, 'stream')}."
         )
@@ -97,8 +97,8 @@ class _Pair:
         return Shown(
             id=str(wanted),
             kind="gap",
-            a=self.names[0],
-            b=self.names[1],
+            a=self.result.a,
+            b=self.result.b,
             rank=wanted.rank,
             device=wanted.device,
             start_ns=start,
@@ -116,7 +116,7 @@ class _Pair:
         ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
         found = next((one for rank in ranks for one in rank.instances if one.start_ns == wanted.start_ns), None)
         if found is None:
-            raise _unknown(wanted, "instance", self.names)
+            raise _unknown(wanted, "instance", (self.result.a, self.result.b))
         gaps = [one for one in self._gaps(wanted) if one[0].gaps.instance[one[1]] == found.index]
         gaps.sort(key=lambda one: -int(one[2].sum()))
         by_cause = np.sum([one[2] for one in gaps], axis=0) if gaps else np.zeros(len(CAUSES), np.int64)
@@ -129,8 +129,8 @@ class _Pair:
         return Shown(
             id=str(wanted),
             kind="instance",
-            a=self.names[0],
-            b=self.names[1],
+            a=self.result.a,
+            b=self.result.b,
             rank=wanted.rank,
             device=wanted.device,
             start_ns=found.start_ns,
@@ -147,8 +147,8 @@ class _Pair:
 
     def _instance_words(self, wanted: FindingId, found: Instance) -> str:
         return (
-            f"{found.label} on {self._named(wanted)}: '{self.names[0]}' ran for {duration(found.a_busy_ns)}, "
-            f"'{self.names[1]}' for {duration(found.b_busy_ns)}, waits left out; {duration(found.real_overlap_ns)} of "
+            f"{found.label} on {self._named(wanted)}: {self.names[0]} ran for {duration(found.a_busy_ns)}, "
+            f"{self.names[1]} for {duration(found.b_busy_ns)}, waits left out; {duration(found.real_overlap_ns)} of "
             f"a possible {duration(found.achievable_ns)} overlapped."
         )
 
@@ -184,7 +184,7 @@ class _Pair:
     def _related_gap(self, wanted: FindingId, found: FoundGap) -> Related:
         one, gap, by_cause = found
         most = int(by_cause.argmax())
-        words = f"{CAUSES[most]} held '{self.names[int(one.gaps.side[gap])]}' for {duration(int(by_cause[most]))}"
+        words = f"{CAUSES[most]} held {self.names[int(one.gaps.side[gap])]} for {duration(int(by_cause[most]))}"
         return Related(gap_id(wanted.rank, wanted.device, int(one.gaps.start_ns[gap])), words)
 
     def _related_to_gap(self, wanted: FindingId, instance: int, op: int, start: int, end: int) -> Iterator[Related]:

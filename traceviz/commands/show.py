@@ -8,7 +8,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, progress
+from traceviz.output.terminal import emit_brief, progress
 
 EPILOG = """\b
 Examples:
@@ -51,12 +51,10 @@ def show(
     from analyzers.common.ids import read_id
     from analyzers.show.show import show as look_up
     from traceviz.options.again import CommandLine
-    from traceviz.output import contract
-    from traceviz.output.brief import after_show
+    from traceviz.output import brief
     from traceviz.output.views import show as view
 
     read_id(finding)  # before captures are read
     with progress() as on_progress:
         result = look_up(options.loaded(on_progress), finding, a, b)
-    following = after_show(result, CommandLine(context.params))
-    emit(result, output, view.blocks, lambda one: contract.show(one, following))
+    emit_brief(result, output, view.blocks, brief.show, CommandLine(context.params))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from analyzers.common.ids import collective_id, instance_id, sync_id
 from traceviz.options.again import CommandLine
+from traceviz.output import contract
 from traceviz.output.contract import gap_of
 from traceviz.output.document import Block, Headline, Paragraph
 from traceviz.output.fitting import MOST_NEXT, cut, fitted
@@ -83,7 +84,7 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         "passed": result.passed,
         "reason": result.reason,
         "lines": first_lines(result),
-        "pair": {"a": result.a, "b": result.b},
+        "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "job": {
             "rank": job.rank,
@@ -438,7 +439,13 @@ def _predicted(one: Prediction) -> Json:
     }
 
 
-def after_show(result: Shown, line: CommandLine) -> list[str]:
+def show(result: Shown, line: CommandLine) -> Json:
+    """`traceviz.show/1`, which is brief as it is."""
+    answer = contract.show(result, _after_show(result, line))
+    return fitted(answer, {name: len(answer[name]) for name in ("pieces", "evidence", "related")})
+
+
+def _after_show(result: Shown, line: CommandLine) -> list[str]:
     """What to run after one finding: the first related one, and a picture of its time."""
     pair = {"a": line.given.get("a"), "b": line.given.get("b")}
     following = [line.again("show", one.id, **pair) for one in result.related[:1]]
