@@ -51,8 +51,9 @@ def fitted(answer: Json, most: dict[str, int], left_out: dict[str, int] | None =
         longest = max((name for name in most if len(fit[name]) > 1), key=lambda name: _size(fit[name]), default=None)
         if longest is None:
             break
-        fit[longest] = fit[longest][:-1]
-        lacking[longest] += 1
+        fewer = max(len(fit[longest]) // 8, 1)
+        fit[longest] = fit[longest][:-fewer]
+        lacking[longest] += fewer
     for length in SHORTER:
         if _size(put_together()) > MOST_TOKENS:
             fit = _shortened(fit, length)

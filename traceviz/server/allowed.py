@@ -78,7 +78,7 @@ class Allowed:
         if not self._is_inside(path):
             raise self._outside(text)
         for one in _read_with(path.resolve()):
-            if os.path.lexists(one) and not self._is_inside(one):
+            if not self._is_inside(one):
                 raise self._outside(text)
 
     def _outside(self, text: str) -> TracevizError:

@@ -1,0 +1,1 @@
+"""Whether the skill's commands answer questions: `python -m tests.evaluation.questions`."""
