@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from analyzers.info import TraceInfo
     from analyzers.replay.changes import Change
     from analyzers.replay.result import WhatIf
+    from analyzers.show.result import Shown
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace import tables as tables
@@ -321,6 +322,36 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
 
     with progress() as on_progress, opened(trace, reading, on_progress, lists=True) as run:
         return answers.syncs(run)
+
+
+def show(trace: Run, finding: str, a: str = "comm", b: str = "compute", **reading: Unpack[ReadingOfAll]) -> Shown:
+    """What is this gap, instance, sync or collective?
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    finding : its id, as the JSON of check-overlap, syncs and collectives has it: "gap:r0.d0:1876012", "coll:3".
+    a, b : selectors of the pair that a gap or an instance is of.
+    reading : for paths, all that `load` takes by name.
+
+    Returns
+    -------
+    Shown : `.sentence`, `.start_ns`, `.end_ns`, `.steps`, `.figures`, `.pieces` (causes or ranks, with their evidence),
+        `.evidence` and `.related`, with the ids of what else to look at.
+
+    Raises
+    ------
+    TracevizError : that is no id, the trace has no such finding, or a selector can't be read.
+
+    Examples
+    --------
+    >>> found = show("tests/data/torch/item_before.rank*.json.gz", "coll:3")
+    >>> found.figures["fastest_ns"], found.steps, found.related[0].id
+    (298307, (3,), 'sync:r0:18069860')
+    """
+    from analyzers.show.show import show as look_up
+
+    return look_up(loaded(trace, reading), finding, a, b)
 
 
 def check_contract(

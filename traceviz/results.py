@@ -7,6 +7,7 @@ from analyzers.contracts.result import ContractResult as ContractResult
 from analyzers.info import TraceInfo as TraceInfo
 from analyzers.replay.result import Prediction as Prediction
 from analyzers.replay.result import WhatIf as WhatIf
+from analyzers.show.result import Shown as Shown
 from analyzers.streams import StreamsResult as StreamsResult
 from analyzers.syncs.report import OrderReport as OrderReport
 from analyzers.verdict.result import OverlapResult as OverlapResult

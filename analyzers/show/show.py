@@ -88,7 +88,7 @@ class _Pair:
             f"{self._of(op, 'stream')}."
         )
         figures = {"length_ns": end - start, "alone_ns": alone, "peer_wait_ns": int(by_cause[PEER])}
-        evidence = [self._link(link) for link in links_of(self.writer, one, gap)]
+        evidence = [self._link(link, start) for link in links_of(self.writer, one, gap)]
         if causes and (removed := TABLE[causes[0]].removed) is not None:
             gain = gain_without(self.writer.explainer, one, gap, removed)
             if gain is not None:
@@ -196,18 +196,22 @@ class _Pair:
         if (number := self._of(op, "collective")) >= 0:
             yield Related(collective_id(number), "the collective whose op ended the gap")
 
-    def _link(self, link: Link) -> str:
+    def _link(self, link: Link, start: int) -> str:
+        def when(instant: int) -> str:
+            since = instant - start
+            return f"{duration(since)} into the gap" if since >= 0 else f"{duration(-since)} before it"
+
         if link.kind == "launch":
             return (
-                f"{self.writer.op_name(link.to_op)} was launched at {link.from_ns} ns on thread {link.from_thread} and "
-                f"began at {link.to_ns} ns on stream {self._of(link.to_op, 'stream')}"
+                f"{self.writer.op_name(link.to_op)} was launched {when(link.from_ns)} by thread {link.from_thread}, "
+                f"and began {duration(link.to_ns - link.from_ns)} later on stream {self._of(link.to_op, 'stream')}"
             )
         if link.kind == "event":
             return (
                 f"it waited, by an event, for {self.writer.op_name(link.from_op)} on stream "
-                f"{self._of(link.from_op, 'stream')}, which ended at {link.from_ns} ns"
+                f"{self._of(link.from_op, 'stream')}, which ended {when(link.from_ns)}"
             )
-        return f"that event was recorded at {link.from_ns} ns, and the stream told to wait for it at {link.to_ns} ns"
+        return f"that event was recorded {when(link.from_ns)}, and the stream told to wait {when(link.to_ns)}"
 
     def _of(self, op: int, column: str) -> int:
         return int(self.whole.ops[column].iloc[op])
@@ -247,11 +251,11 @@ def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:
 
 
 def _sync_words(one: SyncPoint) -> str:
-    written = " that nobody wrote at that level" if one.hidden else ""
+    kind = "an implicit host sync" if one.hidden else "a host sync"
     by = f", from {one.chain or one.pattern}" if one.chain or one.pattern else ""
     where = f" in '{one.range}'" if one.range else ""
     return (
-        f"{one.api}, a host sync{written}, blocked thread {one.thread} of rank {one.rank} for "
+        f"{one.api}, {kind}, blocked thread {one.thread} of rank {one.rank} for "
         f"{duration(one.duration_ns)}{by}{where}. The GPU was idle for {duration(one.gpu_idle_ns)} of it, and for "
         f"{duration(one.after_ns)} after it."
     )

@@ -32,6 +32,7 @@ PAGES = (
     "contention",
     "what-if",
     "contracts",
+    "agents",
     "python",
     "commands",
 )

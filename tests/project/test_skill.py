@@ -40,7 +40,7 @@ def test_each_command_of_its_table_is_one() -> None:
 
 
 def test_other_commands_and_files_it_names_are_there() -> None:
-    named = {word for word in re.findall(r"`traceviz ([a-z-]+)", TEXT)}
+    named = set(re.findall(r"`traceviz ([a-z-]+)", TEXT))
     assert named <= {words[0] for words in commands()}
     assert "## When an answer is no answer" in TEXT
 

@@ -54,7 +54,7 @@ def test_a_gap_by_hand() -> None:
         found.sentence
         == "A had nothing running for 80 ns on rank 0; B ran alone for 80 ns of it. Then a began on stream 8."
     )
-    assert "a was launched at 70 ns on thread 1 and began at 80 ns on stream 8" in found.evidence
+    assert "a was launched 70 ns into the gap by thread 1, and began 10 ns later on stream 8" in found.evidence
     assert instance_id(0, 0, 0) in [one.id for one in found.related]
 
 
