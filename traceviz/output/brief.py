@@ -68,7 +68,10 @@ COULD_CHANGE = (
 
 
 def overlap(result: OverlapResult, line: CommandLine) -> Json:
-    """`traceviz.overlap-brief/1`: verdict, first lines, the rank that decides, the worst, causes there, what to run."""
+    """`traceviz.overlap-brief/1`: verdict, first lines, the rank that decides, the worst ranks, what to run next.
+
+    `causes` and `worst_instances` are of the rank that decides (`job`); `causes_of_all_ranks_ns` adds up all ranks'.
+    """
     job = result.job
     worst = _worst_ranks(result)
     deciding = next((one for one in result.ranks if (one.rank, one.device) == job.deciding), None)
@@ -99,6 +102,7 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
             "ranks_given": result.ranks_given,
             "ranks_known": result.ranks_known,
         },
+        "stake": {**vars(result.stake), "dominates": result.stake.dominates} if result.stake else None,
         "worst_ranks": [_rank(one) for one in worst],
         "causes": [
             {
