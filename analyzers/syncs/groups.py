@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from analyzers.common.ids import sync_id
 from analyzers.syncs.points import HostSyncs
 from analyzers.trace.kernels import function
 from analyzers.trace.steps import STEP
@@ -19,11 +20,13 @@ _SAME = ["api", "kind", "hidden", "place", "origin", "frame", "copy", "waited"]
 class SyncGroup:
     """Sync points alike; times are sums over all of them, ns, but `longest_ns`.
 
-    range : the range that they were made in, steps' numbers as "*"; origin : the operators that brought them, or what
-    the calls look like. copy, waited : the kind of copy, and what they waited for. bytes : of the copies where all are
-    as large, else -1. delayed : what was launched next, the most frequent; "" where no device was idle.
+    id : of the costliest (`analyzers.common.ids`). range : the range that they were made in, steps' numbers as "*".
+    origin : the operators that brought them, or what the calls look like. copy, waited : the kind of copy, and what
+    they waited for. bytes : of the copies where all are as large, else -1. delayed : what was launched next, the most
+    frequent; "" where no device was idle.
     """
 
+    id: str
     api: str
     kind: str
     hidden: bool
@@ -61,7 +64,9 @@ def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
 def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
     api, kind, hidden, place, origin, frame, copy, waited = key
     sizes, delayed = set(rows["bytes"].tolist()), rows["delayed"][rows["delayed"].ne("")]
+    worst = rows.iloc[0]  # the table has the costliest first
     return SyncGroup(
+        id=sync_id(int(worst["rank"]), int(worst["start_ns"])),
         api=api,
         kind=kind,
         hidden=bool(hidden),

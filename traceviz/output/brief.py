@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analyzers.common.ids import collective_id, instance_id, sync_id
+from analyzers.common.ids import collective_id, instance_id
+from analyzers.syncs.groups import SyncGroup, sync_groups
 from traceviz.options.again import CommandLine
 from traceviz.output import contract
 from traceviz.output.contract import gap_of
 from traceviz.output.document import Block, Headline, Paragraph
 from traceviz.output.fitting import MOST_NEXT, cut, fitted
 from traceviz.output.quantities import duration, percent
+from traceviz.output.views.caveats import MAY_CHANGE_IT
 from traceviz.output.views.first_lines import first_lines
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from analyzers.collectives.report import Collectives
     from analyzers.common.errors import TraceWarning
     from analyzers.compare.noise import Change
@@ -37,34 +37,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 LONGEST_NAME = 80  # letters
 MOST_CAVEATS = 5
-# What of a capture can turn a verdict; the rest bears on details.
-COULD_CHANGE = (
-    "profiler-distorts",
-    "ranks-missing",
-    "one-rank",
-    "unmatched-calls",
-    "unseen-waits",
-    "waiting-estimate",
-    "clocks-contradict",
-    "clocks-not-aligned",
-    "hosts-contradict",
-    "order-refuted",
-    "ranks-unstated",
-    "few-collectives",
-    "no-common-clock",
-    "cut-off",
-    "skipped-bad",
-    "dropped-events",
-    "lost-work",
-    "launched-before",
-    "graph-as-one-row",
-    "few-instances",
-    "too-few-steps",
-    "late-start",
-    "outside-steps",
-    "autograd-thread",
-    "other-thread",
-)
 
 
 def overlap(result: OverlapResult, line: CommandLine) -> Json:
@@ -188,7 +160,7 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
 
 def syncs(result: OrderReport, line: CommandLine) -> Json:
     """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
-    groups = _sync_groups(result.syncs.table)
+    groups = [_sync_group(one) for one in sync_groups(result.syncs)]
     missing = result.crossings.missing
     answer = {
         "schema": "traceviz.syncs-brief/1",
@@ -214,29 +186,14 @@ def sync_headlines(result: OrderReport) -> list[Block]:
     return headlines(view.blocks(result))
 
 
-def _sync_groups(table: pd.DataFrame) -> list[Json]:
-    """Syncs that one call of one operator in one range made, of all ranks: how often, at what cost, the costliest."""
-    if not len(table):
-        return []
-    groups: list[Json] = []
-    for _, rows in table.groupby(["api", "kind", "hidden", "chain", "range"], sort=False, observed=True):
-        worst = rows.iloc[0]  # the table has the costliest first
-        groups.append(
-            {
-                "id": sync_id(*rows[["rank", "start_ns"]].iloc[0].tolist()),
-                "api": str(worst["api"]),
-                "kind": str(worst["kind"]),
-                "hidden": bool(worst["hidden"]),
-                "op": _name(worst["chain"] or worst["pattern"]),
-                "range": _name(worst["range"]),
-                "ranks": _ranks(rows["rank"].unique().tolist()),
-                "count": len(rows),
-                "duration_ns": int(rows["duration_ns"].sum()),
-                "gpu_idle_ns": int(rows["gpu_idle_ns"].sum()),
-                "after_ns": int(rows["after_ns"].sum()),
-            }
-        )
-    return sorted(groups, key=lambda one: (-one["gpu_idle_ns"], -one["duration_ns"], one["id"]))
+def _sync_group(one: SyncGroup) -> Json:
+    return {
+        **{name: getattr(one, name) for name in ("id", "api", "kind", "hidden")},
+        "op": _name(one.origin),
+        "range": _name(one.range),
+        "ranks": _ranks(one.ranks),
+        **{name: getattr(one, name) for name in ("count", "duration_ns", "gpu_idle_ns", "after_ns")},
+    }
 
 
 def collectives(result: Collectives, line: CommandLine) -> Json:
@@ -468,11 +425,7 @@ def caveats(warnings: Iterable[TraceWarning]) -> list[Json]:
     for code, count in times.items():
         if count > 1:
             found[code]["times"] = count
-    return sorted(found.values(), key=lambda one: _weight(one["code"]))
-
-
-def _weight(code: str) -> int:
-    return COULD_CHANGE.index(code) if code in COULD_CHANGE else len(COULD_CHANGE)
+    return sorted(found.values(), key=lambda one: one["code"] not in MAY_CHANGE_IT)
 
 
 def headlines(blocks: Sequence[Block]) -> list[Block]:
