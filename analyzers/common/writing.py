@@ -11,15 +11,15 @@ from pathlib import Path
 from analyzers.common.errors import TracevizError
 
 
-def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Make sure that nothing is written over by accident.
+def refuse_existing(path: Path, *, overwrite: bool, how: str = "replace it with overwrite=True") -> None:
+    """Make sure that nothing is written over by accident; `how` says how to have it replaced.
 
     Raises
     ------
     TracevizError : something of that name is there, and may not be replaced.
     """
     if not overwrite and os.path.lexists(path):
-        raise TracevizError("This is there already.", path=path, hint="Name another place, or ask to overwrite it.")
+        raise TracevizError("This is there already.", path=path, hint=f"Name another place, or {how}.")
 
 
 @contextmanager

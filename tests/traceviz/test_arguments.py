@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
-from traceviz.options.arguments import read_numbers, read_ratio, read_steps, read_window
+from traceviz.options.arguments import read_bytes, read_numbers, read_ratio, read_steps, read_window
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,22 @@ def test_seconds_with_nine_decimals_are_whole_nanoseconds(low: int, high: int) -
 def test_what_is_no_window_is_refused(text: str) -> None:
     with pytest.raises(TracevizError, match=r"is no (window of )?time"):
         read_window(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("5GB", 5 * 10**9), ("5 gib", 5 * 2**30), ("1.5M", 1_500_000), ("700B", 700), ("0", 0)]
+)
+def test_a_size_has_a_unit(text: str, count: int) -> None:
+    assert read_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["5", " 20 ", "1.5"])
+def test_a_size_without_its_unit_is_asked_for_it(text: str) -> None:
+    with pytest.raises(TracevizError, match=rf"{text.strip()} what\?.* Say {text.strip()}GB"):
+        read_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-5GB", "5XB", "5 GBytes", "1e9", "9" * 20])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(TracevizError, match="is no number of bytes"):
+        read_bytes(text)

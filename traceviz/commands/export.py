@@ -57,7 +57,7 @@ def export(
     from analyzers.export import perfetto_write
     from analyzers.export import sqlite as export_sqlite
 
-    refuse_existing(output, overwrite=force)
+    refuse_existing(output, overwrite=force, how="replace it with --force")
     with progress() as on_progress:
         trace = options.loaded(on_progress)
         if kind == "parquet":

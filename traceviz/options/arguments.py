@@ -182,7 +182,13 @@ def read_bytes(text: str) -> int:
 
     >>> read_bytes("8GB"), read_bytes("512 MiB"), read_bytes("1.5g")
     (8000000000, 536870912, 1500000000)
+
+    Raises
+    ------
+    TracevizError : no number, or one other than 0 without its unit.
     """
+    if re.fullmatch(r"\s*\d{1,15}(?:\.\d{1,6})?\s*", text) and float(text):
+        raise TracevizError(f"{text.strip()} what?", hint=f"Say {text.strip()}GB, or another unit: KB, MB, GB, TB, GiB.")
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
     unit = _BYTES.get(match[2].lower()) if match else None
     if match is None or unit is None:

@@ -176,6 +176,7 @@ def test_the_command_writes_what_the_name_says(name: str, tmp_path: Path) -> Non
     assert (tmp_path / name).exists()
     again = CliRunner().invoke(app, arguments)
     assert isinstance(again.exception, tv.TracevizError)
+    assert "--force" in str(again.exception)
     assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
 
 
