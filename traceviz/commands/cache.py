@@ -29,8 +29,7 @@ def cache(
 ) -> None:
     """What is kept of captures that were read?
 
-    Captures as tables and nsys exports, so that the next look at a capture need not read it again; the least recently
-    used go first where the limit is met.
+    Captures as tables and nsys exports, so that the next look is quick; the least recently used go first.
     """
     size = None if limit is None else option.read_bytes(limit)
     from analyzers.cache import folder as kept

@@ -23,9 +23,6 @@ Examples:
   traceviz compare base/ prefetch/ staged/ --label base --label prefetch --label staged --format md
 
 \b
-Each TRACE is one run: a file, a quoted glob, a folder or a manifest. The first is what the others are held against.
-
-\b
 Exit code: 0 fine, 1 a claim that can't be or was not reached, 2 bad input or usage, 3 nothing to compare, too few
 steps, or no way to tell."""
 
@@ -65,7 +62,7 @@ def compare(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
-    workers: option.WorkersForAll = None,
+    workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
     brief: option.Brief = False,

@@ -13,7 +13,7 @@ from traceviz.output.terminal import emit, progress
 EPILOG = """\b
 Examples:
   traceviz contract tests/data/workloads/dpmp.overlapped.2gpu.torch docs/contracts/dpmp.toml
-  traceviz contract report.nsys-rep contract.toml --steps 10:13
+  traceviz contract report.nsys-rep contract.toml --steps 1:3
   traceviz contract "captures/rank*.json.gz" contract.toml --format md
 
 \b
@@ -41,15 +41,15 @@ def contract(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
-    workers: option.WorkersForAll = None,
+    workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
     output: option.OutputFormat = "text",
 ) -> None:
     """Is the order of the work what it has to be?
 
-    Timings scatter, structure does not: holds rules about what may run beside what, where the host must not be blocked
-    and what waits for what against a capture of a few steps on any GPU. For tests and pull requests.
+    Timings scatter, structure does not: holds rules about what may run beside what, and what waits for what, against a
+    capture of a few steps on any GPU.
     """
     options = RunOptions.of(context.params)
     from analyzers.contracts.checks import check_contract

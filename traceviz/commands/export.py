@@ -15,7 +15,7 @@ from traceviz.output.terminal import progress
 EPILOG = """\b
 Examples:
   traceviz export rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" -o overlap.json.gz
-  traceviz export report.nsys-rep --steps 10:12 -o steps.sqlite
+  traceviz export report.nsys-rep --steps 1:3 -o steps.sqlite
   traceviz export captures/ --to parquet -o tables
 
 \b

@@ -39,8 +39,8 @@ def syncs(
 ) -> None:
     """Where did the host wait, and is anything unordered?
 
-    Host sync points by the GPU idle time they cost, with the operator that brought them; copies nobody waits for;
-    missing waits between streams; and the plan of stream-parallel loops.
+    Host sync points by the GPU idle time they cost, copies nobody waits for, missing waits between streams, and the
+    plan of stream-parallel loops.
     """
     options = RunOptions.of(context.params)
     from analyzers.scale import answers

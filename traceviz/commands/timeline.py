@@ -15,12 +15,12 @@ EPILOG = """\b
 Examples:
   traceviz timeline report.nsys-rep
   traceviz timeline rank*.json.gz -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" -o overlap.html
-  traceviz timeline captures/ --steps 10:12 --ranks 0-3 -o steps.svg
+  traceviz timeline captures/ --steps 10:12 --ranks 0-1 -o steps.svg
   traceviz timeline captures/ --what-if "drop-sync nvtx:MP lookup" -o what-if.html
   traceviz timeline report.sqlite --window 10ms:25ms --dark -o window.png
 
 \b
-An .html opens anywhere, offline: zoom, pan, point at an op. .png and .svg show what it opens on; they need kaleido
+An .html opens anywhere, offline. .png and .svg show what it opens on; they need kaleido
   (pip install 'traceviz-gpu[png]') and Chrome or Chromium.
 
 \b
@@ -51,14 +51,13 @@ def timeline(
             show_default=False,
         ),
     ] = None,
-    workers: option.WorkersForAll = None,
+    workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
 ) -> None:
     """Draw an aligned timeline of all ranks.
 
-    Marks A, B and their overlap, waits of collectives, host sync points, and what was missed with its cause. It opens
-    on the typical instance: the median by real overlap.
+    Marks A, B and their overlap, waits of collectives, host sync points, and what was missed with its cause.
     """
     from traceviz.timelines import files
 

@@ -14,9 +14,9 @@ EPILOG = """\b
 Examples:
   traceviz what-if "tests/data/torch/item_before.rank*.json.gz"
   traceviz what-if "tests/data/torch/item_before.rank*.json.gz" --change "drop-sync nvtx:MP lookup" --critical-path
-  traceviz what-if rank*.json.gz -a nvtx:tower -b nvtx:lookup --change "move-wait nvtx:tower before nvtx:lookup"
+  traceviz what-if rank*.json.gz -a "nvtx:DP tower" --change "move-wait nvtx:DP tower before nvtx:MP lookup"
   traceviz what-if captures/ --change "scale collective:all_to_all 0.5" --change "on-time all" --format md
-  traceviz what-if report.nsys-rep --steps 10:20 --format json
+  traceviz what-if report.nsys-rep --steps 1:3 --format json
 
 \b
 Changes, all of one command line together; SEL, A and B are selectors, as for check-overlap:
@@ -55,7 +55,7 @@ def what_if(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
-    workers: option.WorkersForAll = None,
+    workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
     brief: option.Brief = False,
@@ -63,9 +63,8 @@ def what_if(
 ) -> None:
     """What is a fix worth? Step time and overlap, predicted.
 
-    Runs the captured program again as a graph of tasks, with something changed: step time and real overlap of A and B,
-    now and then, as a range; what binds next, and what was assumed. Where it can't reproduce the capture itself, it
-    predicts nothing and says why.
+    Runs the captured program again as a graph of tasks, with something changed. Where it can't reproduce the capture
+    itself, it predicts nothing and says why.
     """
     options = RunOptions.of(context.params)
     from analyzers.replay import answer

@@ -11,7 +11,6 @@ from analyzers.common.errors import TracevizError
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SIDE_BY_SIDE = "Processes that read captures side by side"
 
 
 Format = Literal["text", "json", "md"]  # how a result is printed
@@ -30,7 +29,7 @@ AcceptApparent = Annotated[
     bool,
     typer.Option(
         "--accept-apparent",
-        help="Where ranks were not captured, decide by the apparent figure: waiting unseen counts as overlap.",
+        help="Where ranks were not captured, count their unseen waiting as overlap.",
     ),
 ]
 Baseline = Annotated[
@@ -78,15 +77,9 @@ Nsys = Annotated[
         metavar="PATH", help="The nsys that exports .nsys-rep reports.", show_default="$TRACEVIZ_NSYS, else found"
     ),
 ]
-Workers = Annotated[int | None, typer.Option(metavar="N", min=1, help=f"{_SIDE_BY_SIDE}.", show_default="processors")]
-WorkersForAll = Annotated[
+Workers = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help=f"{_SIDE_BY_SIDE}; this command then holds all ranks in memory.",
-        show_default="processors",
-    ),
+    typer.Option(metavar="N", min=1, help="Processes that read captures side by side.", show_default="processors"),
 ]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out captures that can't be read, with a warning naming them.")
@@ -96,8 +89,7 @@ Memory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Look at ranks one by one, as many at once as this much memory has room for, such as 8GB; "
-        "a rank that needs more is an error. Not with --dask.",
+        help="Look at as many ranks at once as fit into this, such as 8GB. Not with --dask.",
         show_default=False,
     ),
 ]
@@ -105,8 +97,7 @@ Dask = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786; their memory is "
-        "bounded by dask worker --memory-limit.",
+        help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786.",
         show_default=False,
     ),
 ]
@@ -188,7 +179,9 @@ def read_bytes(text: str) -> int:
     TracevizError : no number, or one other than 0 without its unit.
     """
     if re.fullmatch(r"\s*\d{1,15}(?:\.\d{1,6})?\s*", text) and float(text):
-        raise TracevizError(f"{text.strip()} what?", hint=f"Say {text.strip()}GB, or another unit: KB, MB, GB, TB, GiB.")
+        raise TracevizError(
+            f"{text.strip()} what?", hint=f"Say {text.strip()}GB, or another unit: KB, MB, GB, TB, GiB."
+        )
     match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
     unit = _BYTES.get(match[2].lower()) if match else None
     if match is None or unit is None:
