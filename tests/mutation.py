@@ -3,7 +3,7 @@
 A package meets its own tests and no others: a mutant that only a whole command notices counts as a survivor. Works on a
 copy in build/mutation/PACKAGE, where results stay: another run tries only what changed. `--sample 50` tries as many
 mutants of each package, drawn at random; no package means all of PACKAGES. `--show` prints what survived. A survivor is
-no fault in itself; docs/hardening.md says why those there are make no difference.
+no fault in itself; docs/measured/hardening.md says why those there are make no difference.
 """
 
 from __future__ import annotations

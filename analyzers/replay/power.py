@@ -4,7 +4,7 @@ The power a chip takes grows as the clock's 2.5th power or so, and over millisec
 is reached by computing for a share r of the time, computing for a larger share s slows the clock to (r / s) ** 0.4 of
 what it was. Tensor cores take most, and it is what runs on them that gets longer. Nothing in a trace says whether and
 when a GPU reaches its limit. On two H200s the same matmuls took up to 8 % longer after a change that made the GPU
-busier, mostly from a share of 0.8 on (docs/what-if-measured.md has them).
+busier, mostly from a share of 0.8 on (docs/measured/what-if.md has them).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ steps come together. Of each capture, DRAWS times:
 - a change: the second drawn run takes x % more; detected where it is called so;
 - histories: medians of drawn runs, each with a scatter from run to run besides, and a newest one that takes x % more.
 
-Prints the tables of docs/comparing.md.
+Prints the tables of docs/measured/false-alarms.md.
 """
 
 from __future__ import annotations

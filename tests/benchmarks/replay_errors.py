@@ -1,4 +1,4 @@
-"""How far replays of all real captures are off, and predictions of real fixes: `docs/what-if-measured.md`.
+"""How far replays of all real captures are off, and predictions of real fixes: `docs/measured/what-if.md`.
 
     python -m tests.benchmarks.replay_errors
 
@@ -32,7 +32,7 @@ from analyzers.trace.tables import Trace
 from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, as_suggested, step_ns
 from tests.answers import DATA, ROOT, groups
 
-PAGE = ROOT / "docs" / "what-if-measured.md"
+PAGE = ROOT / "docs" / "measured" / "what-if.md"
 FORMS = {"torch": ".rank*.json.gz", "nsys": ".sqlite.gz"}
 AGREE = 0.05  # of a step: profiled and unprofiled changes that differ by more are of no one truth
 WITHIN = 0.05
@@ -228,12 +228,12 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
     parts = [
         "# What-if, measured",
         wrapped(
-            "How far off replays and predictions are ([What a fix is worth](what-if.md)) on the real captures in",
+            "How far off replays and predictions are ([What a fix is worth](../what-if.md)) on the real captures in",
             "`tests/data`. `python -m tests.benchmarks.replay_errors` writes this page.",
         ),
         "## Fixes that were made",
         wrapped(
-            "[Programs](../tests/data/pairs/README.md) were captured before a fix and after it, 20 steps each, and",
+            "[Programs](../../tests/data/pairs/README.md) were captured before a fix and after it, 20 steps each, and",
             "timed without a profiler. A prediction knows the capture before the fix alone. Where the changes measured",
             f"with a profiler and without one differ by more than {percent(AGREE)} of a step, there is no one truth.",
             "Suggested: which one it is of those that `what-if` says to try, asked for nothing. What kernels usually",
@@ -267,9 +267,8 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
             f"{percent(MOST_OFF)} of each are most.",
         ),
         table((*columns, "refused, as"), [replay_row(one) for one in replays if one.reason]),
-        "<details><summary>Captures that are replayed well enough to predict something</summary>",
-        table(columns, [replay_row(one)[:-1] for one in replays if not one.reason]),
-        "</details>\n",
+        "## Captures that replay well enough to predict something",
+        table(columns, [replay_row(one)[:-1] for one in replays if not one.reason]) + "\n",
     ]
     return "\n\n".join(parts)
 

@@ -1,7 +1,7 @@
 """How good the estimate of waiting from one rank alone is: `python -m tests.benchmarks.waiting_estimate [GLOB ...]`.
 
 Of every capture of several ranks in `tests/data`, and of runs given as globs: what each rank alone says of its
-communication, against what all ranks together know. Prints the table of docs/cannot-tell.md.
+communication, against what all ranks together know. Prints the table of docs/measured/waiting-estimate.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The manual's pages: what they show is what commands print, their Python runs, their links lead somewhere.
 
-`python -m tests.project.test_docs` writes the outputs anew.
+Code in `bash` and `python` is run, in `sh` and `py` it is the reader's. Of a long output a page shows the paragraphs
+that it discusses: `<!-- show: first; Per rank; Why, on rank +4 -->` above a block names them by how they begin, and of
+the last its first four lines. `python -m tests.project.test_docs [PAGE...]` writes the outputs anew.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +27,11 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
 ROOT = Path(__file__).parents[2]
-PAGES = (
-    "definitions",
-    "capturing-well",
-    "reading-a-verdict",
-    "cannot-tell",
-    "contention",
-    "what-if",
-    "contracts",
-    "agents",
-    "python",
-    "commands",
-)
+PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 BY_PAGE = pytest.mark.parametrize("page", PAGES)
-SHOWN = re.compile(r"```bash\n(traceviz .*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+SHOWN = re.compile(r"```bash\n(traceviz .*?)```(?:\n\n(?:<!-- show: (.*?) -->\n)?```text\n(.*?)```)?", re.DOTALL)
+LEFT_OUT = "…\n"
+WIDTH = "108"  # what GitHub and the site show of a line without scrolling
 
 
 def read(page: str) -> str:
@@ -45,26 +39,55 @@ def read(page: str) -> str:
 
 
 def printed(command: str) -> str:
-    """What a command of the manual prints; commands in it may end with 1 or 3, which answer a question."""
-    command = re.sub(r"^traceviz", f"{shlex.quote(sys.executable)} -m traceviz", command)
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
-    ran = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert ran.returncode in (0, 1, 3)
+    """What a command of the manual prints, with the project's data at hand; it may end with 1 or 3, which answer."""
+    command = re.sub(r"^traceviz", f"{shlex.quote(sys.executable)} -m traceviz", command, flags=re.MULTILINE)
+    environment = os.environ | {"COLUMNS": WIDTH, "PYTHONPATH": str(ROOT)}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("tests", "docs"):
+            Path(folder, name).symlink_to(ROOT / name)
+        ran = subprocess.run(
+            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        )
+    assert ran.returncode in (0, 1, 3), ran.stderr
     assert ran.stderr == ""
     return ran.stdout
 
 
+def selected(output: str, show: str) -> str:
+    """The paragraphs of an output that a page shows, `…` where some are left out; all of it where nothing is said.
+
+    >>> selected("one\\n\\ntwo\\n a\\n b\\n\\nthree\\n", "first; two +2")
+    'one\\n\\ntwo\\n a\\n…\\n'
+    """
+    if not show:
+        return output
+    paragraphs = output.rstrip("\n").split("\n\n")
+    shown: dict[int, list[str]] = {}
+    for one in show.split(";"):
+        begin, _, count = one.strip().partition(" +")
+        found = [i for i, text in enumerate(paragraphs) if text.lstrip().startswith(begin)]
+        assert found or begin == "first", f"no paragraph begins with '{begin}'"
+        lines = paragraphs[found[0] if found else 0].split("\n")
+        shown[found[0] if found else 0] = lines[: int(count or len(lines))]
+    text, after = "", -1
+    for i, lines in sorted(shown.items()):
+        left_out = i > after + 1 and not text.endswith(LEFT_OUT)
+        text += ("\n" if text and not left_out else "") + (LEFT_OUT if left_out else "") + "\n".join(lines) + "\n"
+        if len(lines) < len(paragraphs[i].split("\n")):
+            text += LEFT_OUT
+        after = i
+    return text + (LEFT_OUT if after < len(paragraphs) - 1 and not text.endswith(LEFT_OUT) else "")
+
+
 COMMANDS = [(page, *match) for page in PAGES for match in SHOWN.findall(read(page))]
-COMMANDS.append(("comparing", *SHOWN.findall(read("comparing"))[0]))  # its other commands name files of the reader's
 
 
-@pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
-def test_commands_print_what_is_shown(page: str, command: str, shown: str) -> None:
+@pytest.mark.parametrize(("page", "command", "show", "shown"), COMMANDS)
+def test_commands_print_what_is_shown(page: str, command: str, show: str, shown: str) -> None:
     output = printed(command)
     assert output
-    assert shown in ("", output), f"python -m tests.project.test_docs writes {page}.md anew"
+    if shown:
+        assert shown == selected(output, show), f"python -m tests.project.test_docs {page} writes {page}.md anew"
 
 
 @BY_PAGE
@@ -82,29 +105,56 @@ def test_python_runs_and_prints_what_its_comments_say(
         assert output.getvalue().splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
 
 
-@BY_PAGE
-def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", read(page)):
+PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def anchors(text: str) -> set[str]:
+    """What a page's headings are called in links, as GitHub and the site make it of them."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative links, to files that git tracks or would; anchors, to headings; pictures, to pictures."""
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if target.startswith("http"):
             continue
         name, _, anchor = target.partition("#")
-        path = ROOT / "docs" / (name or f"{page}.md")
+        path = page.parent / name if name else page
         assert path.exists(), target
         if anchor:
-            titles = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
+            assert anchor in anchors(path.read_text(encoding="utf-8")), target
 
 
 def test_the_projects_files_that_pages_name_are_there() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     named = re.compile(r"(?<![\w/.-])(?:tests|tools|analyzers|collectors|traceviz)/[\w/-]+\.(?:py|sh|txt)\b")
     gone = {
         f"{page.name}: {path}"
-        for page in pages
+        for page in PROSE
         for path in named.findall(page.read_text(encoding="utf-8"))
         if not (ROOT / path).exists()
     }
     assert not gone
+
+
+def test_the_manual_stays_readable() -> None:
+    """What a person reads, by `wc -w docs/*.md README.md`; measurements stand in docs/measured."""
+    words = {
+        page.name: len(page.read_text(encoding="utf-8").split()) for page in PROSE if page.parent.name != "measured"
+    }
+    words.pop("CONTRIBUTING.md")
+    assert sum(words.values()) <= 17_000, words
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+def test_the_site_has_every_page() -> None:
+    """`mkdocs.yml` leads to all of them."""
+    listed = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= listed
 
 
 def example(page: str, words: str) -> str:
@@ -160,9 +210,8 @@ def test_every_warning_is_explained() -> None:
                 if name in ("TraceWarning", "warn") and isinstance(code, ast.Constant):
                     codes.add(str(code.value))
     table = read("cannot-tell").partition("## Warnings")[2]
-    explained = {
-        code for cell in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for code in re.findall("`(.*?)`", cell)
-    }
+    named = re.findall(r"^- ((?:`[a-z-]+`,? ?)+):", table, re.MULTILINE)
+    explained = {code for one in named for code in re.findall("`(.*?)`", one)}
     assert codes - explained == set(), "explain them in docs/cannot-tell.md"
     assert explained - codes <= {"other-steps", "other-ranks"}
 
@@ -178,12 +227,18 @@ def test_every_table_of_an_exported_database_is_described(tmp_path: Path) -> Non
     assert names - described == set()
 
 
+def written_anew(text: str) -> str:
+    """A page with the outputs that its commands print now."""
+
+    def block(found: re.Match[str]) -> str:
+        command, show, shown = found.groups()
+        if shown is None:
+            return found[0]
+        return f"{found[0][: -len(shown) - 3]}{selected(printed(command), show or '')}```"
+
+    return SHOWN.sub(block, text)
+
+
 if __name__ == "__main__":
-    for each in (*PAGES, "comparing"):
-        text = read(each)
-        for command, _ in SHOWN.findall(text):
-            before = f"```bash\n{command}```\n\n```text\n"
-            if before in text:
-                head, _, rest = text.partition(before)
-                text = f"{head}{before}{printed(command)}```{rest.partition('```')[2]}"
-        (ROOT / "docs" / f"{each}.md").write_text(text, encoding="utf-8")
+    for each in sys.argv[1:] or PAGES:
+        (ROOT / "docs" / f"{each}.md").write_text(written_anew(read(each)), encoding="utf-8")

@@ -41,7 +41,7 @@ def test_extras_are_named_with_the_name_of_the_distribution() -> None:
     """The command's name is another project's on the package index: `pip install` of it would bring that one."""
     paths = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "action.yml")]
     paths += [path for folder in ("analyzers", "collectors", "traceviz") for path in (ROOT / folder).rglob("*.py")]
-    paths += (ROOT / "docs").glob("*.md")
+    paths += (ROOT / "docs").rglob("*.md")
     wrong = re.compile(r"(?<![\w-])traceviz\[(png|notebook|cluster|collect|dev)|pip install '?traceviz(?!-gpu)\b")
     assert not [path.name for path in paths if wrong.search(path.read_text(encoding="utf-8"))]
 

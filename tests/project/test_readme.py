@@ -15,6 +15,7 @@ import pytest
 import typer
 
 from analyzers.select import language as selectors
+from tests.project.test_docs import WIDTH
 from traceviz.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +35,7 @@ def example_output() -> str:
     install, ask = re.split(r"(?=\.venv/bin/traceviz)", blocks("bash")[0])
     assert "install ." in install
     command = ask.replace(".venv/bin/traceviz", f"{shlex.quote(sys.executable)} -m traceviz")
-    environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+    environment = os.environ | {"COLUMNS": WIDTH}
     run = subprocess.run(
         ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=120
     )
@@ -77,4 +78,5 @@ def test_files_it_points_to_are_there() -> None:
 
 if __name__ == "__main__":
     (shown,) = blocks("text")
-    (ROOT / "README.md").write_text(README.replace(shown, example_output()), encoding="utf-8")
+    anew = README.replace(f"```text\n{shown}```", f"```text\n{example_output()}```")
+    (ROOT / "README.md").write_text(anew, encoding="utf-8")
