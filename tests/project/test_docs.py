@@ -31,7 +31,7 @@ PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 BY_PAGE = pytest.mark.parametrize("page", PAGES)
 SHOWN = re.compile(r"```bash\n(traceviz .*?)```(?:\n\n(?:<!-- show: (.*?) -->\n)?```text\n(.*?)```)?", re.DOTALL)
 LEFT_OUT = "…\n"
-WIDTH = "108"  # what GitHub and the site show of a line without scrolling
+WIDTH = "112"  # what GitHub and the site show of a line without scrolling
 
 
 def read(page: str) -> str:

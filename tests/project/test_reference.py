@@ -14,9 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 HEAD = """# Commands
 
 `python -m tests.project.test_reference` makes this page from the program. `traceviz COMMAND --help` says the same.
-
-A TRACE is an `.nsys-rep`, an nsys `.sqlite`, a `torch.profiler` `.json` (these two also as `.gz`), an exported trace, a
-glob, a folder or a manifest. Several are the ranks of one run. In [brackets]: the default.
+Several TRACEs are the ranks of one run. In [brackets]: the default.
 
 ## Options that commands share
 

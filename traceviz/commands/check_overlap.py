@@ -24,7 +24,6 @@ Examples:
   traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --claimed 1.3x
   traceviz check-overlap captures/ --brief
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
-  traceviz check-overlap captures/ --memory 8GB --skip-bad
 
 \b
 Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, memcpy:DtoH, comm, compute, memcpy, memset.

@@ -22,11 +22,6 @@ Examples:
   mpirun -n 4 traceviz collect nsys -o captures -- ./program
 
 \b
-One report (the default): one clock for all ranks; ends for all when capturing ends.
---per-rank: a report a rank, each with clocks of its own, which traceviz aligns by the collectives.
---rank0: least data, but a collective's duration includes waiting for ranks nobody sees.
-
-\b
 Exit code: the command's own; 124 after --timeout; 3 where the command ended well and nothing was captured."""
 
 TORCH_EPILOG = """\b
@@ -54,7 +49,7 @@ StepRange = Annotated[
     typer.Option(
         "--step-range",
         metavar="NAME",
-        help="A step is a record_function or NVTX range of this name, not what ends with the optimizer's step.",
+        help="A step is a record_function or NVTX range of this name, not an optimizer's step.",
         show_default=False,
     ),
 ]
@@ -65,9 +60,13 @@ CONTEXT = {"allow_interspersed_args": False}
 def nsys(
     command: Command,
     output: Output = Path("captures"),
-    one_report: Annotated[bool, typer.Option("--one-report", help="One report over all ranks (the default).")] = False,
-    per_rank: Annotated[bool, typer.Option("--per-rank", help="A report a rank.")] = False,
-    rank0: Annotated[bool, typer.Option("--rank0", help="A report of rank 0 alone.")] = False,
+    one_report: Annotated[
+        bool, typer.Option("--one-report", help="One report over all ranks, on one clock (the default).")
+    ] = False,
+    per_rank: Annotated[
+        bool, typer.Option("--per-rank", help="A report a rank; clocks are aligned by the collectives.")
+    ] = False,
+    rank0: Annotated[bool, typer.Option("--rank0", help="A report of rank 0 alone; waiting can't be told.")] = False,
     steps: StepsOption = None,
     step_range: StepRange = None,
     trace: Annotated[str, typer.Option(metavar="LIST", help="What nsys traces.")] = "cuda,nvtx",

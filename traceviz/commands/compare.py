@@ -16,7 +16,6 @@ from traceviz.output.terminal import emit, emit_brief, progress
 
 EPILOG = """\b
 Examples:
-  traceviz compare serial.sqlite overlapped.sqlite
   traceviz compare "serial.rank*.json.gz" "overlap.rank*.json.gz" -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
   traceviz compare before/ after/ -a nvtx:optimizer -b nvtx:emb_lookup --claimed 14.7x
   traceviz compare serial.sqlite overlapped.sqlite --timeline before-after.html

@@ -19,9 +19,8 @@ Examples:
   traceviz export captures/ --to parquet -o tables
 
 \b
-perfetto (.json, .json.gz): a Chrome trace with aligned clocks and the findings as tracks, for ui.perfetto.dev and
-  chrome://tracing. sqlite (.sqlite, .db): tables and findings, for SQL and Datasette. parquet: a folder, with a file
-  a table. traceviz reads this one back."""
+perfetto (.json, .json.gz): clocks aligned, findings as tracks, for ui.perfetto.dev and chrome://tracing.
+sqlite (.sqlite, .db): for SQL and Datasette. parquet: a folder, which traceviz reads back."""
 
 
 Kind = Literal["perfetto", "parquet", "sqlite"]

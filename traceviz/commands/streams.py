@@ -13,7 +13,6 @@ from traceviz.output.terminal import emit, progress
 EPILOG = """\b
 Examples:
   traceviz streams report.nsys-rep
-  traceviz streams rank0.json.gz rank1.json.gz --steps 1
   traceviz streams rank*.json.gz --contention
   traceviz streams captures/ --ranks 0 --window 10ms:25ms --format json"""
 
