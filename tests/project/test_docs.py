@@ -188,6 +188,11 @@ def test_the_question_no_command_covers_is_answered_in_under_ten_lines(early: bo
     assert len(namespace["span"]) == 6
 
 
+def test_the_tutorials_contract_is_the_file_that_it_runs() -> None:
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", read("tutorial"), re.MULTILINE | re.DOTALL)
+    assert (ROOT / "docs/contracts/tutorial.toml").read_text(encoding="utf-8").endswith(shown)
+
+
 def test_every_cause_is_defined_and_has_a_remedy() -> None:
     for page in ("definitions", "reading-a-verdict"):
         assert tuple(re.findall(r"^\| `([a-z-]+)` \|", read(page), re.MULTILINE)) == CAUSES
