@@ -49,7 +49,7 @@ def printed(command: str) -> str:
             ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
         )
     assert ran.returncode in (0, 1, 3), ran.stderr
-    assert ran.stderr == ""
+    assert not re.sub("^There is no timeline.png: .*\n", "", ran.stderr)  # where neither Chrome nor Chromium is
     return ran.stdout
 
 

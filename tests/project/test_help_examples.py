@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.browser import chromium
 from tests.support.command_lines import commands
 from traceviz.cli import app
 
@@ -70,7 +71,9 @@ SLOW = ("traceviz timeline", "traceviz report", "traceviz what-if", "traceviz co
 
 def marks(example: str) -> list[pytest.MarkDecorator]:
     nsys = [pytest.mark.nsys] if ".nsys-rep" in example else []
-    return [*nsys, *([pytest.mark.nightly] if example.startswith(SLOW) else [])]
+    drawn = re.search(r"\.(png|svg)\b", example) is not None
+    browser = [pytest.mark.skipif(chromium.find() is None, reason="no Chrome or Chromium")] if drawn else []
+    return [*nsys, *browser, *([pytest.mark.nightly] if example.startswith(SLOW) else [])]
 
 
 def place(files: dict[str, str], folder: Path) -> None:
@@ -122,6 +125,6 @@ def expanded(word: str) -> list[str]:
 
 
 def test_what_is_not_run_needs_a_gpu_or_a_program() -> None:
-    assert len(EXAMPLES) > 55
+    assert len(EXAMPLES) > 50
     assert {example.split()[1] for example in EXAMPLES if example not in HERE} <= {"collect", "workload", "-n"}
     assert "traceviz workload" in HERE
