@@ -13,7 +13,7 @@ from traceviz.output.terminal import emit, emit_brief, progress
 EPILOG = """\b
 Examples:
   traceviz what-if "tests/data/torch/item_before.rank*.json.gz" --change "drop-sync nvtx:MP lookup" --critical-path
-  traceviz what-if rank*.json.gz -a "nvtx:DP tower" --change "move-wait nvtx:DP tower before nvtx:MP lookup"
+  traceviz what-if rank*.json.gz -a "nvtx:DP tower" -b comm --change "move-wait nvtx:DP tower before nvtx:MP lookup"
   traceviz what-if captures/ --change "scale collective:all_to_all 0.5" --change "on-time all" --format md
   traceviz what-if report.nsys-rep --steps 1:3 --format json
 
