@@ -28,7 +28,7 @@ EXAMPLES = [
         r"^  ((?:mpirun -n 4 )?traceviz .*)$", command.epilog.partition("Examples:")[2], re.MULTILINE
     )
 ]
-NOT_HERE = ("traceviz collect ", "mpirun ", "traceviz workload ")
+NOT_HERE = ("traceviz collect ", "mpirun ", "traceviz workload ", "traceviz mcp ")
 HERE = [example for example in EXAMPLES if not example.startswith(NOT_HERE)]
 
 # What an example names -> files of it: {name there: file of tests/data}.
@@ -126,5 +126,5 @@ def expanded(word: str) -> list[str]:
 
 def test_what_is_not_run_needs_a_gpu_or_a_program() -> None:
     assert len(EXAMPLES) > 50
-    assert {example.split()[1] for example in EXAMPLES if example not in HERE} <= {"collect", "workload", "-n"}
+    assert {example.split()[1] for example in EXAMPLES if example not in HERE} <= {"collect", "workload", "mcp", "-n"}
     assert "traceviz workload" in HERE

@@ -13,8 +13,8 @@ from traceviz.output.terminal import emit_brief, progress
 EPILOG = """\b
 Examples:
   traceviz show "tests/data/torch/item_before.rank*.json.gz" coll:3
-  traceviz show report.nsys-rep sync:r0:1874100 --format json
-  traceviz show captures/ gap:r0.d0:1876012 -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
+  traceviz show report.nsys-rep sync:r1:6861383 --format json
+  traceviz show rank*.json.gz gap:r0.d0:2874848 -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
 
 \b
 Ids: gap:rRANK.dDEVICE:NS, inst:rRANK.dDEVICE:NS, sync:rRANK:NS, coll:NUMBER; NS is when it begins, on the trace's
