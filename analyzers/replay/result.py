@@ -351,7 +351,7 @@ def change_in_words(one: Prediction) -> str:
     """How much shorter or longer a step gets.
 
     >>> change_in_words(Prediction(("on-time all",), 5_000_000, 4_000_000, 0, 0, (), (), "", 0.0))
-    '20.0% less'
+    '20 % less'
     >>> change_in_words(Prediction(("on-time all",), 5_000_000, 5_000_400, 0, 0, (), (), "", 0.0))
     'no change'
     """

@@ -21,7 +21,7 @@ def hold(found: Worth) -> None:
     assert found.within[True] >= WITHIN * found.within.total(), found.wrong
 
 
-@pytest.mark.parametrize("form", ["nsys", "kineto"])
+@pytest.mark.parametrize("form", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
 def test_the_cause_worth_most_is_the_one_whose_removal_recovers_most(form: str, tmp_path: Path) -> None:
     hold(measured(range(6, 16), form, tmp_path))
 

@@ -248,6 +248,7 @@ def test_a_reviewer_reads_less_than_40_lines_unfolded(name: str) -> None:
         assert rows == {"A", "B"} if is_both else rows, "the longest gap may have one side alone about it"
 
 
+@pytest.mark.nightly
 def test_what_stays_of_a_chart_shows_both_sides_at_once_where_the_bar_is_met() -> None:
     made = make(load(["tests/data/torch/ddp.rank*.json.gz"]))
     assert made.overlap.passed

@@ -183,6 +183,7 @@ def test_paths_that_lead_outside_are_refused(folders: tuple[Path, Path]) -> None
     served([allowed], use, "--no-cache")
 
 
+@pytest.mark.nightly
 def test_paths_within_are_read_however_they_are_written(folders: tuple[Path, Path], tmp_path: Path) -> None:
     allowed, _ = folders
     odd = allowed / "a [1] b"
@@ -212,6 +213,7 @@ def test_paths_within_are_read_however_they_are_written(folders: tuple[Path, Pat
     served([via], use, "--no-cache")
 
 
+@pytest.mark.nightly
 def test_nothing_is_written_beside_the_captures(folders: tuple[Path, Path]) -> None:
     allowed, _ = folders
     before = {path: path.stat().st_mtime_ns for path in allowed.rglob("*")}
