@@ -61,18 +61,46 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
     team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
     members = Lists.of(team, np.arange(n_units), count + n_units)
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
-    loop = loop or (compiled() if n_units >= MANY else None) or _loop
-    loop(
-        *(calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns, np.diff(calls.waits.first), next_call),
-        *(~first_of_thread + (calls.handed >= 0).astype(np.int64), handed.first, handed.items),
-        *(launched.first, launched.items, units.call, units.submitted_ns, units.previous),
-        *(units.dispatch_ns, units.room_ns, units.transfer_ns),
-        *(np.zeros((n_units, len(LOADS))) if slower is None else slower, room.load, team, places(units, tasks.queue)),
+    slower = np.zeros((n_units, len(LOADS))) if slower is None else slower
+    gpus = np.arange(len(room.limits))
+    given = (
+        *(np.arange(_END + 1), calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns),
+        *(np.diff(calls.waits.first), next_call, ~first_of_thread + (calls.handed >= 0).astype(np.int64)),
+        *(handed.first, handed.items, launched.first, launched.items, units.call, units.submitted_ns, units.previous),
+        *(units.dispatch_ns, units.room_ns, units.transfer_ns, slower, room.load, team, places(units, tasks.queue)),
         *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
         *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
-        *(room.gpu, room.limits, room.needed, room.taken, room.fills, room.until, room.rest, *times),
+        *(room.gpu, room.limits, room.needed, room.taken, room.fills.astype(np.int64), room.until, room.rest),
+        *_state(tasks, team, np.searchsorted(np.sort(room.gpu), gpus), np.diff(members.first).size),
     )
+    loop = loop or (compiled() if n_units >= MANY else None) or _loop
+    if loop is _loop:  # plain Python is some three times quicker on lists
+        as_lists = [each.tolist() for each in (*given, *times)]
+        loop(*as_lists)
+        return Times(*(np.array(each, np.int64) for each in as_lists[-len(times) :]))
+    loop(*given, *times)
     return Times(*times)
+
+
+def _state(tasks: Tasks, team: Ints, own_first: Ints, teams: int) -> tuple[npt.NDArray[Any], ...]:
+    """What the loop keeps track of, as it begins."""
+    calls, units, room = tasks.calls.call.size, tasks.units, tasks.room
+    count, gpus = units.op.size, len(room.limits)
+
+    def zeros(*shape: int) -> Ints:
+        return np.zeros(shape, np.int64)
+
+    def none(size: int) -> Ints:
+        return np.full(size, -1, np.int64)
+
+    return (
+        *(zeros(calls), none(calls)),
+        *(units.transfer_ns.astype(float), np.ones(count), zeros(count), none(count), none(count)),
+        *((room.needed[:, 0] == 0).astype(np.int64), none(count)),
+        *(zeros(teams, len(LOADS)), zeros(4 * count + 4), zeros(1)),
+        *(zeros(gpus, room.limits.shape[1]), zeros(gpus), zeros(gpus), zeros(gpus), own_first.astype(np.int64)),
+        *(zeros(count), zeros(count), zeros(gpus, len(LOADS)), room.load.astype(np.int64)),
+    )
 
 
 def places(units: Units, queue: int) -> Ints:
@@ -106,10 +134,11 @@ def compiled() -> Callable[..., None] | None:
         return njit(_loop)
 
 
-_Array = npt.NDArray[Any]
+_Array = Any  # a numpy array, or the same as a list, or a list of lists
 
 
 def _loop(  # one function, for the compiler's sake
+    kinds: _Array,
     before: _Array,
     handed_ns: _Array,
     cost: _Array,
@@ -146,70 +175,77 @@ def _loop(  # one function, for the compiler's sake
     fills: _Array,
     until: _Array,
     rest: _Array,
+    earliest: _Array,
+    done: _Array,
+    left: _Array,
+    pace: _Array,
+    since: _Array,
+    drains_at: _Array,
+    ends_at: _Array,
+    drained: _Array,
+    stalled: _Array,
+    crowd: _Array,
+    changed: _Array,
+    count: _Array,
+    used: _Array,
+    filling: _Array,
+    held_count: _Array,
+    here_count: _Array,
+    own_first: _Array,
+    held: _Array,
+    here: _Array,
+    loads_here: _Array,
+    current: _Array,
     call_start: _Array,
     call_end: _Array,
     unit_start: _Array,
     unit_began: _Array,
     unit_end: _Array,
 ) -> None:
-    gpus = limits.shape[0]
-    queue = [(np.int64(0), np.int64(-1), np.int64(-1), np.int64(-1))]
+    begin_, return_, submit, start_, drain, end = kinds[0], kinds[1], kinds[2], kinds[3], kinds[4], kinds[5]
+    zero = kinds[0]
+    queue = [(zero, zero, zero, zero)]
     queue.pop()
-    earliest, done = np.zeros(before.size, np.int64), np.full(before.size, -1, np.int64)
+    # `earliest`, `done`: of each call, when it may begin, and when what it waits for was done.
     # Of each unit that moves: what is left to do, at which pace, since when, when it drains and ends at that, and
-    # whether it has drained. Of each unit: the call that waits for its place in the queue.
-    left, pace, since = work.copy(), np.ones(work.size), np.zeros(work.size, np.int64)
-    drains_at, ends_at = np.full(work.size, -1, np.int64), np.full(work.size, -1, np.int64)
-    drained, stalled = needed[:, 0] == 0, np.full(work.size, -1, np.int64)
-    # Of each team (the ranks of a collective, or a unit by itself) and load: how many have such others beside them. Of
-    # one event: the teams whose pace may change.
-    loads = slower.shape[1]
-    crowd = np.zeros((absent.size, loads), np.int64)
-    changed, count = np.zeros(4 * work.size + 4, np.int64), np.zeros(1, np.int64)
-    # Of each GPU: what its multiprocessors are taken of, how many kernels have more blocks than fit, which units are
-    # there, and which have no room, in the order in which they were released.
-    used, filling = np.zeros_like(limits), np.zeros(gpus, np.int64)
-    held_count, here_count = np.zeros(gpus, np.int64), np.zeros(gpus, np.int64)
-    own_first = np.searchsorted(np.sort(gpu), np.arange(gpus))
-    held, here, loads_here = (
-        np.zeros(gpu.size, np.int64),
-        np.zeros(gpu.size, np.int64),
-        np.zeros((gpus, loads), np.int64),
-    )
-    current = load.copy()
-    for call in range(before.size):
+    # whether it has `drained`. `stalled`: the call that waits for its place in the queue.
+    # Of each team (the ranks of a collective, or a unit by itself) and load: how many have such others beside them
+    # (`crowd`). Of one event: the teams whose pace may change (`changed`, `count` of them).
+    # Of each GPU: what its multiprocessors are taken of (`used`), how many kernels have more blocks than fit
+    # (`filling`), which units are there (`here`), and which have no room (`held`), in the order in which they were
+    # released, each from `own_first` on.
+    loads, resources = len(loads_here[0]), len(used[0])
+    for call in range(len(before)):
         if call_needs[call] == 0:
-            heapq.heappush(queue, (np.int64(before[call]), np.int64(_BEGIN), np.int64(0), np.int64(call)))
-    for unit in range(work.size):
+            heapq.heappush(queue, (before[call], begin_, zero, call))
+    for unit in range(len(work)):
         if unit_call[unit] < 0:
-            heapq.heappush(
-                queue, (np.int64(submitted[unit] - dispatch[unit, 0]), np.int64(_SUBMIT), np.int64(0), np.int64(unit))
-            )
+            heapq.heappush(queue, (submitted[unit] - dispatch[unit][0], submit, zero, unit))
 
     def enter(unit: Any, as_load: Any) -> None:
         device = gpu[unit]
         for at in range(own_first[device], own_first[device] + here_count[device]):
             other = here[at]
-            if other != unit and loads_here[device, as_load] == (current[other] == as_load):
-                crowd[team[other], as_load] += 1
+            if other != unit and loads_here[device][as_load] == (current[other] == as_load):
+                crowd[team[other]][as_load] += 1
                 changed[count[0]] = team[other]
                 count[0] += 1
-        loads_here[device, as_load] += 1
+        loads_here[device][as_load] += 1
         current[unit] = as_load
 
     def leave(unit: Any) -> None:
         device, as_load = gpu[unit], current[unit]
-        loads_here[device, as_load] -= 1
+        loads_here[device][as_load] -= 1
         for at in range(own_first[device], own_first[device] + here_count[device]):
             other = here[at]
-            if other != unit and loads_here[device, as_load] == (current[other] == as_load):
-                crowd[team[other], as_load] -= 1
+            if other != unit and loads_here[device][as_load] == (current[other] == as_load):
+                crowd[team[other]][as_load] -= 1
                 changed[count[0]] = team[other]
                 count[0] += 1
 
     while len(queue) > 0:
         now, what, _, which = heapq.heappop(queue)
-        if what == _BEGIN:
+        if what == begin_:
             if call_start[which] < 0:
                 call_start[which] = now
             full = False
@@ -222,46 +258,50 @@ def _loop(  # one function, for the compiler's sake
                 continue
             for at in range(launched_first[which], launched_first[which + 1]):
                 unit = launched[at]
-                heapq.heappush(queue, (now + submitted[unit], np.int64(_SUBMIT), np.int64(0), np.int64(unit)))
+                heapq.heappush(queue, (now + submitted[unit], submit, zero, unit))
             if call_waits[which] == 0:
                 back = now + cost[which]
                 if done[which] >= 0:
                     back = max(back, done[which] + after[which])
-                heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(0), which))
-        elif what == _RETURN:
+                heapq.heappush(queue, (back, return_, zero, which))
+        elif what == return_:
             call_end[which] = now
             following = next_call[which]
             if following >= 0:
                 earliest[following] = max(earliest[following], now + before[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(0), np.int64(following)))
+                    heapq.heappush(queue, (earliest[following], begin_, zero, following))
             for at in range(handed_first[which], handed_first[which + 1]):
                 following = handed[at]
                 earliest[following] = max(earliest[following], now + handed_ns[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], np.int64(_BEGIN), np.int64(0), np.int64(following)))
-        elif what == _SUBMIT:
+                    heapq.heappush(queue, (earliest[following], begin_, zero, following))
+        elif what == submit:
             unit_needs[which] -= 1
             if unit_needs[which] == 0:
-                heapq.heappush(queue, (now + dispatch[which, 0], np.int64(_START), np.int64(0), which))
-        elif what == _START:
+                heapq.heappush(queue, (now + dispatch[which][0], start_, zero, which))
+        elif what == start_:
             device = gpu[which]
             own = own_first[device]
-            if needed[which, 0] > 0:
-                if filling[device] > 0 or np.any(used[device] + needed[which] > limits[device]):
+            if needed[which][0] > 0:
+                full = filling[device] > 0
+                for of in range(resources):
+                    full = full or used[device][of] + needed[which][of] > limits[device][of]
+                if full:
                     held[own + held_count[device]] = which
                     held_count[device] += 1
                     continue
-                used[device] += taken[which]
+                for of in range(resources):
+                    used[device][of] += taken[which][of]
                 filling[device] += fills[which]
             unit_start[which] = now
             if stalled[which] >= 0:
-                heapq.heappush(queue, (now, np.int64(_BEGIN), np.int64(0), stalled[which]))
+                heapq.heappush(queue, (now, begin_, zero, stalled[which]))
             number = team[which]
             for one in range(loads):
-                crowd[number, one] += loads_here[device, one] > 0
+                crowd[number][one] += loads_here[device][one] > 0
             absent[number] -= 1
             enter(which, WAITING if absent[number] > 0 and load[which] == TALKING else load[which])
             here[own + here_count[device]] = which
@@ -275,7 +315,7 @@ def _loop(  # one function, for the compiler's sake
                         enter(unit, load[unit])
             changed[count[0]] = number
             count[0] += 1
-        elif what == _DRAIN:
+        elif what == drain:
             if drains_at[which] != now:
                 continue
             drains_at[which] = -1
@@ -283,14 +323,16 @@ def _loop(  # one function, for the compiler's sake
             if not drained[which]:  # its last blocks begin, or its first ones end
                 drained[which] = True
                 filling[device] -= fills[which]
-                used[device] += rest[which] - taken[which]
+                for of in range(resources):
+                    used[device][of] += rest[which][of] - taken[which][of]
             if unit_end[which] >= 0:
-                used[device] -= rest[which]
+                for of in range(resources):
+                    used[device][of] -= rest[which][of]
             begin = now
             for at in range(held_count[device]):  # in the order in which they were released
                 unit = held[own_first[device] + at]
                 begin = max(begin, now + room_ns[unit])
-                heapq.heappush(queue, (begin, np.int64(_START), np.int64(at), unit))
+                heapq.heappush(queue, (begin, start_, at, unit))
             held_count[device] = 0
         else:
             if ends_at[which] != now or unit_end[which] >= 0:
@@ -303,38 +345,38 @@ def _loop(  # one function, for the compiler's sake
                 spot += 1
             here_count[device] -= 1
             here[spot : own + here_count[device]] = here[spot + 1 : own + here_count[device] + 1]
-            if needed[which, 0] > 0:
+            if needed[which][0] > 0:
                 drains_at[which] = now
-                heapq.heappush(queue, (now, np.int64(_DRAIN), np.int64(0), which))
+                heapq.heappush(queue, (now, drain, zero, which))
             leave(which)
             for one in range(loads):
-                crowd[team[which], one] -= loads_here[device, one] > 0
+                crowd[team[which]][one] -= loads_here[device][one] > 0
             changed[count[0]] = team[which]  # it may be of a collective that goes on elsewhere
             count[0] += 1
             for at in range(follower_first[which], follower_first[which + 1]):
                 unit = followers[at]
                 unit_needs[unit] -= 1
                 if unit_needs[unit] == 0:
-                    start = now + dispatch[unit, 1 if previous[unit] == which else 2]
-                    heapq.heappush(queue, (start, np.int64(_START), np.int64(0), np.int64(unit)))
+                    start = now + dispatch[unit][1 if previous[unit] == which else 2]
+                    heapq.heappush(queue, (start, start_, zero, unit))
             for at in range(blocked_first[which], blocked_first[which + 1]):
                 call = blocked[at]
                 call_waits[call] -= 1
                 done[call] = now
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
-                    heapq.heappush(queue, (back, np.int64(_RETURN), np.int64(0), np.int64(call)))
+                    heapq.heappush(queue, (back, return_, zero, call))
         while count[0] > 0:
             count[0] -= 1
             number = changed[count[0]]
             beside = loads - 1
-            while beside >= 0 and crowd[number, beside] == 0:
+            while beside >= 0 and crowd[number][beside] == 0:
                 beside -= 1
             for at in range(member_first[number], member_first[number + 1]):
                 unit = members[at]
                 if unit_began[unit] < 0 or unit_end[unit] >= 0:
                     continue
-                at_pace = 1.0 - slower[unit, beside] if beside >= 0 else 1.0
+                at_pace = 1.0 - slower[unit][beside] if beside >= 0 else 1.0
                 if at_pace == pace[unit] and ends_at[unit] >= 0:
                     continue
                 left[unit] -= (now - since[unit]) * pace[unit]
@@ -342,7 +384,7 @@ def _loop(  # one function, for the compiler's sake
                 pace[unit] = at_pace
                 if not drained[unit]:
                     until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
-                    drains_at[unit] = now + np.int64(until_drained / pace[unit])
-                    heapq.heappush(queue, (drains_at[unit], np.int64(_DRAIN), np.int64(0), np.int64(unit)))
-                ends_at[unit] = now + np.int64(np.round(max(left[unit], 0.0) / pace[unit]))
-                heapq.heappush(queue, (ends_at[unit], np.int64(_END), np.int64(0), np.int64(unit)))
+                    drains_at[unit] = now + int(until_drained / pace[unit])
+                    heapq.heappush(queue, (drains_at[unit], drain, zero, unit))
+                ends_at[unit] = now + round(max(left[unit], 0.0) / pace[unit])
+                heapq.heappush(queue, (ends_at[unit], end, zero, unit))
