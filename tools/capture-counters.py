@@ -4,7 +4,8 @@ One GPU, a report a workload (all but `nvlink`), then two GPUs:
 
     for w in sms dram pcie power none; do
         nsys profile -t cuda,nvtx --gpu-metrics-devices=0 --gpu-metrics-frequency=20000 \\
-            --capture-range=cudaProfilerApi --capture-range-end=stop --export=sqlite --force-overwrite=true -o $w python tools/capture-counters.py $w
+            --capture-range=cudaProfilerApi --capture-range-end=stop --export=sqlite --force-overwrite=true -o $w \\
+            python tools/capture-counters.py $w
         python tools/capture-counters.py --cut $w.sqlite FOLDER
     done
     nsys profile -t cuda,nvtx --gpu-metrics-devices=0,1 --gpu-metrics-frequency=20000 --capture-range=cudaProfilerApi \\

@@ -262,9 +262,10 @@ def _width(clock: Clock) -> int:
 
 # Move a trace's rows onto the reference's clock.
 #
-# Every (process, device) has a GPU clock and every capture a host clock. GPU ops move by their device's offset. All
-# host rows of a capture (CUDA calls, ranges, synchronizations, communication calls, memory) move together, because one
-# host clock stamped them: a report over several ranks keeps its ranks' host times as they are to each other.
+# Every (process, device) has a GPU clock and every capture a host clock. GPU ops and samples of counters move by their
+# device's offset. All host rows of a capture (CUDA calls, ranges, synchronizations, communication calls, memory) move
+# together, because one host clock stamped them: a report over several ranks keeps its ranks' host times as they are to
+# each other.
 # Collectives say nothing about host times, so the host moves with its GPUs (their median) and from there only as far
 # as evidence asks: no op can start before the call that launched it. In a report whose device 0 reads 42 µs before its
 # launches, the host moves.
@@ -276,7 +277,8 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     """Return the trace with all times on the reference's clock, and nothing else changed."""
     hosts, capture = host_clocks(trace, clocks), _capture_of(trace)
     frames: dict[str, Any] = {
-        "ops": trace.ops.assign(**{column: _gpu_times(trace, clocks, column) for column in TIME_COLUMNS})
+        name: frame.assign(**{column: _gpu_times(frame, trace, clocks, column) for column in TIME_COLUMNS})
+        for name, frame in (("ops", trace.ops), ("counters", trace.counters))
     }
     for name in ("api", "ranges", "syncs", "comms", "memory"):
         frame: pd.DataFrame = getattr(trace, name)
@@ -301,7 +303,7 @@ def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
     launch = ints(trace.ops, "launch")
     rows = np.flatnonzero(launch >= 0)
     capture_of_op = capture[ints(trace.ops, "process")[rows]]
-    started = _gpu_times(trace, clocks, "start_ns")[rows]
+    started = _gpu_times(trace.ops, trace, clocks, "start_ns")[rows]
     called = ints(trace.api, "start_ns")[launch[rows]]
     hosts = []
     by_capture = rows_by_key(capture_of_op)
@@ -323,14 +325,14 @@ def _capture_of(trace: Trace) -> Ints:
     return np.array([process.capture for process in trace.processes] or [0], np.int64)
 
 
-def _gpu_times(trace: Trace, clocks: Clocks, column: str) -> Ints:
-    times = ints(trace.ops, column).copy()
+def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks, column: str) -> Ints:
+    times = ints(frame, column).copy()
     capture = _capture_of(trace)
     first: dict[tuple[int, ...] | int, Clock] = {}  # clock of each device, process (alone in its key) and capture
     for clock in clocks.clocks:
         for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
             first.setdefault(key, clock)
-    for (process, device), rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).items():
+    for (process, device), rows in rows_by_key(ints(frame, "process"), ints(frame, "device")).items():
         # A device without collectives goes with its process's other device, or with its capture's.
         keys = (process, device), (process,), int(capture[process])
         nearest = next((first[key] for key in keys if key in first), None)

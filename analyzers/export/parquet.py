@@ -95,7 +95,9 @@ def read(path: Path, progress: Progress = silent) -> Trace:
             frames[name] = _frame(path.parent / f"{name}.parquet", length)
             progress(f"reading {path.parent.name}", done + 1, len(lengths))
         read: dict[str, Any] = {
-            name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
+            name: table(name, {str(key): frames[name][key] for key in frames[name]})
+            for name in TABLES
+            if name in frames or name != "counters"  # which older exports don't have
         }
         matched = [frames[name][list(columns)] for name, columns in MATCHED.items() if name in frames]
         matches = Matches(*matched) if matched else None

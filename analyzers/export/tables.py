@@ -36,7 +36,12 @@ def standalone(trace: Trace) -> Trace:
     number = np.append(np.cumsum(calls) - 1, -1)
     frames: dict[str, Any] = {
         name: _kept(frame, _within(frame, low, high, processes))
-        for name, frame in (("ranges", trace.ranges), ("syncs", trace.syncs), ("comms", trace.comms))
+        for name, frame in (
+            ("ranges", trace.ranges),
+            ("syncs", trace.syncs),
+            ("comms", trace.comms),
+            ("counters", trace.counters),
+        )
     }
     api = _kept(trace.api, calls)
     matches = None if trace.matches is None else _matches_of(trace.matches, trace.rows)

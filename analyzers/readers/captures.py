@@ -52,7 +52,12 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
         kind_of(one.path)
     try:
         if reading.keeps:
-            trace = through_cache(one.path, one.kind, lambda path: _read(replace(one, path=path), reading, progress))
+            trace = through_cache(
+                one.path,
+                one.kind,
+                lambda path: _read(replace(one, path=path), reading, progress),
+                counters=reading.counters,
+            )
         else:
             trace = _read(one, reading, progress)
     except TracevizError as error:
@@ -139,32 +144,36 @@ def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
     """In a worker: read a capture and say where its tables lie now."""
-    return stored(
-        read_one(replace(one, rank=None, pids={}), reading, progress), one.path, one.kind, reading.keeps, scratch
-    )
+    return stored(read_one(replace(one, rank=None, pids={}), reading, progress), one.path, one.kind, reading, scratch)
 
 
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
     may_be_there = reading.keeps and one.kind != UNREADABLE and not one.url
-    trace = cached(one.path, one.kind) if may_be_there else None
+    trace = cached(one.path, one.kind, counters=reading.counters) if may_be_there else None
     return None if trace is None else claimed(trace, one)
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
-    return count_unlaunched(count_lost_work(format_of(one.kind).read(one.path, progress, reading.nsys)))
+    return count_unlaunched(
+        count_lost_work(format_of(one.kind).read(one.path, progress, reading.nsys, reading.counters))
+    )
 
 
 # Captures that were read before: found in the cache as tables, or read and kept there.
 
 
-def through_cache(path: Path, kind: str, read: Callable[[Path], Trace]) -> Trace:
+def through_cache(path: Path, kind: str, read: Callable[[Path], Trace], *, counters: bool = False) -> Trace:
     """Return a capture from the cache; else read it, and keep it where that pays and the cache can be written.
+
+    Parameters
+    ----------
+    counters : whether what the cache has will not do if GPU counters were left out of it.
 
     Raises
     ------
     TracevizError : what `read` raises.
     """
-    known = cached(path, kind)
+    known = cached(path, kind, counters=counters)
     if known is not None:
         return known
     if not format_of(kind).is_worth_keeping(path):
@@ -180,8 +189,8 @@ def through_cache(path: Path, kind: str, read: Callable[[Path], Trace]) -> Trace
     return cited(trace, path)
 
 
-def cached(path: Path, kind: str) -> Trace | None:
-    """Return a capture that the cache holds.
+def cached(path: Path, kind: str, *, counters: bool = False) -> Trace | None:
+    """Return a capture that the cache holds; with `counters`, one whose GPU counters were not left out.
 
     Raises
     ------
@@ -193,6 +202,8 @@ def cached(path: Path, kind: str) -> Trace | None:
     folder = cache.root() / "traces" / tables_name(path, kind)
     with contextlib.suppress(Unusable):
         trace = read_trace(folder)
+        if counters and trace.captures[0].unread_counters:
+            return None
         cache.touch(folder)
         return cited(trace, path)
     return None
@@ -208,18 +219,18 @@ def cited(trace: Trace, path: str | Path) -> Trace:
     return replace(trace, captures=captures, warnings=warnings)
 
 
-def stored(trace: Trace, path: Path, kind: str, keeps: bool, scratch: Path) -> Path:
+def stored(trace: Trace, path: Path, kind: str, reading: Reading, scratch: Path) -> Path:
     """Where the tables of a capture that was just read lie: in the cache, or written anew into a scratch folder.
 
     Raises
     ------
     TracevizError : the scratch folder's disk is full.
     """
-    if keeps and format_of(kind).is_worth_keeping(path):
+    if reading.keeps and format_of(kind).is_worth_keeping(path):
         folder = cache.root() / "traces" / tables_name(path, kind)
         with contextlib.suppress(Unusable):
-            read_trace(folder)
-            return folder
+            if not (reading.counters and read_trace(folder).captures[0].unread_counters):
+                return folder
     made = Path(tempfile.mkdtemp(dir=scratch))
     try:
         write_trace(trace, made)
@@ -238,8 +249,8 @@ def _keep(trace: Trace, folder: Path) -> None:
             write_trace(trace, made)
             if folder.exists():  # kept by another process meanwhile, or of no use
                 with contextlib.suppress(Unusable):
-                    read_trace(folder)
-                    return
+                    if read_trace(folder).captures[0].unread_counters <= trace.captures[0].unread_counters:
+                        return
                 cache.remove(folder)
             flush(made)
             made.rename(folder)

@@ -66,8 +66,9 @@ class Format:
 
     kind : its name.
     is_one : whether a file is of this format, by its head.
-    read : reads one file, given its path, whom to tell of progress, and the `nsys` to export reports with, if one was
-        named. It imports what it needs by itself: most commands read from the cache, or one format.
+    read : reads one file, given its path, whom to tell of progress, the `nsys` to export reports with, if one was
+        named, and whether GPU counters are asked for. It imports what it needs by itself: most commands read from the
+        cache, or one format.
     called : what users call its files; "" where the words of another format cover it.
     suffixes : how the names of its files end; files of a folder are found by that.
     is_likely : whether a file with such a name, which nobody named, is one: other programs may use the suffix.
@@ -79,7 +80,7 @@ class Format:
 
     kind: str
     is_one: Callable[[Head], bool]
-    read: Callable[[Path, Progress, str | None], Trace]
+    read: Callable[[Path, Progress, str | None, bool], Trace]
     called: str = ""
     suffixes: tuple[str, ...] = ()
     is_likely: Callable[[Path], bool] = _always

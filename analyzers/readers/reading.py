@@ -19,6 +19,7 @@ class Reading:
     skip_bad : leave out captures that can't be read, with a warning, instead of failing.
     memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
     dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
+    counters : read GPU counters however many there are; else only where that takes no time to speak of.
     """
 
     nsys: str | None = None
@@ -27,6 +28,7 @@ class Reading:
     skip_bad: bool = False
     memory: int | None = None
     dask: Any = None
+    counters: bool = False
 
     @property
     def by_parts(self) -> bool:

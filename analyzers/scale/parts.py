@@ -158,7 +158,7 @@ def summarize_one(
 ) -> tuple[CaptureSummary, Path | None]:
     """Read a capture; return its summary, and the folder where its tables lie for the next question."""
     trace = read_one(replace(one, rank=None, pids={}), reading, progress)
-    folder = None if scratch is None else stored(trace, one.path, one.kind, reading.keeps, scratch)
+    folder = None if scratch is None else stored(trace, one.path, one.kind, reading, scratch)
     return summary_of(claimed(trace, one)), folder
 
 

@@ -78,6 +78,7 @@ def summary_of(trace: Trace) -> CaptureSummary:
         name: _of_their_own(getattr(trace, name).take(kept[name]).reset_index(drop=True)) for name in _OF_HOSTS
     }
     tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": steps, "memory": table("memory"), **hosts}
+    tables["counters"] = table("counters")
     return CaptureSummary(replace(trace, **tables), rows, len(trace.ops))
 
 

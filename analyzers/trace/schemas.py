@@ -141,6 +141,25 @@ MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler r
     "bytes": ("int64", 0),
     "reserved": ("int64", -1),  # what the allocator holds of the driver's; of "allocator" only
 }
+COUNTERS: Schema = {  # what the hardware did, a row a sample of a GPU; -1 where a counter was not sampled
+    "process": ("key", 0),
+    "device": ("key", -1),
+    "start_ns": ("int64", 0),  # the sample covers [start_ns, end_ns) on the clock of the device's ops
+    "end_ns": ("int64", 0),
+    "sm_active": ("int16", -1),  # % of the time, averaged over SMs, in which one held a warp; and so on in %
+    "sm_issue": ("int16", -1),
+    "tensor_active": ("int16", -1),
+    "dram_read": ("int16", -1),
+    "dram_write": ("int16", -1),
+    "nvlink_in": ("int16", -1),
+    "nvlink_out": ("int16", -1),
+    "pcie_in": ("int16", -1),
+    "pcie_out": ("int16", -1),
+    "warps": ("int16", -1),  # places of warps in use, % of all
+    "unallocated_warps": ("int16", -1),  # places of warps free on SMs that hold one, % of all
+    "gpc_clock": ("int32", -1),  # MHz
+    "sys_clock": ("int32", -1),
+}
 TABLES: Mapping[str, Schema] = {
     "ops": OPS,
     "api": API,
@@ -151,4 +170,5 @@ TABLES: Mapping[str, Schema] = {
     "devices": DEVICES,
     "streams": STREAMS,
     "memory": MEMORY,
+    "counters": COUNTERS,
 }

@@ -37,7 +37,8 @@ class Capture:
 
     `start_utc_ns` is the epoch time of the capture's zero (None when the file has none); `first_ns`/`last_ns` the
     span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
-    `lacks` names what this capture cannot answer, in words.
+    `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
+    left in the file, as nobody asked for them.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Capture:
     world_size: int | None = None
     host_error_ns: int | None = None
     lacks: tuple[str, ...] = ()
+    unread_counters: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -101,6 +103,7 @@ class Trace:
     devices: pd.DataFrame
     streams: pd.DataFrame
     memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
+    counters: pd.DataFrame = field(default_factory=lambda: table("counters"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, None where that was never tried; and

@@ -28,7 +28,7 @@ def _is_likely(path: Path) -> bool:
     return head.lstrip()[:1] == b"[" or any(key in head for key in KEYS)
 
 
-def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.kineto.read import read
 
     return read(path, progress)

@@ -22,27 +22,27 @@ def _is_stats(head: Head) -> bool:
     return is_named_so or b"ncclDev" in head.raw or b"Start (ns)" in head.raw
 
 
-def _read_export(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read_export(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.nsys.read import read_sqlite
 
-    return read_sqlite(path, progress)
+    return read_sqlite(path, progress, counters=counters)
 
 
-def _read_report(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read_report(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.nsys.export import exported
     from analyzers.readers.nsys.read import read_sqlite
 
     with folder_for_exports() as folder:
-        return read_sqlite(exported(path, nsys, progress, folder), progress, report=path)
+        return read_sqlite(exported(path, nsys, progress, folder), progress, report=path, counters=counters)
 
 
-def _read_gzipped(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read_gzipped(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.nsys.gzipped import read
 
-    return read(path, progress)
+    return read(path, progress, counters=counters)
 
 
-def _read_stats(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read_stats(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.nsys.stats import read
 
     return read(path)

@@ -14,7 +14,7 @@ from analyzers.trace.tables import Trace
 BLOCK = 1 << 20
 
 
-def read(path: Path, progress: Progress) -> Trace:
+def read(path: Path, progress: Progress, *, counters: bool = False) -> Trace:
     """Read one `.sqlite.gz`, as `analyzers.readers.nsys.read.read_sqlite` reads what is in it.
 
     Raises
@@ -25,7 +25,7 @@ def read(path: Path, progress: Progress) -> Trace:
         database = Path(folder, path.name.removesuffix(".gz"))
         try:
             _unpack(path, database)
-            return nsys.read_sqlite(database, progress, report=path)
+            return nsys.read_sqlite(database, progress, report=path, counters=counters)
         except TracevizError as error:
             error.path = str(path)
             raise

@@ -26,6 +26,7 @@ from analyzers.readers.nsys.about import (
     read_streams,
     warnings,
 )
+from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.nccl import read_comms, read_payload
@@ -40,12 +41,15 @@ TABLES_AT_ONCE = 2
 DAY = 24 * 3600 * 10**9
 
 
-def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = None) -> Trace:
+def read_sqlite(
+    path: Path, progress: Progress = silent, report: Path | None = None, *, counters: bool = False
+) -> Trace:
     """Read an export; times are ns from the session's start, as nsys shows them.
 
     Parameters
     ----------
     report : the report it was exported from, which the Trace then names in its place.
+    counters : read GPU counters however many there are.
 
     Raises
     ------
@@ -53,13 +57,13 @@ def read_sqlite(path: Path, progress: Progress = silent, report: Path | None = N
     """
     with NsysFile(path) as file:
         try:
-            return about_rows(_read(file, progress, report or path))
+            return about_rows(_read(file, progress, report or path, counters))
         except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
 
 
-def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
+def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
     about = read_about(file)
     tables, comms, keys, left_out = _tables(file, about, progress)
     ops = tables["ops"]
@@ -72,6 +76,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         for index, key in enumerate(keys)
     ]
     first_ns, last_ns = _span(ops, tables["api"])
+    counters = read_counters(file, devices, about.shift_ns, asked=asked)
     capture = Capture(
         path=str(path),
         format="nsys",
@@ -82,7 +87,8 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         first_ns=first_ns,
         last_ns=last_ns,
         world_size=about.world_size if only is not None else None,
-        lacks=missing(file, tables),
+        lacks=(*missing(file, tables), *counters.lacks),
+        unread_counters=counters.unread,
         metadata=about.metadata,
     )
     trace = Trace(
@@ -90,6 +96,7 @@ def _read(file: NsysFile, progress: Progress, path: Path) -> Trace:
         processes=tuple(processes),
         comms=comms,
         devices=devices,
+        counters=counters.table,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
         warnings=(*left_out, *warnings(file, tables, processes, contexts(file))),

@@ -1,0 +1,222 @@
+"""GPU metrics of an nsys export: samples of hardware counters, with names of any chip and version told by rule.
+
+`GPU_METRICS` has a row a metric a sample. The lowest byte of its `typeId` is the GPU's index on the host, as in
+`TARGET_INFO_GPU`; `TARGET_INFO_GPU_METRICS` names the metrics. A sample's time is its begin: reads and writes of DRAM
+fit the kernels that make them within 2 µs if it is taken so, and are a whole period off if not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
+from analyzers.readers.nsys.file import NO_TIME, NsysFile
+from analyzers.trace.columns import ints, table
+
+SOURCE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
+QUICK_ROWS = 4_000_000  # read unasked, in some two seconds: half a second of 4 GPUs at 200 kHz, 2 s at 20 kHz × 30
+GPU = 0xFF  # of a typeId
+MOST_PERCENT = 100
+HERTZ = 1_000_000  # a clock above that is not in MHz, whatever its name says
+
+# Counter -> names of metrics, by their begin, without the unit in brackets; what matches several is their sum.
+RULES = {
+    "sm_active": r"sms? active",
+    "sm_issue": r"sm issue",
+    "tensor_active": r"tensor (pipe )?active",
+    "dram_read": r"v?dram read",
+    "dram_write": r"v?dram write",
+    # User data of requests and responses where newer versions count the protocol apart; else all that crosses.
+    "nvlink_in": r"nvlink rx(?!.*protocol)",
+    "nvlink_out": r"nvlink tx(?!.*protocol)",
+    "pcie_in": r"pcie (rx|read)",
+    "pcie_out": r"pcie (tx|write)",
+    "warps": r"(compute|sm) warps in flight",
+    "unallocated_warps": r"unallocated warps in active sms",
+    "gpc_clock": r"gpc clock",
+    "sys_clock": r"sys clock",
+}
+CLOCKS = ("gpc_clock", "sys_clock")
+_NAME = re.compile(r"(?P<name>[^\[]*?)\s*(\[(?P<unit>[^\]]*)\])?\s*")
+
+
+def counter_of(metric: str) -> str | None:
+    """Which counter a metric of nsys is; None where it is none of ours, or in another unit.
+
+    >>> counter_of("SMs Active [Throughput %]"), counter_of("NVLink TX Bandwidth [%]"), counter_of("GPC Clock [MHz]")
+    ('sm_active', 'nvlink_out', 'gpc_clock')
+    >>> counter_of("Compute Warps in Flight [Avg]"), counter_of("GR Active [Throughput %]")
+    (None, None)
+    """
+    found = _NAME.fullmatch(metric.strip())
+    if found is None:
+        return None
+    name, unit = found["name"].lower(), (found["unit"] or "").lower()
+    for counter, rule in RULES.items():
+        if re.match(rule + r"\b", name):
+            fits = "hz" in unit if counter in CLOCKS else "%" in unit
+            return counter if fits or not unit else None
+    return None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Samples as the table has them, and what was left out.
+
+    unread : rows, as nobody asked for them. lacks : what a reader of the counters has to know, in words.
+    """
+
+    table: pd.DataFrame
+    unread: int = 0
+    lacks: tuple[str, ...] = ()
+
+
+def read_counters(file: NsysFile, devices: pd.DataFrame, shift_ns: int, *, asked: bool) -> Counters:
+    """Samples of the GPUs that the capture's processes worked on.
+
+    Parameters
+    ----------
+    devices : the table; a GPU that several processes worked on has a copy of its samples for each.
+    shift_ns : what the export added to every time.
+    asked : whether to read them however many there are.
+    """
+    nothing = table("counters", length=0)
+    rows = file.most_rows(SOURCE)
+    if not rows or not file.has(NAMES, "typeId", "metricId", "metricName"):
+        return Counters(nothing)
+    if rows > QUICK_ROWS and not asked:
+        text = f"what {rows:,} rows of GPU counters say: they are read where a question needs them (traceviz counters)"
+        return Counters(nothing, rows, (text,))
+    metrics = _metrics(file)
+    lacks = []
+    unknown = {name for name, counter in metrics.names.items() if counter is None}
+    if unknown:
+        listed = ", ".join(sorted(unknown)[:3]) + (", …" if len(unknown) > 3 else "")
+        lacks.append(f"what {len(unknown)} of {len(metrics.names)} GPU metrics say: no rule knows them ({listed})")
+    used = rows_by_key(ints(devices, "gpu"))
+    frames = []
+    sampled = set()
+    for gpu, samples in _samples(file, metrics):
+        sampled.add(gpu)
+        for row in used.get((gpu,), np.empty(0, np.int64)).tolist():
+            owner = {name: int(devices[name].iloc[row]) for name in ("process", "device")}
+            frames.append(_frame(samples, owner, shift_ns))
+    idle = sorted(sampled - {gpu for (gpu,) in used})
+    if idle:
+        lacks.append(f"whose GPU {', '.join(map(str, idle))} is: sampled, but no process here worked on it")
+    if not frames:
+        return Counters(nothing, 0, tuple(lacks))
+    joined = {name: np.concatenate([frame[name] for frame in frames]) for name in frames[0]}
+    return Counters(table("counters", joined), 0, (*lacks, *_gaps(frames)))
+
+
+@dataclass(frozen=True)
+class _Metrics:
+    """counter : (GPU, metric id) -> the counter that it is, or is a part of; names : metric's name -> counter."""
+
+    counter: dict[tuple[int, int], str]
+    names: dict[str, str | None]
+
+
+def _metrics(file: NsysFile) -> _Metrics:
+    rows = file.rows(f"SELECT DISTINCT typeId & {GPU}, metricId, metricName FROM {NAMES}")
+    names = {str(name): counter_of(str(name)) for _, _, name in rows}
+    found = {(int(gpu), int(metric)): str(name) for gpu, metric, name in rows}
+    counters = {key: counter for key, name in found.items() if (counter := names[name]) is not None}
+    return _Metrics(counters, names)
+
+
+Samples = dict[str, Ints]  # "start_ns" and each counter's values
+
+
+def _samples(file: NsysFile, metrics: _Metrics) -> Iterator[tuple[int, Samples]]:
+    """Each GPU's samples, by time: rows of all metrics brought side by side."""
+    if not metrics.counter:
+        return
+    keys = sorted(metrics.counter)
+    code_of = np.full((GPU + 1, max(metric for _, metric in keys) + 1), len(keys), np.int64)
+    for code, key in enumerate(keys):
+        code_of[key] = code
+    columns = {
+        "at": file.time(SOURCE, "timestamp"),
+        "type": file.column(SOURCE, "typeId"),
+        "metric": file.column(SOURCE, "metricId"),
+        "value": file.column(SOURCE, "value"),
+    }
+    wanted = ", ".join(map(str, sorted({metric for _, metric in keys})))
+    parts: list[list[tuple[Ints, Ints]]] = [[] for _ in keys]
+    for batch in file.batches(SOURCE, columns, f"metricId IN ({wanted})"):
+        code = code_of[batch["type"] & GPU, batch["metric"]]
+        code[batch["at"] == NO_TIME] = len(keys)
+        order = np.argsort(code.astype(np.uint16), kind="stable")
+        ends = np.cumsum(np.bincount(code, minlength=len(keys) + 1))[:-1]
+        at, value = batch["at"][order], batch["value"][order]
+        for part, times, values in zip(parts, np.split(at, ends)[:-1], np.split(value, ends)[:-1], strict=True):
+            part.append((times.copy(), values.astype(np.int32)))
+    for gpu in sorted({gpu for gpu, _ in keys}):
+        mine = [code for code, key in enumerate(keys) if key[0] == gpu]
+        series = {
+            code: (np.concatenate([at for at, _ in parts[code]]), np.concatenate([values for _, values in parts[code]]))
+            for code in mine
+            if parts[code]
+        }
+        times = _instants([at for at, _ in series.values()])
+        if times.size:
+            yield gpu, _beside(times, [(metrics.counter[keys[code]], *one) for code, one in series.items()])
+
+
+def _instants(all_times: list[Ints]) -> Ints:
+    """All instants at which a GPU was sampled; mostly all metrics have the same."""
+    if not all_times:
+        return np.empty(0, np.int64)
+    first = all_times[0]
+    if all(np.array_equal(first, one) for one in all_times) and (np.diff(first) > 0).all():
+        return first
+    return np.unique(np.concatenate(all_times))
+
+
+def _beside(times: Ints, series: list[tuple[str, Ints, Ints]]) -> Samples:
+    found: Samples = {"start_ns": times}
+    for counter, at, values in series:
+        whole = values
+        if at.size != times.size or not np.array_equal(at, times):
+            whole = np.full(times.size, -1, values.dtype)
+            whole[np.searchsorted(times, at)] = values
+        if counter in CLOCKS:
+            whole = np.where(whole >= HERTZ, np.rint(whole / 1e6), whole).astype(np.int32)
+        before = found.get(counter)
+        summed = (
+            whole if before is None else np.where((whole < 0) | (before < 0), np.maximum(whole, before), whole + before)
+        )
+        found[counter] = summed if counter in CLOCKS else np.minimum(summed, MOST_PERCENT)
+    return found
+
+
+def _frame(samples: Samples, owner: dict[str, int], shift_ns: int) -> Samples:
+    """The table's columns. A sample ends where the next begins, or after a period where that is missing."""
+    start = samples["start_ns"]
+    gaps = np.diff(start)
+    period = int(np.median(gaps)) if gaps.size else 0
+    end = np.append(start[1:], start[-1:] + period)
+    end = np.where(end - start > 1.5 * period, start + period, end)
+    repeated = {name: np.full(start.size, value, np.int64) for name, value in owner.items()}
+    counters = {name: samples.get(name, np.full(start.size, -1, np.int16)) for name in RULES}
+    return {**repeated, "start_ns": start - shift_ns, "end_ns": end - shift_ns, **counters}
+
+
+def _gaps(frames: list[Samples]) -> list[str]:
+    """How much of the time between first and last sample has none, where that is more than a period."""
+    lost, whole = 0, 0
+    for frame in frames:
+        between = frame["start_ns"][1:] - frame["end_ns"][:-1]
+        lost += int(between.sum())
+        whole += int(frame["end_ns"][-1] - frame["start_ns"][0])
+    if not lost:
+        return []
+    return [f"what GPUs did in {lost / 1e6:.3g} ms of {whole / 1e6:.3g} ms: samples of counters are missing there"]
