@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from analyzers.compare.results import Comparison
     from analyzers.contention.neighbours import StreamContention
     from analyzers.contracts.result import ContractResult
+    from analyzers.counters.report import CountersResult
     from analyzers.info import TraceInfo
     from analyzers.replay.changes import Change
     from analyzers.replay.result import WhatIf
@@ -49,6 +50,7 @@ def load(
     workers: int | None = None,
     skip_bad: bool = False,
     cache: bool = True,
+    counters: bool = False,
 ) -> Trace:
     """Read captures of one run: Nsight Systems reports or exports, torch.profiler traces, folders, globs, manifests.
 
@@ -60,6 +62,7 @@ def load(
     workers : processes that read captures side by side; one per processor where not given.
     skip_bad : leave out captures that can't be read, with a warning in `.warnings`, instead of failing.
     cache : False neither uses nor fills the cache of captures read before.
+    counters : read all samples of GPU counters, however long that takes; else those of small captures only.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def load(
     from analyzers.readers.reading import Reading
     from traceviz.trace import Trace
 
-    reading = Reading(nsys, cache, workers, skip_bad)
+    reading = Reading(nsys, cache, workers, skip_bad, counters=counters)
     with progress() as on_progress:
         return Trace.of(loading.load(paths_of(paths), align=align, reading=reading, progress=on_progress))
 
@@ -250,6 +253,35 @@ def contention(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamContentio
 
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.stream_contention(run)
+
+
+def counters(trace: Run, a: str = "comm", b: str = "compute", **reading: Unpack[ReadingOfAll]) -> CountersResult:
+    """What the hardware did while A, B, both or neither ran, where GPU counters were captured.
+
+    Parameters
+    ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    a, b : selectors, as in `check_overlap`.
+    reading : for paths, all that `load` takes by name.
+
+    Returns
+    -------
+    CountersResult : `.sentence` names what the sides likely contend for; `.to_frame()` is indexed by (rank, device,
+        state, counter), states "a", "b", "both", "waiting", "neither": time_ns, mean and p90 in % or MHz.
+
+    Raises
+    ------
+    TracevizError : there are no GPU counters; as `check_overlap`.
+
+    Examples
+    --------
+    >>> result = counters("tests/data/counters/contend_after.sqlite.gz", "comm", "kernel:~nvjet")
+    >>> [round(result.to_frame()["mean"][0, 0, state, "tensor_active"]) for state in ("b", "both")]
+    [92, 71]
+    """
+    from analyzers.counters import report
+
+    return report.counters(loaded(trace, reading, counters=True), a, b)
 
 
 def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:

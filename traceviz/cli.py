@@ -16,6 +16,7 @@ from traceviz.commands import (
     collectives,
     compare,
     contract,
+    counters,
     export,
     history,
     info,
@@ -43,6 +44,7 @@ app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
 app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
 app.command("streams", epilog=streams.EPILOG)(streams.streams)
 app.command("show", epilog=show.EPILOG)(show.show)
+app.command("counters", epilog=counters.EPILOG)(counters.counters)
 app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("export", epilog=export.EPILOG)(export.export)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -53,8 +54,8 @@ def opened(
     return opened(paths_of((run,)), _reading(how), align=how.get("align", True), lists=lists, progress=on_progress)
 
 
-def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
-    """A run as one trace, for what needs all of it at once."""
+def loaded(run: Run, how: ReadingOfAll, *, counters: bool = False) -> tables.Trace:
+    """A run as one trace, for what needs all of it at once; with its GPU counters, however many, where asked."""
     from analyzers.load import load as read
     from analyzers.trace import tables as tables
 
@@ -62,7 +63,8 @@ def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
         _refuse(how)
         return run
     with progress() as on_progress:
-        return read(paths_of((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
+        reading = replace(_reading(how), counters=counters)
+        return read(paths_of((run,)), align=how.get("align", True), reading=reading, progress=on_progress)
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:

@@ -4,6 +4,7 @@ from analyzers.collectives.report import Collectives as Collectives
 from analyzers.compare.results import Comparison as Comparison
 from analyzers.contention.neighbours import StreamContention as StreamContention
 from analyzers.contracts.result import ContractResult as ContractResult
+from analyzers.counters.report import CountersResult as CountersResult
 from analyzers.info import TraceInfo as TraceInfo
 from analyzers.replay.result import Prediction as Prediction
 from analyzers.replay.result import WhatIf as WhatIf

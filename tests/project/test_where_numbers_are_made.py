@@ -41,6 +41,7 @@ ASKED = {
     ],
     "streams": [["streams", *DPMP]],
     "info": [["info", *DPMP]],
+    "counters": [["counters", str(ROOT / "tests" / "data" / "counters" / "contend_after.sqlite.gz")]],
     "what-if": [
         ["what-if", str(TORCH / "item_before.rank*.json.gz"), "--critical-path"],
     ],

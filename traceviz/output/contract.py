@@ -10,7 +10,8 @@ from analyzers.common.ids import collective_id, gap_id, instance_id, sync_id
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analyzers.cache.folder import Entry, State
+    from analyzers.cache.folder import Entry
+    from analyzers.cache.folder import State as CacheState
     from analyzers.collectives.report import Collectives
     from analyzers.common.errors import TraceWarning
     from analyzers.compare.gain import PairGain
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from analyzers.contention.cost import Contention
     from analyzers.contention.neighbours import StreamContention
     from analyzers.contracts.result import ContractResult
+    from analyzers.counters.report import CountersResult
+    from analyzers.counters.states import State
     from analyzers.info import TraceInfo
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import Missed, RankOverlap, Side
@@ -267,6 +270,33 @@ def _warnings(warnings: Sequence[TraceWarning]) -> list[Json]:
     return [vars(warning) for warning in warnings]
 
 
+def counters(result: CountersResult) -> Json:
+    """`traceviz.counters/1`: per rank, device and state; times are whole ns, counters % or MHz.
+
+    `likely` is told of all ranks together; `unknown` says why nothing can be, "" where it can.
+    """
+    return {
+        "schema": "traceviz.counters/1",
+        "pair": {"a": result.a, "b": result.b},
+        "sentence": result.sentence,
+        "likely": [vars(one) for one in result.contended.likely],
+        "unknown": result.contended.unknown,
+        "ranks": [
+            {
+                **_fields(one, "rank", "device", "period_ns", "samples"),
+                "states": {name: _state(state) for name, state in one.states.items()},
+            }
+            for one in result.ranks
+        ],
+        "warnings": _warnings(result.warnings),
+    }
+
+
+def _state(state: State) -> Json:
+    figures = {name: {"mean": state.mean(name), "p90": state.p90(name)} for name in state.weights}
+    return {**_fields(state, "time_ns", "sampled_ns", "whole_ns"), "counters": figures}
+
+
 def info(result: TraceInfo) -> Json:
     """`traceviz.info/1`: what is in the trace; times are whole ns."""
     return {
@@ -295,7 +325,7 @@ def info(result: TraceInfo) -> Json:
     }
 
 
-def cache(state: State) -> Json:
+def cache(state: CacheState) -> Json:
     """`traceviz.cache/1`: what the cache holds, least recently used first; sizes in bytes, `used` in s since 1970."""
 
     def plain(entries: Sequence[Entry]) -> list[Json]:

@@ -1,0 +1,176 @@
+"""Samples weighed by what ran: A alone, B alone, both, neither, or a collective that only waited.
+
+A state is a set of instants on one rank's device. *Both* is where A and B run, waits left out; *a* where A runs and no
+op of B is resident, not even one that waits; *b* the other way round; *waiting* where an op of a side is resident that
+only waits and not both run; *neither* the rest, from the first op of the device to the end of its last. A sample counts
+for each state with the nanoseconds that it shares with it. A sample of 50 µs of which both run for 40 and A alone for
+10: its value weighs 40 in *both* and 10 in *a*.
+
+Values are whole numbers, so that a state's are kept as a histogram: the weight of each value. Ranks add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import Union, clip, coverage, either, intersect, measure, subtract, union
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.counters.vocabulary import COUNTERS
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+
+STATES = ("a", "b", "both", "waiting", "neither")
+P90 = 0.9
+WORKING = 10  # % of SMs active from which on a GPU that should be idle is not
+UNRECORDED = 0.01  # of a device's span
+
+
+@dataclass(frozen=True)
+class State:
+    """Samples of one state.
+
+    time_ns : how long it held. sampled_ns : how much of that samples cover. whole_ns : how much of that lies in samples
+    which it fills: the others' values are partly another state's. weights : counter -> ns for each value, from 0.
+    """
+
+    time_ns: int
+    sampled_ns: int
+    whole_ns: int
+    weights: Mapping[str, Floats]
+
+    def __add__(self, other: State) -> State:
+        names = [name for name in COUNTERS if name in self.weights or name in other.weights]
+        return State(
+            self.time_ns + other.time_ns,
+            self.sampled_ns + other.sampled_ns,
+            self.whole_ns + other.whole_ns,
+            {name: _sum(self.weights.get(name), other.weights.get(name)) for name in names},
+        )
+
+    def mean(self, counter: str) -> float | None:
+        """The mean over time; None where the counter was not sampled in this state."""
+        weights = self.weights.get(counter)
+        if weights is None:
+            return None
+        return float(weights @ np.arange(weights.size) / weights.sum())
+
+    def p90(self, counter: str) -> int | None:
+        """The least value that is not exceeded for 90 % of the time."""
+        weights = self.weights.get(counter)
+        if weights is None:
+            return None
+        return int(np.searchsorted(np.cumsum(weights), P90 * weights.sum()))
+
+
+@dataclass(frozen=True)
+class DeviceStates:
+    """All states of one rank's device.
+
+    period_ns : the time from a sample to the next, mostly.
+    unrecorded_ns : time of samples without any op that show SMs at work all the same.
+    """
+
+    rank: int
+    device: int
+    period_ns: int
+    samples: int
+    states: Mapping[str, State]
+    unrecorded_ns: int = 0
+
+    @property
+    def lacks_ops(self) -> bool:
+        """Whether ops that ran are not in the capture, or samples are of other times than its ops."""
+        return self.unrecorded_ns > UNRECORDED * sum(state.time_ns for state in self.states.values())
+
+
+def device_states(trace: Trace, a: Mask, b: Mask) -> tuple[DeviceStates, ...]:
+    """Weigh the samples of every device that has some and ran an op.
+
+    Parameters
+    ----------
+    a, b : ops of each side.
+    """
+    if not len(trace.counters):
+        return ()
+    ops = rows_by_key(*(ints(trace.ops, column) for column in ("process", "device")))
+    samples = rows_by_key(*(ints(trace.counters, column) for column in ("process", "device")))
+    rank, device = ints(trace.ops, "rank"), ints(trace.ops, "device")
+    found = [
+        _weighed(trace, int(rank[rows[0]]), int(device[rows[0]]), samples[key], rows, (a, b))
+        for key, rows in ops.items()
+        if key in samples
+    ]
+    return tuple(sorted(found, key=lambda one: (one.rank, one.device)))
+
+
+def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
+    start, end, wait = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
+    resident = [union(start[side[rows]], end[side[rows]]) for side in (a, b)]
+    running = [union((start + wait)[side[rows]], end[side[rows]]) for side in (a, b)]
+    both = intersect(*running)
+    alone = [subtract(running[side], resident[1 - side]) for side in (0, 1)]
+    held = either(*resident)
+    whole = Union(np.array([start.min()]), np.array([end.max()]))
+    waiting = subtract(subtract(subtract(held, both), alone[0]), alone[1])
+    return dict(zip(STATES, (alone[0], alone[1], both, waiting, subtract(whole, held)), strict=True))
+
+
+def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> DeviceStates:
+    start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
+    values = {name: ints(trace.counters, name)[rows] for name in COUNTERS}
+    length = end - start
+    found = {}
+    for name, state in _states(trace, ops, *sides).items():
+        weight = coverage(start, end, state)
+        weights = {}
+        for counter, value in values.items():
+            known = (value >= 0) & (weight > 0)
+            if known.any():
+                weights[counter] = np.bincount(value[known], weights=weight[known]).astype(np.float64)
+        whole = int(weight[weight == length].sum())
+        found[name] = State(measure(state), int(weight.sum()), whole, weights)
+    inside = (start >= ints(trace.ops, "start_ns")[ops].min()) & (end <= ints(trace.ops, "end_ns")[ops].max())
+    unrecorded = inside & (values["sm_active"] >= WORKING) & (coverage(start, end, _any_op(trace, ops[0])) == 0)
+    return DeviceStates(rank, device, int(np.median(length)), rows.size, found, int(length[unrecorded].sum()))
+
+
+def _any_op(trace: Trace, op: int) -> Union:
+    """Where any op runs on the device of this one, also one outside the part that is looked at."""
+    keys = [int(ints(trace.ops, column)[op]) for column in ("process", "device")]
+    whole = (trace.whole or trace).ops
+    same = (ints(whole, "process") == keys[0]) & (ints(whole, "device") == keys[1])
+    return union(ints(whole, "start_ns")[same], ints(whole, "end_ns")[same])
+
+
+def pooled(devices: Sequence[DeviceStates]) -> Mapping[str, State]:
+    """States of all devices together."""
+    nothing = State(0, 0, 0, {})
+    return {name: sum((one.states[name] for one in devices), nothing) for name in STATES}
+
+
+def mean_within(trace: Trace, process: int, device: int, low: int, high: int) -> dict[str, float]:
+    """Means of a device's counters over [low, high), by how much of it each sample covers, of those sampled."""
+    rows = np.flatnonzero((ints(trace.counters, "process") == process) & (ints(trace.counters, "device") == device))
+    start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
+    near = np.flatnonzero((end > low) & (start < high))
+    inside = clip(Union(start[near], end[near]), low, high)
+    weight = inside.ends - inside.starts
+    found = {}
+    for counter in COUNTERS:
+        value = ints(trace.counters, counter)[rows[near]]
+        known = value >= 0
+        if known.any():
+            found[counter] = float(value[known] @ weight[known] / weight[known].sum())
+    return found
+
+
+def _sum(one: Floats | None, other: Floats | None) -> Floats:
+    parts = [part for part in (one, other) if part is not None]
+    summed = np.zeros(max(part.size for part in parts))
+    for part in parts:
+        summed[: part.size] += part
+    return summed

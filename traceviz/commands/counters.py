@@ -1,0 +1,47 @@
+"""`traceviz counters`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import typer
+
+from traceviz.options import arguments as option
+from traceviz.options.run import RunOptions
+from traceviz.output.terminal import emit, progress
+
+EPILOG = """\b
+Examples:
+  traceviz counters report.nsys-rep
+  traceviz counters report.nsys-rep -a comm -b "kernel:~gemm"
+  traceviz counters report.nsys-rep -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --format json"""
+
+
+def counters(
+    context: typer.Context,
+    traces: option.Traces,
+    a: option.A = "comm",
+    b: option.B = "compute",
+    ranks: option.Ranks = None,
+    steps: option.StepRange = None,
+    window: option.Window = None,
+    no_align: option.NoAlign = False,
+    nsys: option.Nsys = None,
+    workers: option.WorkersForAll = None,
+    skip_bad: option.SkipBad = False,
+    no_cache: option.NoCache = False,
+    output: option.OutputFormat = "text",
+) -> None:
+    """What did the hardware do while A, B, both or neither ran?
+
+    From GPU counters that nsys sampled: means and P90 by state, and what A and B likely contend for.
+    """
+    options = RunOptions.of(context.params)
+    from analyzers.counters import report
+    from traceviz.output import contract
+    from traceviz.output.views import counters as view
+
+    options = replace(options, reading=replace(options.reading, counters=True))
+    with progress() as on_progress:
+        result = report.counters(options.loaded(on_progress), a, b)
+    emit(result, output, view.blocks, contract.counters)

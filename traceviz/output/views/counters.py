@@ -1,0 +1,75 @@
+"""The answer of `counters` as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from analyzers.counters.report import CountersResult
+from analyzers.counters.states import DeviceStates, State, pooled
+from analyzers.counters.vocabulary import COUNTERS
+from analyzers.trace.devices import DeviceLabels
+from traceviz.output.document import Block, Headline, Table
+from traceviz.output.quantities import duration
+from traceviz.output.views.overlap import warnings
+
+STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
+# Columns of the table by rank, in which there is room for few.
+MAIN = ("sm_active", "tensor_active", "dram_read", "dram_write", "nvlink_in", "nvlink_out", "gpc_clock")
+
+
+def blocks(result: CountersResult) -> list[Block]:
+    """What the sides contend for, the counters of all ranks together, the main ones of each."""
+    count = len(result.ranks)
+    period = duration(result.ranks[0].period_ns) if result.ranks else ""
+    shown: list[Block] = [
+        Headline("COUNTERS", result.sentence),
+        Table(("side", "selector"), (("A", result.a), ("B", result.b))),
+        _together(pooled(result.ranks), f"{count} rank{'s' if count > 1 else ''}, a sample every {period}"),
+    ]
+    if count > 1:
+        shown.append(_by_rank(result.ranks))
+    return shown + warnings(result.warnings)
+
+
+def _present(states: Mapping[str, State]) -> list[str]:
+    return [name for name in STATES if states[name].sampled_ns]
+
+
+def _together(states: Mapping[str, State], whose: str) -> Table:
+    present = _present(states)
+    rows = [("time", "", *(duration(states[name].time_ns) for name in present))]
+    for counter, named in COUNTERS.items():
+        if any(counter in states[name].weights for name in present):
+            rows.append((named.label, named.unit, *(_cell(states[name], counter) for name in present)))
+    headers = ("counter", "unit", *(STATES[name] for name in present))
+    note = (
+        "Waiting: a collective that only waits for its last rank is resident. A sample counts for each state as long "
+        "as it shares with it."
+    )
+    return Table(headers, rows, f"Mean (P90): {whose}", frozenset(headers[2:]), note)
+
+
+def _by_rank(ranks: Sequence[DeviceStates]) -> Table:
+    labels = DeviceLabels.of((one.rank, one.device) for one in ranks)
+    known = [name for name in MAIN if any(name in state.weights for one in ranks for state in one.states.values())]
+    rows = [
+        (
+            labels.short(one.rank, one.device),
+            STATES[name],
+            duration(one.states[name].time_ns),
+            *(_mean(one.states[name], counter) for counter in known),
+        )
+        for one in ranks
+        for name in _present(one.states)
+    ]
+    headers = ("rank", "state", "time", *(f"{COUNTERS[name].label}, {COUNTERS[name].unit}" for name in known))
+    return Table(headers, rows, "Mean by rank", frozenset(headers) - {"state"})
+
+
+def _mean(state: State, counter: str) -> str:
+    mean = state.mean(counter)
+    return "–" if mean is None else f"{mean:,.0f}"
+
+
+def _cell(state: State, counter: str) -> str:
+    return "–" if state.mean(counter) is None else f"{_mean(state, counter)} ({state.p90(counter):,})"
