@@ -16,6 +16,7 @@ from analyzers.causes.occupancy import blocks_per_sm, running_at
 from analyzers.causes.queues import NEVER
 from analyzers.causes.without import Gain
 from analyzers.common.wording import duration
+from analyzers.counters.states import mean_within
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.overlap.measure import Inferred
 from analyzers.syncs.context import around
@@ -27,6 +28,11 @@ from analyzers.trace.ranks import labels_of
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
 _VERSION = re.compile(r"_v\d+$")  # of CUDA's, which nsys writes behind a call's name
+MEASURED = {
+    "sm_active": "of SMs active",
+    "warps": "of warp places in use",
+    "unallocated_warps": "free on active SMs",
+}
 
 
 class EvidenceWriter:
@@ -346,7 +352,15 @@ class EvidenceWriter:
             for row, blocks in zip(running, held.tolist(), strict=True)
             if self._of_op("grid", row) > 0
         ]
-        return f"{op_words}, but there was no room beside {', '.join(taken[:MOST_NAMES])}"
+        low, high = int(pieces.low_ns[longest]), int(pieces.high_ns[longest])
+        measured = self._measured(process, device, low, high)
+        return f"{op_words}, but there was no room beside {', '.join(taken[:MOST_NAMES])}{measured}"
+
+    def _measured(self, process: int, device: int, low: int, high: int) -> str:
+        """What GPU counters say of how full the GPU was, where they were captured."""
+        known = mean_within(self.trace, process, device, low, high)
+        said = [f"{known[counter]:.0f} % {text}" for counter, text in MEASURED.items() if counter in known]
+        return f"; measured: {', '.join(said)}" if said else ""
 
     def peer_wait(self, one: Explained, gap: int, ns: int) -> str:
         """Which collective waited, and for which rank."""

@@ -12,6 +12,7 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import count_of, duration, percent, percent_span
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
+from analyzers.counters.report import in_all
 from analyzers.matching.peers import ranks_known
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
@@ -97,7 +98,12 @@ def check_overlap(
     found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
     if alone is not None and claimed is not None:
         found = _with_claim(found, claimed, alone, accept_apparent=accept_apparent)
-    return replace(found, contention=contention(_timings(parts), found.ranks, _timings(alone_parts)))
+    devices = [one for part in parts for one in part.counters]
+    return replace(
+        found,
+        contention=contention(_timings(parts), found.ranks, _timings(alone_parts)),
+        contended=in_all(devices, found.a, found.b) if devices else None,
+    )
 
 
 def check_claimed(claimed: float | str, *, has_baseline: bool) -> None:

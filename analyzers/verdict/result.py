@@ -10,6 +10,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import count_of, duration, part_of, percent, percent_span
 from analyzers.contention.cost import Contention, SideCost, in_words
+from analyzers.counters.limits import Contended
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.peers import DeviceTime
@@ -36,6 +37,7 @@ class OverlapResult:
     the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
     to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
     `remedy` is the change that would bring most, None where the bar is met or none is predicted to bring anything.
+    `contended` says what the sides likely contend for, None where no GPU counters were captured.
     `stake` is what is at stake on the rank that decides, `late_rank` what its collectives waited for most (rank and
     device; None where they waited for none). `times` is where each device's time goes. `worth_unknown` says why nothing
     is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`).
@@ -57,6 +59,7 @@ class OverlapResult:
     gain: Gain | None = None
     last_arrival: LastArrival | None = None
     contention: tuple[Contention, ...] = ()
+    contended: Contended | None = None
     ranks_given: int = 0
     ranks_known: int | None = None
     ranks_asked: bool = False

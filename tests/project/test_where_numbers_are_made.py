@@ -24,6 +24,7 @@ ASKED = {
     "overlap": [
         ["check-overlap", *DPMP, *SIDES],
         ["check-overlap", ROWPAR],
+        ["check-overlap", str(ROOT / "tests" / "data" / "counters" / "contend_after.sqlite.gz")],
         [
             "check-overlap",
             *DPMP,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from analyzers.contention.cost import Contention
     from analyzers.contention.neighbours import StreamContention
     from analyzers.contracts.result import ContractResult
+    from analyzers.counters.limits import Contended
     from analyzers.counters.report import CountersResult
     from analyzers.counters.states import State
     from analyzers.info import TraceInfo
@@ -74,6 +75,7 @@ def overlap(result: OverlapResult) -> Json:
         "claim": _claim(result.claim),
         "claim_reason": result.claim_reason,
         "contention": _contention(result.cost),
+        "counters": _contended(result.contended),
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }
@@ -88,6 +90,13 @@ def _last_arrival(one: LastArrival | None) -> Json | None:
         "real_overlap_ratio_low": one.ratio_low,
         "real_overlap_ratio_high": one.ratio_high,
     }
+
+
+def _contended(found: Contended | None) -> Json | None:
+    """What the sides likely contend for; null where no GPU counters were captured."""
+    if found is None:
+        return None
+    return {**_fields(found, "sentence", "unknown"), "likely": [vars(one) for one in found.likely]}
 
 
 def _contention(cost: Contention | None) -> Json | None:
@@ -278,9 +287,7 @@ def counters(result: CountersResult) -> Json:
     return {
         "schema": "traceviz.counters/1",
         "pair": {"a": result.a, "b": result.b},
-        "sentence": result.sentence,
-        "likely": [vars(one) for one in result.contended.likely],
-        "unknown": result.contended.unknown,
+        **(_contended(result.contended) or {}),
         "ranks": [
             {
                 **_fields(one, "rank", "device", "period_ns", "samples"),

@@ -14,6 +14,7 @@ from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, instant, listing, part_of, percent, percent_span, span, unshown
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.contended import contended
 from traceviz.output.views.first_lines import after_the_verdict
 
 MOST_RANKS = 32
@@ -51,6 +52,7 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
         shown.append(_last_arrival(result, result.last_arrival))
     if result.cost_sentence:
         shown.append(Paragraph(result.cost_sentence, "Overlap costs"))
+    shown += contended(result.contended)
     if result.gain is not None:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
