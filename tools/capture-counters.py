@@ -13,8 +13,9 @@ One GPU, a report a workload (all but `nvlink`), then two GPUs:
         torchrun --nproc-per-node 2 tools/capture-counters.py nvlink
     python tools/capture-counters.py --cut nvlink.sqlite FOLDER
 
-`--gpu-metrics-devices=all` serves as well, where no other GPU's samples are in the way; an nsys before 2024.4 calls it
-`--gpu-metrics-device`. All workloads also run under torchrun, on each GPU by itself.
+A number behind FOLDER keeps so many repetitions. `--gpu-metrics-devices=all` serves as well, where no other GPU's
+samples are in the way; an nsys before 2024.4 calls it `--gpu-metrics-device`. All workloads also run under torchrun, on
+each GPU by itself.
 
 Each repetition runs range A alone, range B alone, and both beside each other on two streams, some 20 ms each.
 
@@ -167,8 +168,8 @@ def run(name: str) -> None:
         dist.destroy_process_group()
 
 
-def cut(export: Path, folder: Path) -> None:
-    """Keep what an analysis reads, without the environment and other processes, gzipped."""
+def cut(export: Path, folder: Path, steps: int | None = None) -> None:
+    """Keep what an analysis reads, of all or the first steps, without the environment and other processes, gzipped."""
     folder.mkdir(parents=True, exist_ok=True)
     small = folder / export.name
     shutil.copyfile(export, small)
@@ -179,6 +180,15 @@ def cut(export: Path, folder: Path) -> None:
                 database.execute(f'DROP TABLE "{name}"')
         if WORDY in names:
             database.execute(f"DELETE FROM {WORDY} WHERE name NOT LIKE '%METRICS%'")
+        if steps is not None:
+            spans = "SELECT min(start), max(end) FROM NVTX_EVENTS WHERE text LIKE 'step %' AND substr(text, 6) + 0 < ?"
+            first, last = database.execute(spans, (steps,)).fetchone()
+            for name, at in [*((name, "start") for name in KEPT if name.startswith("CUPTI")), ("NVTX_EVENTS", "start")]:
+                columns = [column for _, column, *_ in database.execute(f"PRAGMA table_info({name})")]
+                at = at if at in columns else "timestamp"
+                if at in columns:
+                    database.execute(f"DELETE FROM {name} WHERE {at} < ? OR {at} > ?", (first, last))
+            database.execute("DELETE FROM GPU_METRICS WHERE timestamp < ? OR timestamp > ?", (first, last))
         if "META_DATA_EXPORT" in names:
             database.execute("DELETE FROM META_DATA_EXPORT WHERE name LIKE '%PATH%' OR name LIKE '%HOST%'")
     with sqlite3.connect(small) as database:
@@ -190,6 +200,6 @@ def cut(export: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--cut"]:
-        cut(Path(sys.argv[2]), Path(sys.argv[3]))
+        cut(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else None)
     else:
         run(sys.argv[1])

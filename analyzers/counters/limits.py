@@ -12,15 +12,16 @@ Several can hold at once. Too few samples of both say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analyzers.common.wording import duration
-from analyzers.counters.states import State
+from analyzers.counters.states import Mixture, State
 
 FEWEST = 10  # samples of both: some 3 % of error of a mean that varies by 10 % of its value
 FEWEST_ALONE = 5
-MOSTLY = 0.5  # of a state's samples have to be filled by it: others are smeared by what came before and after
+MOSTLY = 0.5  # of a state's samples have to be filled by it; else it is told from others by least squares
+SURE = 5.0  # standard error, % or MHz, up to which such a mean is believed
 SMS_BUSY = 85.0  # % of SMs active from which on there is hardly one free
 SMS_ALL = 105.0  # % that both sides' SMs alone have to add up to: kernels' edges smear some
 FELL = 0.9  # of what it was alone: means vary by some 2 % from run to run
@@ -66,52 +67,73 @@ class Contended:
         return f"Likely contention: {'; '.join(one.text for one in self.likely)}."
 
 
-def contended(states: Mapping[str, State], period_ns: int, a: str, b: str) -> Contended:
+@dataclass(frozen=True)
+class _Seen:
+    """Figures of each state, told apart by least squares where its samples are mostly shared with others."""
+
+    states: Mapping[str, State]
+    mixtures: Mapping[str, Mixture]
+    period_ns: int
+
+    def is_whole(self, state: str) -> bool:
+        """Whether a state has enough samples of its own."""
+        one = self.states[state]
+        fewest = FEWEST if state == "both" else FEWEST_ALONE
+        return one.sampled_ns >= fewest * self.period_ns and one.whole_ns >= MOSTLY * one.sampled_ns
+
+    def mean(self, counter: str, state: str) -> float | None:
+        """A mean; None where too few samples tell."""
+        if self.is_whole(state):
+            return self.states[state].mean(counter)
+        apart = self.mixtures[counter].mean(state)
+        return apart[0] if apart is not None and apart[1] <= SURE else None
+
+    def most(self, counter: str, *states: str) -> list[float | None]:
+        """What each state reaches: its P90, which kernels of other kinds on a side leave alone; else its mean."""
+        if all(self.is_whole(state) for state in states):
+            return [self.states[state].p90(counter) for state in states]
+        return [self.mean(counter, state) for state in states]
+
+
+def contended(
+    states: Mapping[str, State], mixtures: Mapping[str, Mixture], period_ns: int, a: str, b: str
+) -> Contended:
     """What A and B likely contend for.
 
     Parameters
     ----------
-    states : of one device, or of several together.
+    states, mixtures : of one device, or of several together.
     a, b : what the sides are called.
     """
+    seen = _Seen(states, mixtures, period_ns)
     both = states["both"]
     if not both.time_ns:
         return Contended(unknown=f"'{a}' and '{b}' never ran at once")
-    if both.sampled_ns < FEWEST * period_ns:
-        why = f"both ran for {duration(both.time_ns)}, and a sample takes {duration(period_ns)}: too few"
-        return Contended(unknown=f"{why}. Sample at a higher rate")
-    if both.whole_ns < MOSTLY * both.sampled_ns:
-        why = f"both run in turns shorter than a sample ({duration(period_ns)})"
+    if seen.mean("sm_active", "both") is None:
+        why = f"both ran for {duration(both.time_ns)}, in pieces that samples of {duration(period_ns)} can't tell apart"
         return Contended(unknown=f"{why}. Sample at a higher rate")
     names = {"a": a, "b": b}
-    alone = {
-        side: states[side]
-        for side in names
-        if states[side].sampled_ns >= FEWEST_ALONE * period_ns
-        and states[side].whole_ns >= MOSTLY * states[side].sampled_ns
-    }
-    found = [_sms(both, alone, names), *(_limit(which, both, alone) for which in NEAR), _power(states, period_ns)]
+    alone = [side for side in names if seen.mean("sm_active", side) is not None]
+    found = [_sms(seen, alone, names), *(_limit(which, seen, alone) for which in NEAR), _power(seen)]
     return Contended(tuple(one for one in found if one is not None))
 
 
-def _sms(both: State, alone: Mapping[str, State], names: Mapping[str, str]) -> Likely | None:
-    busy = both.mean("sm_active")
+def _sms(seen: _Seen, alone: Sequence[str], names: Mapping[str, str]) -> Likely | None:
+    busy = seen.mean("sm_active", "both")
     if busy is None or busy < SMS_BUSY or not alone:
         return None
-    if len(alone) == 2:
-        together = sum(state.mean("sm_active") or 0.0 for state in alone.values())
-        if together < SMS_ALL:
-            return None
-    used = {counter: {side: state.p90(counter) or 0 for side, state in alone.items()} for counter in _WORK}
-    work = "tensor_active" if max(used["tensor_active"].values()) >= TENSOR_USED else "sm_issue"
-    loser = max(used[work], key=lambda side: used[work][side])
-    before, now = used[work][loser], both.p90(work)
+    if len(alone) == 2 and sum(seen.mean("sm_active", side) or 0.0 for side in alone) < SMS_ALL:
+        return None
+    used = {counter: seen.most(counter, "both", *alone) for counter in _WORK}
+    work = "tensor_active" if max(one or 0.0 for one in used["tensor_active"][1:]) >= TENSOR_USED else "sm_issue"
+    now, before = used[work][0], max(one or 0.0 for one in used[work][1:])
     if now is None or before <= 1 or now > FELL * before:  # 1 %: as good as nothing
         return None
+    loser = alone[[one or 0.0 for one in used[work][1:]].index(before)]
     taker = "b" if loser == "a" else "a"
     text = (
-        f"SMs taken by '{names[taker]}' ({_WORK[work]} {now} % of the time, {before} % in '{names[loser]}' alone, P90; "
-        f"{busy:.0f} % of SMs active)"
+        f"SMs taken by '{names[taker]}' ({_WORK[work]} {now:.0f} % of the time, {before:.0f} % in '{names[loser]}' "
+        f"alone, {'P90' if seen.is_whole('both') else 'mean'}; {busy:.0f} % of SMs active)"
     )
     return Likely("sms", taker, float(now), float(before), text)
 
@@ -124,29 +146,29 @@ _DIRECTIONS = {
 }
 
 
-def _limit(which: str, both: State, alone: Mapping[str, State]) -> Likely | None:
-    now = _use(which, both)
+def _limit(which: str, seen: _Seen, alone: Sequence[str]) -> Likely | None:
+    now = _use(which, seen, "both")
     if now is None or now < NEAR[which]:
         return None
-    if any((_use(which, state) or 0.0) < SHARES * NEAR[which] for state in alone.values()):
+    if any((_use(which, seen, side) or 0.0) < SHARES * NEAR[which] for side in alone):
         return None
-    before = "; ".join(f"{_use(which, state):.0f} % in {side.upper()} alone" for side, state in alone.items())
+    before = "; ".join(f"{_use(which, seen, side):.0f} % in {side.upper()} alone" for side in alone)
     text = f"{NAMES[which]} near its limit ({now:.0f} % of its peak{f'; {before}' if before else ''})"
     return Likely(which, "", now, NEAR[which], text)
 
 
-def _use(which: str, state: State) -> float | None:
+def _use(which: str, seen: _Seen, state: str) -> float | None:
     """Reads and writes share DRAM's pins; a link has its own for each direction."""
-    known = [mean for counter in _DIRECTIONS[which] if (mean := state.mean(counter)) is not None]
+    known = [mean for counter in _DIRECTIONS[which] if (mean := seen.mean(counter, state)) is not None]
     if not known:
         return None
     return sum(known) if which == "dram" else max(known)
 
 
-def _power(states: Mapping[str, State], period_ns: int) -> Likely | None:
-    now = states["both"].mean("gpc_clock")
-    seen = [state for state in states.values() if state.sampled_ns >= FEWEST_ALONE * period_ns]
-    best = max((state.p90("gpc_clock") or 0 for state in seen), default=0)
+def _power(seen: _Seen) -> Likely | None:
+    now = seen.mean("gpc_clock", "both")
+    known = [state for state in seen.states.values() if state.sampled_ns >= FEWEST_ALONE * seen.period_ns]
+    best = max((state.p90("gpc_clock") or 0 for state in known), default=0)
     if now is None or now > CLOCK_FELL * best:
         return None
     text = f"power (GPC clock {now / 1000:.2f} GHz while both run, {best / 1000:.2f} GHz at best)"

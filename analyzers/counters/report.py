@@ -12,8 +12,8 @@ from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
-from analyzers.counters.limits import Contended, contended
-from analyzers.counters.states import DeviceStates, device_states, pooled
+from analyzers.counters.limits import MOSTLY, Contended, contended
+from analyzers.counters.states import DeviceStates, device_states, mixed, pooled
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -21,7 +21,6 @@ from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.tables import Trace
 
-SMEARED = 0.5  # of a state's samples that it does not fill, from which on its figures are partly another's
 HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
 
 
@@ -93,7 +92,7 @@ def in_all(devices: Sequence[DeviceStates], a: str, b: str) -> Contended:
     whole = [one for one in devices if not one.lacks_ops]
     if not whole:
         return Contended(unknown="no rank has both counters and all of its ops")
-    return contended(pooled(whole), int(np.median([one.period_ns for one in whole])), a, b)
+    return contended(pooled(whole), mixed(whole), int(np.median([one.period_ns for one in whole])), a, b)
 
 
 def refuse_without(trace: Trace) -> None:
@@ -125,11 +124,11 @@ def about(trace: Trace, devices: Sequence[DeviceStates], ops: Mask) -> list[Trac
     smeared = [
         labels.short(one.rank, one.device)
         for one in devices
-        if (both := one.states["both"]).sampled_ns and both.whole_ns < SMEARED * both.sampled_ns
+        if (both := one.states["both"]).sampled_ns and both.whole_ns < MOSTLY * both.sampled_ns
     ]
     if smeared:
         text = (
-            f"On rank {', '.join(smeared[:8])} most samples while both ran are partly of other times: their figures "
+            f"On rank {', '.join(smeared[:8])} most samples while both ran are partly of other times: means by state "
             "lie nearer to each other than the truth. Sample at a higher rate."
         )
         found.append(TraceWarning("smeared", text))

@@ -6,11 +6,16 @@ only waits and not both run; *neither* the rest, from the first op of the device
 for each state with the nanoseconds that it shares with it. A sample of 50 µs of which both run for 40 and A alone for
 10: its value weighs 40 in *both* and 10 in *a*.
 
+States that are shorter than a sample have no sample to themselves. Their means are then told apart by least squares: a
+sample's value is the mean of its states' means, by their shares of it. Two samples of 50 µs read 60 and 40, of which
+both run for 40 and 20 µs, A alone for the rest: both reads 60 + (60 − 40) / (0.8 − 0.4) × 0.2 = 70, A alone 20.
+
 Values are whole numbers, so that a state's are kept as a histogram: the weight of each value. Ranks add up.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +30,8 @@ from analyzers.trace.tables import Trace
 
 STATES = ("a", "b", "both", "waiting", "neither")
 P90 = 0.9
+FEWEST_SHARES = 10.0  # sum of the squares of a state's shares: as much as ten samples of its own
+WORST_CONDITION = 1e4  # states that always come in the same shares can't be told apart
 WORKING = 10  # % of SMs active from which on a GPU that should be idle is not
 UNRECORDED = 0.01  # of a device's span
 
@@ -67,10 +74,49 @@ class State:
 
 
 @dataclass(frozen=True)
+class Mixture:
+    """What least squares need of one counter's samples; adds up.
+
+    shares : sums of products of the states' shares of a sample, 5 × 5. products : of shares and values, 5.
+    squares, count : of the values.
+    """
+
+    shares: Floats
+    products: Floats
+    squares: float
+    count: int
+
+    def __add__(self, other: Mixture) -> Mixture:
+        return Mixture(
+            self.shares + other.shares,
+            self.products + other.products,
+            self.squares + other.squares,
+            self.count + other.count,
+        )
+
+    def mean(self, state: str) -> tuple[float, float] | None:
+        """A state's mean and its standard error; None where it is too rarely in samples to tell."""
+        present = np.flatnonzero(np.diag(self.shares) >= FEWEST_SHARES)
+        at = STATES.index(state)
+        if at not in present or self.count <= present.size:
+            return None
+        shares = self.shares[np.ix_(present, present)]
+        if np.linalg.cond(shares) > WORST_CONDITION:
+            return None
+        inverse = np.linalg.inv(shares)
+        means = inverse @ self.products[present]
+        rest = max(self.squares - float(means @ self.products[present]), 0.0)
+        where = int(np.searchsorted(present, at))
+        error = math.sqrt(rest / (self.count - present.size) * inverse[where, where])
+        return max(float(means[where]), 0.0), error
+
+
+@dataclass(frozen=True)
 class DeviceStates:
     """All states of one rank's device.
 
     period_ns : the time from a sample to the next, mostly.
+    mixtures : by counter, to tell states apart that are shorter than a sample.
     unrecorded_ns : time of samples without any op that show SMs at work all the same.
     """
 
@@ -79,6 +125,7 @@ class DeviceStates:
     period_ns: int
     samples: int
     states: Mapping[str, State]
+    mixtures: Mapping[str, Mixture]
     unrecorded_ns: int = 0
 
     @property
@@ -123,9 +170,10 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
     start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
     values = {name: ints(trace.counters, name)[rows] for name in COUNTERS}
     length = end - start
-    found = {}
-    for name, state in _states(trace, ops, *sides).items():
+    found, shares = {}, np.zeros((len(STATES), rows.size))
+    for at, (name, state) in enumerate(_states(trace, ops, *sides).items()):
         weight = coverage(start, end, state)
+        shares[at] = weight / np.maximum(length, 1)
         weights = {}
         for counter, value in values.items():
             known = (value >= 0) & (weight > 0)
@@ -135,7 +183,18 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
         found[name] = State(measure(state), int(weight.sum()), whole, weights)
     inside = (start >= ints(trace.ops, "start_ns")[ops].min()) & (end <= ints(trace.ops, "end_ns")[ops].max())
     unrecorded = inside & (values["sm_active"] >= WORKING) & (coverage(start, end, _any_op(trace, ops[0])) == 0)
-    return DeviceStates(rank, device, int(np.median(length)), rows.size, found, int(length[unrecorded].sum()))
+    mixtures = {
+        name: _mixture(shares[:, known], value[known])
+        for name, value in values.items()
+        if (known := inside & (value >= 0)).any()
+    }
+    unrecorded_ns = int(length[unrecorded].sum())
+    return DeviceStates(rank, device, int(np.median(length)), rows.size, found, mixtures, unrecorded_ns)
+
+
+def _mixture(shares: Floats, values: Ints) -> Mixture:
+    known = values.astype(np.float64)
+    return Mixture(shares @ shares.T, shares @ known, float(known @ known), known.size)
 
 
 def _any_op(trace: Trace, op: int) -> Union:
@@ -150,6 +209,13 @@ def pooled(devices: Sequence[DeviceStates]) -> Mapping[str, State]:
     """States of all devices together."""
     nothing = State(0, 0, 0, {})
     return {name: sum((one.states[name] for one in devices), nothing) for name in STATES}
+
+
+def mixed(devices: Sequence[DeviceStates]) -> Mapping[str, Mixture]:
+    """Mixtures of all devices together."""
+    size = len(STATES)
+    nothing = Mixture(np.zeros((size, size)), np.zeros(size), 0.0, 0)
+    return {name: sum((one.mixtures.get(name, nothing) for one in devices), nothing) for name in COUNTERS}
 
 
 def mean_within(trace: Trace, process: int, device: int, low: int, high: int) -> dict[str, float]:

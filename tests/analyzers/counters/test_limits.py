@@ -8,7 +8,9 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.counters.report import CountersResult, counters
+from analyzers.load import load
 from tests.support.builder import Builder
+from tests.support.counters import CONTEND as DATA
 
 FREE = {
     "sm_active": 30,
@@ -116,7 +118,7 @@ def test_a_side_that_never_ran_alone_is_known_by_the_other() -> None:
 def test_too_few_samples_say_nothing() -> None:
     result = made(MMA, SPIN, {"sm_active": 94, "tensor_active": 72}, period=200)
     assert not result.contended.likely
-    assert "too few" in result.sentence
+    assert "can't tell apart" in result.sentence
     assert "higher rate" in result.sentence
 
 
@@ -143,3 +145,20 @@ def test_without_counters_the_way_to_get_them_is_said() -> None:
     with pytest.raises(TracevizError, match="no GPU counters") as error:
         counters(run.trace())
     assert "--gpu-metrics" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        ("sms", ["sms", "power"]),
+        ("dram", ["dram"]),
+        ("nvlink", ["nvlink"]),
+        ("pcie", ["pcie"]),
+        ("power", ["power"]),
+        ("none", []),
+    ],
+)
+def test_programs_whose_contention_is_known_on_real_gpus(workload: str, expected: list[str]) -> None:
+    result = counters(load([DATA / f"{workload}.sqlite.gz"]), "nvtx:A", "nvtx:B")
+    assert not result.contended.unknown
+    assert named(result) == expected

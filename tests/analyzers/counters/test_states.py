@@ -128,3 +128,22 @@ def test_any_ops_and_samples(data: st.DataObject) -> None:
         assert frame["p90"][0, 0, state, "dram_read"] == p90
     states = result.ranks[0].states
     assert sum(state.time_ns for state in states.values()) == max(op[3] for op in ops) - min(op[1] for op in ops)
+
+
+def test_states_shorter_than_a_sample_are_told_apart() -> None:
+    """The example of the definition: 60 and 40, of which both run for 40 and 20 of 50: both reads 70, A alone 20."""
+    run = Builder()
+    rank = run.rank(0)
+    for at in range(0, 4000, 100):
+        rank.kernel("side_a", 1, at, at + 50)
+        rank.kernel("side_b", 2, at, at + 40)
+        rank.kernel("side_a", 1, at + 50, at + 100)
+        rank.kernel("side_b", 2, at + 50, at + 70)
+        for begin, value in ((at, 60), (at + 50, 40)):
+            run.add("counters", process=0, device=0, start_ns=begin, end_ns=begin + 50, sm_active=value)
+    device = counters(run.trace(), "kernel:side_a", "kernel:side_b").ranks[0]
+    both, alone = (device.mixtures["sm_active"].mean(state) for state in ("both", "a"))
+    assert both == (pytest.approx(70), pytest.approx(0, abs=1e-5))
+    assert alone == (pytest.approx(20), pytest.approx(0, abs=1e-5))
+    assert device.mixtures["sm_active"].mean("b") is None
+    assert device.states["both"].mean("sm_active") == pytest.approx((60 * 40 + 40 * 20) / 60)
