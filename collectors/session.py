@@ -95,6 +95,7 @@ def hook_settings(tool: str, folder: Path, launcher: Launcher | None, steps: Ste
         "last": steps.last if steps else None,
         "step_range": steps.step_range if steps else None,
         "shared": False,
+        "gpu_metrics": None,
     }
 
 

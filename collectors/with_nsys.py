@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from collectors import gpu_metrics, session
 from collectors import manifest as manifests
-from collectors import session
 from collectors.errors import CollectError
 from collectors.launchers import Launcher, launcher_of, own_rank, starts_elsewhere
 from collectors.manifest import Capture, Manifest
@@ -27,7 +27,10 @@ _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
 
 @dataclass(frozen=True)
 class NsysOptions:
-    """What to capture with which nsys, how the ranks are spread over reports, and where to."""
+    """What to capture with which nsys, how the ranks are spread over reports, and where to.
+
+    gpu_metrics : samples of GPU counters a second; None for none.
+    """
 
     folder: Path
     nsys: Nsys
@@ -36,6 +39,7 @@ class NsysOptions:
     trace: Sequence[str] = ("cuda", "nvtx")
     graphs: str = "graph"
     memory: bool = False
+    gpu_metrics: int | None = None
     overwrite: bool = False
     timeout: float | None = None
 
@@ -71,6 +75,9 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
         memory=options.memory,
         between_calls=options.steps is not None,
     )
+    if options.gpu_metrics is not None:
+        gpu_metrics.check_permission(nsys)
+        words += gpu_metrics.words_of(nsys, options.gpu_metrics)
     plan = plan_run(command, options, words, folder, launcher, rank)
     manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())
     outcome = run(plan.command, plan.environment, timeout=options.timeout)
@@ -107,15 +114,31 @@ def plan_run(
         "nsys": str(options.nsys.path.absolute()),
         "ranks": [0] if mode == "rank0" else None,
         "shared": mode == "one-report",
+        "gpu_metrics": gpu_metrics.option_of(options.nsys) if options.gpu_metrics is not None else None,
     }
     environment = dict(os.environ)
     if name:
-        words = [*nsys, "--output=" + str(folder / name).replace("%", "%%")]
+        counters, more = _counters(options, environment, mode)
+        notes += more
+        words = [*nsys, *counters, "--output=" + str(folder / name).replace("%", "%%")]
         if mode == "own-rank" and options.mode == "rank0" and rank != 0:
             return Plan(list(command), environment, mode, rank, notes)
         return Plan([*SUPERVISE, *words, "--", *command], session.hooked(environment, settings), mode, rank, notes)
     settings["wrap"] = list(nsys)
     return Plan(list(command), session.hooked(environment, settings), mode, rank, notes)
+
+
+def _counters(options: NsysOptions, environment: dict[str, str], mode: str) -> tuple[list[str], list[str]]:
+    """The words that name the GPUs whose counters a report samples, and what must be known of that."""
+    if options.gpu_metrics is None:
+        return [], []
+    option = gpu_metrics.option_of(options.nsys)
+    if mode != "own-rank":
+        return [f"{option}=all"], []
+    gpu = gpu_metrics.devices_of(environment)
+    if gpu is None:
+        return [], ["No counters of this rank: nothing tells which GPU is its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)."]
+    return [f"{option}={gpu}"], []
 
 
 def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tuple[list[Capture], list[str]]:

@@ -1,8 +1,14 @@
-"""What the counters of `Trace.counters` are called, and in which unit they are."""
+"""What the counters of `Trace.counters` are called, in which unit they are, and their course over time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import ints
 
 
 @dataclass(frozen=True)
@@ -28,3 +34,23 @@ COUNTERS = {
     "gpc_clock": Counter("GPC clock", "MHz"),
     "sys_clock": Counter("SYS clock", "MHz"),
 }
+
+
+def steps_of(samples: pd.DataFrame, rows: Ints, *counters: str) -> tuple[Ints, Ints]:
+    """Instants and the value that holds from each on: the counters' sum, 0 where samples are missing.
+
+    Parameters
+    ----------
+    rows : one device's samples; those that lack one of the counters are left out.
+    """
+    values = np.stack([ints(samples, counter)[rows] for counter in counters])
+    known = rows[(values >= 0).all(axis=0)]
+    known = known[np.argsort(ints(samples, "start_ns")[known], kind="stable")]
+    if not known.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    start, end = (ints(samples, column)[known] for column in ("start_ns", "end_ns"))
+    value = np.sum([ints(samples, counter)[known] for counter in counters], axis=0)
+    missing = np.flatnonzero(np.append(end[:-1] < start[1:], True))
+    at = np.concatenate([start, end[missing]])
+    order = np.argsort(at, kind="stable")
+    return at[order], np.concatenate([value, np.zeros(missing.size, np.int64)])[order]

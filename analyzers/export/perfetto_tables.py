@@ -14,6 +14,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.counters.vocabulary import COUNTERS, steps_of
 from analyzers.export.perfetto_lines import Events, Tracks
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
@@ -81,6 +82,7 @@ def table_events(trace: Trace, tracks: Tracks) -> Iterator[Events]:
     records = _placed(tracks, trace.records, ("process",), lambda process: host(process, "event records"))
     yield _events(trace.records.assign(start_ns=_recorded_at(trace)), "records", *records)
     yield _events(trace.memory, "memory", *_placed(tracks, trace.memory, ("process", "device"), memory))
+    yield from _counters(trace, tracks)
     yield from _flows(trace, gpu, api)
 
 
@@ -138,6 +140,16 @@ def _events(frame: pd.DataFrame, table: str, pid: Ints, tid: Ints) -> Events:
     if "end_ns" in frame:
         return Events("X", category, title, pid, tid, start, ints(frame, "end_ns") - start, args, defaults)
     return Events("i", category, title, pid, tid, start, None, args, defaults, {"s": "t"})
+
+
+def _counters(trace: Trace, tracks: Tracks) -> Iterator[Events]:
+    """A counter track for each counter of a device that was sampled; where samples are missing it falls to 0."""
+    for (process, device), rows in rows_by_key(*(ints(trace.counters, one) for one in ("process", "device"))).items():
+        pid = gpu_process(trace, tracks, process, device)
+        for counter, named in COUNTERS.items():
+            at, value = steps_of(trace.counters, rows, counter)
+            track, name = np.full(at.size, pid), f"{named.label}, {named.unit}"
+            yield Events("C", "gpu_counter", name, track, np.zeros_like(at), at, None, {"value": value})
 
 
 def _recorded_at(trace: Trace) -> Ints:

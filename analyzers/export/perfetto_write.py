@@ -67,7 +67,7 @@ def to_perfetto(
 
 def first_instant(trace: Trace) -> int:
     """The earliest time in any table: it becomes 0, for Perfetto draws nothing before."""
-    frames = (trace.ops, trace.api, trace.ranges, trace.syncs, trace.comms)
+    frames = (trace.ops, trace.api, trace.ranges, trace.syncs, trace.comms, trace.counters)
     return min(int(ints(frame, "start_ns").min()) for frame in frames if len(frame))
 
 

@@ -48,7 +48,17 @@ def wrap(settings, rank):
     output = os.path.join(settings["folder"], f"rank{rank}").replace("%", "%%")
     program = [sys.executable, *sys.orig_argv[1:]]
     supervise = [sys.executable, "-I", os.path.join(HERE, "_traceviz_supervise.py")]
-    os.execv(sys.executable, [*supervise, *settings["wrap"], f"--output={output}", "--", *program])
+    counters = counters_of(settings["gpu_metrics"], rank) if settings["gpu_metrics"] else []
+    os.execv(sys.executable, [*supervise, *settings["wrap"], *counters, f"--output={output}", "--", *program])
+
+
+def counters_of(option, rank):
+    """The option that has this rank's GPU sampled, and no other's: one session can sample a GPU."""
+    gpu = load("_traceviz_gpu").own_gpu(os.environ)
+    if gpu is None:
+        print(f"traceviz: rank {rank} has no counters: nothing tells which GPU is its own.", file=sys.stderr)
+        return []
+    return [f"{option}={gpu}"]
 
 
 def load(name):

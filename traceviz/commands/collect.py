@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from traceviz.options.arguments import read_steps
 
@@ -18,6 +19,7 @@ NSYS_EPILOG = """\b
 Examples:
   traceviz collect nsys -o captures -- torchrun --nproc-per-node 4 train.py --lr 0.1
   traceviz collect nsys --per-rank --steps 10:13 -o captures -- torchrun --nproc-per-node 4 train.py
+  traceviz collect nsys --gpu-metrics --steps 10:13 -o captures -- torchrun --nproc-per-node 4 train.py
   traceviz collect nsys --rank0 --steps 10:13 -o captures -- srun -n 8 python train.py
   mpirun -n 4 traceviz collect nsys -o captures -- ./program
 
@@ -56,7 +58,17 @@ StepRange = Annotated[
 CONTEXT = {"allow_interspersed_args": False}
 
 
-@app.command("nsys", epilog=NSYS_EPILOG, context_settings=CONTEXT)
+class RateMayBeLeftOut(TyperCommand):
+    """Takes `--gpu-metrics` without a value, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give it one before the options are read."""
+        end = args.index("--") if "--" in args else len(args)
+        filled = ["--gpu-metrics=20000" if word == "--gpu-metrics" else word for word in args[:end]]
+        return super().parse_args(ctx, [*filled, *args[end:]])
+
+
+@app.command("nsys", epilog=NSYS_EPILOG, context_settings=CONTEXT, cls=RateMayBeLeftOut)
 def nsys(
     command: Command,
     output: Output = Path("captures"),
@@ -80,6 +92,15 @@ def nsys(
     memory: Annotated[
         bool, typer.Option("--memory", help="Record allocations on the GPU, so that compare can tell the peak.")
     ] = False,
+    gpu_metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu-metrics",
+            metavar="[=HZ]",
+            help="Sample GPU counters so many times a second, for traceviz counters; without =HZ 20,000 times.",
+            show_default=False,
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     timeout: Timeout = None,
 ) -> None:
@@ -89,6 +110,7 @@ def nsys(
     """
     from collectors import with_nsys
     from collectors.errors import CollectError
+    from collectors.gpu_metrics import read_frequency
 
     if one_report + per_rank + rank0 > 1:
         raise CollectError("--one-report, --per-rank and --rank0 exclude each other.", hint="Give one of them.")
@@ -104,6 +126,7 @@ def nsys(
         trace=tuple(trace.split(",")),
         graphs=graphs,
         memory=memory,
+        gpu_metrics=read_frequency(gpu_metrics) if gpu_metrics is not None else None,
         overwrite=overwrite,
         timeout=timeout,
     )
