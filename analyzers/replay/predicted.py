@@ -17,7 +17,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.replay.changes import Change
 from analyzers.replay.predict import Outcome, Replayed
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, table
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.tables import Trace
 
@@ -46,8 +46,8 @@ def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
         order = of_thread[np.argsort(calls.start_ns[of_thread], kind="stable")]
         begun = outcome.times.call_start[order]
         threads[key] = calls.start_ns[order], calls.end_ns[order], begun, outcome.times.call_end[order]
-    for table, start, end in ((trace.api, api_start, api_end), (trace.ranges, ranges_start, ranges_end)):
-        for key, rows in rows_by_key(ints(table, "process"), ints(table, "thread")).items():
+    for frame, start, end in ((trace.api, api_start, api_end), (trace.ranges, ranges_start, ranges_end)):
+        for key, rows in rows_by_key(ints(frame, "process"), ints(frame, "thread")).items():
             if key in threads:
                 start[rows], end[rows] = _moved(start[rows], end[rows], *threads[key])
     api_start[row], api_end[row] = outcome.times.call_start, outcome.times.call_end
@@ -57,6 +57,7 @@ def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
         api=trace.api.assign(start_ns=api_start, end_ns=api_end),
         ranges=trace.ranges.assign(start_ns=ranges_start, end_ns=ranges_end),
         syncs=_with_times_of_calls(trace.syncs, trace.api, api_start, api_end),
+        counters=table("counters"),  # what the hardware would do then nobody measured
     )
 
 

@@ -348,3 +348,29 @@ def test_a_png_is_as_large_as_asked(kaleido: object, capture: tuple[OverlapResul
     png = image(figure(capture[1], slider=False, width=800), "png")
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(png[16:20], "big") == 2 * 800
+
+
+AREA = """(() => { const one = document.getElementById('timeline').data.find((trace) => trace.meta.area === 0);
+  return [Math.max(...one.customdata), one.x.length, Math.max(...one.y), Math.min(...one.y)]; })()"""
+
+
+def test_a_counters_peak_is_seen_however_far_one_zooms_out(browser: Chromium, tmp_path: Path) -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("side_a", 1, 0, 100_000, launch=(0, 5))
+    rank.kernel("side_b", 2, 0, 100_000, launch=(5, 9))
+    for at in range(0, 100_000, 10):
+        run.add("counters", process=0, device=0, start_ns=at, end_ns=at + 10, tensor_active=99 if at == 70_020 else 5)
+    picture = drawn(run.trace(), "kernel:side_a", "kernel:side_b")[1]
+    opened = open_picture(browser, tmp_path, picture)
+    opened.settle()
+    peak, points, _, low = opened.js(AREA)
+    assert peak == 99
+    assert points < 5_000
+    before = opened.js(REFINED)
+    opened.js("document.getElementById('host').click()")  # rows move, and the area with them
+    opened.wait(f"{REFINED} !== '{before}'")
+    again = opened.js(AREA)
+    assert again[0] == 99
+    assert again[3] > low
+    assert opened.complaints == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +52,14 @@ def timeline(
             show_default=False,
         ),
     ] = None,
+    counters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="GPU counters to show: sm, issue, tensor, dram, nvlink, pcie, warps, clock.",
+            show_default="tensor,dram,nvlink, where captured",
+        ),
+    ] = None,
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
@@ -62,7 +71,12 @@ def timeline(
     from traceviz.timelines import files
 
     files.kind_of(output)
+    from traceviz.timelines.areas import DEFAULT, read_counters
+
+    wanted = read_counters(counters) if counters is not None else DEFAULT
     options = RunOptions.of(context.params)
+    if counters is not None:
+        options = replace(options, reading=replace(options.reading, counters=True))
     bar = option.read_ratio(min_overlap)
     from analyzers.syncs.report import order_report
     from analyzers.verdict.check import check_overlap
@@ -76,7 +90,7 @@ def timeline(
     with progress() as on_progress:
         trace = options.loaded(on_progress)
         result = check_overlap(trace, a, b, min_overlap=bar, accept_apparent=options.accept_apparent)
-        drawn = picture(trace, result, order_report(trace), window=options.window)
+        drawn = picture(trace, result, order_report(trace), window=options.window, counters=wanted)
         if changes:
             from traceviz.timelines.predicted import with_predicted
 

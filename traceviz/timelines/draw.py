@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
@@ -80,7 +82,11 @@ def figure(
         traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role], pixels)})
         traces.append({**trace(role, words, many=True), **bars(shown, many, ROLE[role], pixels)})
         traces.append({**label_trace(role, words), **labels(shown, single, ROLE[role], pixels)})
-    drawing = go.Figure([go.Bar(one) for one in traces], layout(shown, slider=slider, titled=titled, width=width))
+    span = (picture.low_ns, picture.high_ns)
+    whole = picture if slider else shown  # a page can unfold all bands
+    areas = [area_trace(shown, whole.areas, number, None if slider else span) for number in range(len(whole.areas))]
+    figures = [*(go.Bar(one) for one in traces), *(go.Scatter(one) for one in areas)]
+    drawing = go.Figure(figures, layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
     drawing.update_layout(layout_style(shown, theme))
@@ -149,6 +155,33 @@ def label_trace(role: str, words: str) -> dict[str, Any]:
         "marker": {},
         "hoverinfo": "skip",
         "hovertemplate": None,
+    }
+
+
+def area_trace(picture: Picture, areas: Sequence[Area], number: int, span: tuple[int, int] | None) -> dict[str, Any]:
+    """A counter's area on its row, over all there is or a span, ns; empty where the row is folded away."""
+    one = areas[number]
+    low, high = span or (picture.first_ns, picture.last_ns)
+    y = {row.number: row.y for band in picture.bands for row in band.rows}.get(one.row)
+    start, value = thinned(one.start, one.value, low, high, buckets_for(len(areas)))
+    if y is None:
+        start, value = start[:0], value[:0]
+    floor = (y or 0.0) - HEIGHT / 2
+    ends = [min(max(int(start[-1]), low), high)] if start.size else []
+    times = [*start[:1], *start, *ends[:1]] if start.size else []
+    heights = [floor, *(floor + HEIGHT * value / max(one.most, 1)), floor] if start.size else []
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [at / NS_PER_MS for at in times],
+        "y": heights,
+        "line": {"shape": "hv", "width": 0.7},
+        "fill": "toself",
+        "hoveron": "points",
+        "customdata": [0, *value.tolist(), 0] if start.size else [],
+        "hovertemplate": f"{one.label} %{{customdata}} {one.unit}<extra></extra>",
+        "showlegend": False,
+        "meta": {"role": -1, "many": False, "area": number},
     }
 
 
@@ -281,6 +314,9 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
 
 def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     """A trace's colours in a theme."""
+    if "area" in meta:
+        fill = theme.fill["other"][0]
+        return {"line": {"color": theme.faint}, "fillcolor": fill}
     number = meta.get("labels", meta["role"])
     role = ROLES[number] if number >= 0 else "overlap"  # across the streams
     is_range = role.startswith("range-")

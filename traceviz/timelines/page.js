@@ -15,6 +15,7 @@
     return found;
   }
   for (const name of ["start", "launch", "after"]) unpack(marks[name]);
+  for (const area of page.areas) unpack(area.start);
   marks.end = marks.length.map((length, k) => marks.start[k] + length);
 
   function unpack(deltas) {  // kept as differences; null stands for an instant that is not known
@@ -176,9 +177,43 @@
     // A browser takes long to measure texts: the longest marks keep theirs.
     for (const [, texts, at] of written.sort((one, other) => other[0] - one[0]).slice(page.texts_at_once)) texts[at] = "";
     shown = {found, at: data.map((one) => one.at)};
+    const areas = page.figure.data.length - page.areas.length;
+    page.areas.forEach((area, number) => drawArea(area, data[areas + number], from - length / 2, to + length / 2));
     // A trace without any bar would lose its legend entry: one that is not drawn stands in.
     return data.map((one) => (one.x.length ? one
       : {base: [null], x: [null], y: [null], width: [0], text: [""], customdata: [[]], at: []}));
+  }
+
+  // As `thinned` in areas.py: the least and the greatest point of each part, so that no peak is lost.
+  function thinned({start, value}, from, to, parts) {
+    const kept = [];
+    let first = 0;
+    while (first + 1 < start.length && start[first + 1] <= from) first++;
+    let bucket = -1, least = -1, greatest = -1;
+    const put = () => {
+      if (least < 0) return;
+      for (const k of [...new Set([least, greatest])].sort((one, other) => one - other)) kept.push(k);
+    };
+    for (let k = first; k < start.length && start[k] < to; k++) {
+      const its = Math.floor((Math.max(start[k], from) - from) * parts / (to - from));
+      if (its !== bucket) { put(); bucket = its; least = greatest = k; }
+      if (value[k] < value[least]) least = k;
+      if (value[k] >= value[greatest]) greatest = k;
+    }
+    put();
+    return kept;
+  }
+
+  function drawArea(area, trace, from, to) {  // a counter's area on its row, down to the row's floor
+    const y = view.y[area.row], floor = y - page.area_height / 2;
+    const kept = y === undefined ? [] : thinned(area, from, to, 2 * page.area_buckets);
+    if (!kept.length) return;
+    const put = (at, height, value) => { trace.x.push(at / MS); trace.y.push(height); trace.customdata.push(value); };
+    put(Math.max(area.start[kept[0]], from), floor, 0);
+    for (const k of kept) {
+      put(Math.max(area.start[k], from), floor + page.area_height * area.value[k] / area.most, area.value[k]);
+    }
+    put(Math.min(area.start[area.start.length - 1], to), floor, 0);
   }
 
   function refine(layout = {}) {

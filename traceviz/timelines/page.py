@@ -14,6 +14,8 @@ import numpy as np
 from traceviz.output.document import plain
 from traceviz.output.quantities import duration
 from traceviz.output.views.caveats import caveats
+from traceviz.timelines.areas import HEIGHT as AREA_HEIGHT
+from traceviz.timelines.areas import Area, buckets_for
 from traceviz.timelines.bars import (
     EARLY_MEANS,
     HEIGHT,
@@ -145,6 +147,9 @@ def data(picture: Picture) -> dict[str, Any]:
             [_view(one), _view(on_gpu_only(one))]
             for one in ([folded(picture), picture] if folds(picture.bands) else [picture])
         ],
+        "areas": [_area(one) for one in picture.areas],
+        "area_height": AREA_HEIGHT,
+        "area_buckets": buckets_for(len(picture.areas)),
         "gaps": [[one.row, one.low_ns, one.high_ns, one.links] for one in picture.gaps],
         "instances": picture.instances,
         "themes": {name: _theme(name, metas) for name in THEMES},
@@ -164,6 +169,16 @@ def data(picture: Picture) -> dict[str, Any]:
         "readable": READABLE,
         "low_height": HEIGHT["many"],
         "never": NEVER,
+    }
+
+
+def _area(one: Area) -> dict[str, Any]:
+    """A counter's course: instants as differences."""
+    return {
+        "row": one.row,
+        "most": max(one.most, 1),
+        "start": np.diff(one.start, prepend=0).tolist(),
+        "value": one.value.tolist(),
     }
 
 

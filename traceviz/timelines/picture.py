@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.held import held_by_device
 from traceviz.output.quantities import duration, percent
 from traceviz.timelines import parts
+from traceviz.timelines.areas import DEFAULT, SHOWN, Area, area, present
 from traceviz.timelines.fold import representative_ranks
 from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
 from traceviz.timelines.ranges import on_gpu, user_ranges
@@ -49,6 +51,7 @@ class Picture:
     apparent : whether its overlap may be waiting for ranks that were not captured.
     gaps : in which a side was held, those told in words, the longest first.
     instances : (label, from, to) by time, on the rank that decides.
+    areas : GPU counters, each on a row.
     active_ns : from when to when there is work, without an empty lead-in and end.
     names : what A and B are called; texts : what `marks.name` and `marks.extra` count.
     """
@@ -69,10 +72,16 @@ class Picture:
     gaps: tuple[parts.Gap, ...] = ()
     instances: tuple[tuple[str, int, int], ...] = ()
     active_ns: tuple[int, int] = (0, 0)
+    areas: tuple[Area, ...] = ()
 
 
 def picture(
-    trace: Trace, result: OverlapResult, order: OrderReport, *, window: tuple[int, int] | None = None
+    trace: Trace,
+    result: OverlapResult,
+    order: OrderReport,
+    *,
+    window: tuple[int, int] | None = None,
+    counters: Sequence[str] = DEFAULT,
 ) -> Picture:
     """Work out a timeline.
 
@@ -80,6 +89,7 @@ def picture(
     ----------
     result, order : what `check_overlap` and `order_report` found in this trace.
     window : what to open on, ns; the typical instance where not given.
+    counters : which GPU counters to show, where they were captured: keys of `areas.SHOWN`.
     """
     a, b, _ = without_shared(trace, select(trace, result.a), select(trace, result.b))
     side = np.where(a.picked, 0, np.where(b.picked, 1, 2))
@@ -93,7 +103,10 @@ def picture(
     depths = {key: int(of_thread.depth.max()) + 1 for key, of_thread in ranges.items()}
     on_device = on_gpu(trace, side)
     levels = {key: int(one.level.max()) + 1 for key, one in on_device.items()}
-    laid_out = bands(trace, _blocked_threads(order), titles, missed, depths, levels)
+    devices = rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))
+    sampled = {(process, device): present(trace, process, device, counters) for process, device in devices}
+    labels = {key: [SHOWN[name][0] for name in names] for key, names in sampled.items()}
+    laid_out = bands(trace, _blocked_threads(order), titles, missed, depths, levels, labels)
     found = _told_apart(laid_out, representative_ranks(result))
     points: dict[int, list[SyncPoint]] = {}
     for point in order.syncs:
@@ -123,6 +136,13 @@ def picture(
     if marks.size > MOST_MARKS:
         marks = fit(marks, low, high, MOST_MARKS, fine=1)
     verdict = f"{result.verdict.upper()}: {result.sentence}"
+    areas = [
+        area(trace, band.process, band.device, name, row.number, (first, last))
+        for band in found
+        for name, row in zip(
+            sampled[band.process, band.device], (row for row in band.rows if row.kind == "counter"), strict=True
+        )
+    ]
     lines, names = tuple(texts.lines), (result.a, result.b)
     return Picture(
         found,
@@ -141,6 +161,7 @@ def picture(
         tuple(sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_GAPS]),
         _instances(result),
         _active(trace, first, last),
+        tuple(areas),
     )
 
 
@@ -186,7 +207,9 @@ def on_gpu_only(picture: Picture) -> Picture:
 def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
     rows = [row.number for band in kept for row in band.rows]
     gaps = tuple(one for one in picture.gaps if one.row in rows)
-    return replace(picture, bands=kept, marks=picture.marks.take(np.isin(picture.marks.row, rows)), gaps=gaps)
+    areas = tuple(one for one in picture.areas if one.row in rows)
+    marks = picture.marks.take(np.isin(picture.marks.row, rows))
+    return replace(picture, bands=kept, marks=marks, gaps=gaps, areas=areas)
 
 
 def in_view(picture: Picture) -> Picture:

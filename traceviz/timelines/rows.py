@@ -17,12 +17,13 @@ from analyzers.trace.tables import Trace
 LOW = 0.86  # a row of ranges, in rows
 DEFAULT_STREAM = 7  # as CUPTI numbers it, in nsys and torch.profiler
 HOST = ("ranges", "thread")  # kinds of rows that fold away
+ALWAYS = ("stream", "overlap", "counter")  # kinds of rows that stay, though nothing stands on them
 GAP = 1.3  # between bands, in rows: their titles stand there
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: `kind` is "ranges", "thread", "projected", "stream", "overlap", "missed-a" or "missed-b".
+    """One row: `kind` is "ranges", "thread", "projected", "stream", "overlap", "missed-a", "missed-b" or "counter".
 
     y : its middle, counted upwards. Several rows of one label belong together.
     """
@@ -74,6 +75,7 @@ def bands(
     missed: dict[tuple[int, int], str],
     depths: dict[tuple[int, int], int],
     projected: dict[tuple[int, ...], int],
+    counters: dict[tuple[int, int], list[str]],
 ) -> tuple[Band, ...]:
     """Lay out a trace, by rank.
 
@@ -84,6 +86,7 @@ def bands(
     missed : (rank, device) -> which of the sides "a" and "b" were missed somewhere.
     depths : (process, thread) -> how many rows its ranges need.
     projected : (process, rank, device) -> how many rows its ranges need on the GPU.
+    counters : (process, device) -> labels of the GPU counters to show.
     """
     found: list[Band] = []
     number = 0
@@ -113,6 +116,7 @@ def bands(
         ]
         kinds += [("overlap", "overlap")]
         kinds += [(f"missed-{side}", f"{side.upper()} held by") for side in missed.get((rank, device), "")]
+        kinds += [("counter", label) for label in counters.get((process, device), [])]
         rows = [Row(number + k, kind, label, 0.0) for k, (kind, label) in enumerate(kinds)]
         number += len(rows)
         threads_at = [row.number for row in rows if row.kind == "thread"]
@@ -162,10 +166,9 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
 
 
 def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
-    """The same bands without rows on which nothing stands, but for streams and overlap; `rows` are those with marks."""
+    """The same bands without rows on which nothing stands, but for those of `ALWAYS`; `rows` are those with marks."""
     kept = [
-        replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ("stream", "overlap")))
-        for band in some
+        replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ALWAYS)) for band in some
     ]
     return placed(kept)
 

@@ -90,6 +90,11 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
             min(one.active_ns[0] - zero for one, zero in zip(pictures, zeros, strict=True)),
             max(one.active_ns[1] - zero for one, zero in zip(pictures, zeros, strict=True)),
         ),
+        areas=tuple(
+            replace(area, row=area.row + row, start=area.start - zero)
+            for one, zero, row in zip(pictures, zeros, rows, strict=False)
+            for area in one.areas
+        ),
     )
 
 
