@@ -9,6 +9,7 @@ from pathlib import Path
 from analyzers.clocks.align import align as align_clocks
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
+from analyzers.counters.plateau import waits_by_traffic
 from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import READING, Reading
@@ -98,7 +99,7 @@ def joined(
         )
     trace = about_distorted_steps(about_unlaunched(about_lost_work(trace)))
     aligned = align_clocks(trace, enabled=align)
-    return replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
+    return waits_by_traffic(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))
 
 
 def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
@@ -114,4 +115,4 @@ def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."
         trace = trace.warn("clocks-stay-aligned", text)
-    return trace
+    return waits_by_traffic(trace)

@@ -19,6 +19,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
 from analyzers.clocks.hosts import witnesses
+from analyzers.counters.plateau import waits_by_traffic
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints, table
 from analyzers.trace.devices import DeviceLabels
@@ -126,9 +127,10 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
         values = context.calls[column].to_numpy()
         of_collectives[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
         of_collectives[column][context.ops] = values
-    return replace(
+    found = replace(
         trace, ops=trace.ops.assign(**of_collectives), clocks=context.clocks, device_labels=context.device_labels
     )
+    return replace(waits_by_traffic(found), warnings=())
 
 
 def _own(clocks: Clocks | None, processes: slice) -> Clocks | None:
