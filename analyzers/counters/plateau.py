@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication
@@ -63,9 +63,13 @@ def waits_by_traffic(trace: Trace) -> Trace:
         f"traffic: to {(BUFFERED_NS + LULL_NS) / 1e6:.2f} ms and a sample, which what buffers hold leaves open."
     )
     columns: dict[str, Any] = {**found, "wait_seen": found["wait_seen"].astype(np.int8)}
-    return replace(
-        trace, ops=trace.ops.assign(**columns), warnings=(*trace.warnings, TraceWarning("waits-by-traffic", text))
-    )
+    warning = TraceWarning("waits-by-traffic", text)
+    return replace(trace, ops=trace.ops.assign(**columns), warnings=(*trace.warnings, warning))
+
+
+def told_by_traffic(trace: Trace) -> Mask:
+    """Ops whose waits traffic told: they have some, and no other rank came to them."""
+    return (ints(trace.ops, "wait_high_ns") > 0) & (ints(trace.ops, "last_rank") < 0)
 
 
 def _of_calls(trace: Trace, lone: Ints) -> Iterator[tuple[int, tuple[Ints, Ints, Ints]]]:

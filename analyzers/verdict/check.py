@@ -204,7 +204,10 @@ class RunContext:
         """Take it from a run's trace, and from the parts of it that were asked for."""
         given = len({rank for part in parts for rank in part.rank_ids})
         asked = narrowing.ranks is not None or len((trace.whole or trace).rank_ids) > given
-        return RunContext(trace.clocks, trace.warnings, given, ranks_known(trace), asked, trace.processes)
+        known = ranks_known(trace)
+        if any(part.peers_absent for part in parts) and (known is None or known <= given):
+            known = given + 1  # at least
+        return RunContext(trace.clocks, trace.warnings, given, known, asked, trace.processes)
 
     @property
     def absent(self) -> int:

@@ -19,6 +19,7 @@ from analyzers.causes.causes import Explainer
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.missed import explain_missed
 from analyzers.contention.timings import Timings, timings
+from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out
@@ -91,6 +92,7 @@ class Part:
     compared : whether an op of either side is of a collective whose last rank is known.
     calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
     timings : how long the ops of both sides ran; None where that was not asked for. counters : what the hardware did.
+    peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
     worked : `worked_steps`; times : `device_times`, where causes were asked for, too.
     """
@@ -109,6 +111,7 @@ class Part:
     calls: tuple[int, int] = (0, 0)
     timings: tuple[Timings, Timings] | None = None
     counters: tuple[DeviceStates, ...] = ()
+    peers_absent: bool = False
     missing: tuple[MissingWait, ...] = ()
     waited: Mapping[tuple[DeviceKey, DeviceKey], int] = field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
@@ -176,6 +179,7 @@ def examine(
         calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
         timings=_timings(trace, *sides) if timed else None,
         counters=device_states(trace, sides[0].picked, sides[1].picked) if timed else (),
+        peers_absent=bool(np.any(of_pair & told_by_traffic(trace))),
         missing=tuple(missing),
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),

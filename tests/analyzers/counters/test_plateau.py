@@ -79,6 +79,9 @@ def test_real_overlap_of_a_lone_rank_holds_that_of_all(gpu: int, tmp_path: Path)
 
 def test_a_lone_rank_passes_where_it_is_asked_for_alone(tmp_path: Path) -> None:
     """With counters its waits are known; without, or as one rank of a job of which others may be worse, nothing is."""
+    first = lone("after", 0, tmp_path)  # by its name the job may have had no other rank
+    assert check_overlap(first, "comm", "compute").passed is None
+    assert check_overlap(first, "comm", "compute", narrowing=Narrowing(ranks=(0,))).passed is True
     asked = Narrowing(ranks=(1,))
     with_counters = lone("after", 1, tmp_path)
     assert check_overlap(with_counters, "comm", "compute", narrowing=asked).passed is True
