@@ -8,6 +8,7 @@ from pathlib import Path
 from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.syncs.report import order_report
+from analyzers.trace.narrow import only_ranks
 from analyzers.verdict.check import check_overlap
 from traceviz.timelines.draw import figure
 from traceviz.timelines.files import write_bytes
@@ -40,6 +41,9 @@ def main() -> None:
     before, after, a, b = RUNS
     traces = [load([f"tests/data/torch/{capture}.rank0.json.gz"]) for capture in (before, after)]
     write("before-and-after", compared(compare(traces, a, b, labels=(before, after)), traces))
+    trace = only_ranks(load(["tests/data/counters/contend_after.sqlite.gz"]), (0, 1))
+    result = check_overlap(trace, "comm", "compute")
+    write("counters", picture(trace, result, order_report(trace)))
     names = ("reduce_before", "reduce_after")
     traces = [load([f"tests/data/contention/{name}.rank0.json.gz"]) for name in names]
     write("contention", compared(compare(traces, labels=names), traces))

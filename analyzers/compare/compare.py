@@ -28,6 +28,9 @@ from analyzers.compare.steps import (
 )
 from analyzers.contention.growth import Growth, growth
 from analyzers.contention.timings import Timings, timings
+from analyzers.counters.limits import Contended
+from analyzers.counters.report import in_all
+from analyzers.counters.states import DeviceStates, device_states
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.graphs import only_rows
@@ -50,6 +53,7 @@ class _Measured:
     steps: StepFigures
     regions: RegionFigures
     timings: tuple[Timings, Timings]
+    counters: tuple[DeviceStates, ...]
 
 
 def compare(
@@ -141,7 +145,9 @@ def _measure(
         figures = step_figures(trace, grouped, a.picked, b.picked)
         a, b, _ = without_shared(part, select(part, pair[0]), select(part, pair[1]))
         of_sides = timings(part, a.picked, b.picked), timings(part, b.picked, a.picked)
-        measured.append(_Measured(part, grouped, figures, region_figures(trace, grouped, twins), of_sides))
+        counters = device_states(part, a.picked, b.picked)
+        regions = region_figures(trace, grouped, twins)
+        measured.append(_Measured(part, grouped, figures, regions, of_sides, counters))
     return measured
 
 
@@ -161,6 +167,7 @@ def _compared(
         overlap=overlaps[0],
         figures={name: spread(values) for name, values in own_steps.items()},
         calls_recorded=bool(len(own.part.api)),
+        counters=own.counters,
         memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
     )
     if own is first:
@@ -176,7 +183,14 @@ def _compared(
         regions=tuple(_regions(own, first, common)),
         gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.rank),
         growth=(_growth(own, first, common, 0), _growth(own, first, common, 1)),
+        contended=_contended(own, first, overlaps[0]),
     )
+
+
+def _contended(own: _Measured, first: _Measured, overlap: OverlapResult) -> Contended | None:
+    if not own.counters or not first.counters:
+        return None
+    return in_all(own.counters, overlap.a, overlap.b, first.counters)
 
 
 def _growth(own: _Measured, first: _Measured, common: Common, side: int) -> Growth:

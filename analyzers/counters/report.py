@@ -19,8 +19,10 @@ from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
+UNSEEN = 0.1  # of communication, from which on its unseen waits are said
 HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
 
 
@@ -87,12 +89,19 @@ def counters(trace: Trace, a: str = "comm", b: str = "compute") -> CountersResul
     return CountersResult(*names, ranks, in_all(ranks, *names), warnings)
 
 
-def in_all(devices: Sequence[DeviceStates], a: str, b: str) -> Contended:
-    """What A and B likely contend for, over all devices."""
+def in_all(devices: Sequence[DeviceStates], a: str, b: str, before: Sequence[DeviceStates] = ()) -> Contended:
+    """What A and B likely contend for, over all devices.
+
+    Parameters
+    ----------
+    before : of a run without overlap: its samples of A alone and of B alone stand beside this run's own.
+    """
     whole = [one for one in devices if not one.lacks_ops]
     if not whole:
         return Contended(unknown="no rank has both counters and all of its ops")
-    return contended(pooled(whole), mixed(whole), int(np.median([one.period_ns for one in whole])), a, b)
+    states, alone = dict(pooled(whole)), pooled([one for one in before if not one.lacks_ops])
+    states |= {side: states[side] + alone[side] for side in ("a", "b")}
+    return contended(states, mixed(whole), int(np.median([one.period_ns for one in whole])), a, b)
 
 
 def refuse_without(trace: Trace) -> None:
@@ -132,7 +141,9 @@ def about(trace: Trace, devices: Sequence[DeviceStates], ops: Mask) -> list[Trac
             "lie nearer to each other than the truth. Sample at a higher rate."
         )
         found.append(TraceWarning("smeared", text))
-    if bool(np.any((ints(trace.ops, "wait_seen") == 0) & ops)):
+    length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
+    unseen_ns = int(length[ops & (ints(trace.ops, "wait_seen") == 0)].sum())
+    if unseen_ns > UNSEEN * int(length[ops & is_communication(trace)].sum()):
         text = "Peers of some communication were not captured: its waiting counts as running."
         found.append(TraceWarning("unseen-waits", text))
     lacking = [one for one in devices if one.lacks_ops]

@@ -98,11 +98,11 @@ def check_overlap(
     found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
     if alone is not None and claimed is not None:
         found = _with_claim(found, claimed, alone, accept_apparent=accept_apparent)
-    devices = [one for part in parts for one in part.counters]
+    devices, devices_alone = ([one for part in some for one in part.counters] for some in (parts, alone_parts))
     return replace(
         found,
         contention=contention(_timings(parts), found.ranks, _timings(alone_parts)),
-        contended=in_all(devices, found.a, found.b) if devices else None,
+        contended=in_all(devices, found.a, found.b, devices_alone) if devices else None,
     )
 
 

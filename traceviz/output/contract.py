@@ -379,12 +379,16 @@ def comparison(result: Comparison) -> Json:
 
 
 def _run(run: ComparedRun) -> Json:
+    from analyzers.counters.states import pooled
+
     job = run.overlap.job if run.overlap else None
     return {
         "label": run.label,
         "captures": list(run.captures),
         "verdict": run.verdict if run.changes else None,
         "speedup": run.speedup,
+        "counters": {name: _state(state) for name, state in pooled(run.counters).items()} if run.counters else None,
+        "contended": _contended(run.contended),
         "figures": {name: vars(one) for name, one in run.figures.items()},
         "changes": {name: _change(one) for name, one in run.changes.items()},
         "real_overlap_ratio": job.real_overlap_ratio if job else None,

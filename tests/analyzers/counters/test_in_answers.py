@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.compare.compare import compare
 from analyzers.counters.report import counters
-from analyzers.counters.states import mean_within
+from analyzers.counters.states import mean_within, pooled
 from analyzers.load import load
 from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.verdict.check import check_overlap
 from tests.support import counters as raw
 from tests.support.builder import Builder
 from tests.support.command_lines import run_json
+from traceviz.output import contract
+from traceviz.output.document import markdown
+from traceviz.output.views import compare as view
 
 DATA = Path(__file__).parents[2] / "data"
 AFTER = raw.CONTEND / "contend_after.sqlite.gz"
@@ -56,3 +60,32 @@ def test_means_of_a_window(window: tuple[int, int], expected: float | None) -> N
     for at, value in ((0, 20), (10, 40), (20, -1)):
         run.add("counters", process=0, device=0, start_ns=at, end_ns=at + 10, warps=value)
     assert mean_within(run.trace(), 0, 0, *window).get("warps") == (expected and pytest.approx(expected))
+
+
+def test_runs_that_both_have_counters_are_compared_by_them() -> None:
+    """Alone in the run without overlap, both in the other: the table that the captures were made for."""
+    before, after = (
+        only_ranks(load([raw.CONTEND / f"contend_{which}.sqlite.gz"]), (0, 1)) for which in ("before", "after")
+    )
+    result = compare([before, after], "comm", "kernel:~nvjet", labels=("before", "after"))
+    first, second = result.runs
+    assert first.contended is None
+    assert [one.contention for one in second.contended.likely] == ["sms", "power"]
+    alone, both = pooled(first.counters), pooled(second.counters)["both"]
+    assert alone["b"].mean("tensor_active") == pytest.approx(93, abs=1)
+    assert both.mean("tensor_active") == pytest.approx(72, abs=1)
+    assert alone["a"].mean("nvlink_in") == pytest.approx(72, abs=3)
+    assert both.mean("nvlink_in") == pytest.approx(65, abs=3)
+    text = markdown(view.blocks(result))
+    assert "| tensor active | % | 1 | 93 | 72 |" in text
+    json = contract.comparison(result)
+    assert json["runs"][0]["counters"]["b"]["counters"]["tensor_active"]["p90"] == 99
+    assert json["runs"][1]["contended"]["sentence"].startswith("Likely contention")
+
+
+def test_a_baseline_tells_what_sides_use_alone() -> None:
+    """Communication never runs alone where it overlaps; in the run before it does: both together need more SMs."""
+    before, after = (load([raw.CONTEND / f"contend_{which}.sqlite.gz"]) for which in ("before", "after"))
+    result = check_overlap(after, "comm", "compute", baseline=before)
+    assert [one.contention for one in result.contended.likely] == ["sms", "power"]
+    assert result.contended.likely[1].alone > check_overlap(after, "comm", "compute").contended.likely[1].alone

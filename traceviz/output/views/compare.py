@@ -15,6 +15,7 @@ from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, listing, percent, size, span, unshown
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.contended import contended, side_by_side
 
 MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
 MOST_RANKS = 32
@@ -46,6 +47,9 @@ def blocks(result: Comparison) -> list[Block]:
     shown.append(_figures(result))
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     shown += [_growth(result.runs[0], run, run.growth) for run in result.runs[1:] if run.growth]
+    for run in result.runs[1:]:
+        shown += side_by_side(result.runs[0].label, run.label, result.runs[0].counters, run.counters)
+        shown += contended(run.contended)
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
     return [*shown, *differing, _lanes(result), *caveats(result.warnings)]
 
