@@ -140,7 +140,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         warnings=tuple(warnings),
     )
     trace = _described(trace, path, header, zero, pids)
-    trace = unknown_events(trace, rows["span"], heads.all)
+    trace = counted_ranges(unknown_events(trace, rows["span"], heads.all), rows["span"], heads.all)
     return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)))
 
 
@@ -264,6 +264,16 @@ def unknown_events(trace: Trace, spans: Rows, heads: Sequence[Head]) -> Trace:
         return trace
     kinds = ", ".join(f"{events:,} of '{category}'" for category, events in sorted(count.items())[:MOST_KINDS])
     return trace.warn("unknown-events", f"Events of kinds that are not known here are in no figure: {kinds}.")
+
+
+def counted_ranges(trace: Trace, spans: Rows, heads: Sequence[Head]) -> Trace:
+    """Say what CUPTI's counters of ranges can't: it ran these one at a time, so that nothing overlapped in them."""
+    counted = np.array([head.category == "cuda_profiler_range" for head in heads] or [False])[spans.head]
+    if not counted.any():
+        return trace
+    text = "what GPU counters say of overlap: CUPTI counted ranges, which it runs one at a time (nsys samples them)"
+    (capture,) = trace.captures
+    return replace(trace, captures=(replace(capture, lacks=(*capture.lacks, text)),))
 
 
 def lacks(trace: Trace, header_has_shapes: bool) -> tuple[str, ...]:
