@@ -190,7 +190,7 @@ def _compared(
 def _contended(own: _Measured, first: _Measured, overlap: OverlapResult) -> Contended | None:
     if not own.counters or not first.counters:
         return None
-    return in_all(own.counters, overlap.a, overlap.b, first.counters)
+    return in_all(own.counters, *overlap.names, first.counters)
 
 
 def _growth(own: _Measured, first: _Measured, common: Common, side: int) -> Growth:

@@ -108,13 +108,13 @@ def contended(
     seen = _Seen(states, mixtures, period_ns)
     both = states["both"]
     if not both.time_ns:
-        return Contended(unknown=f"'{a}' and '{b}' never ran at once")
+        return Contended(unknown=f"{a} and {b} never ran at once")
     if seen.mean("sm_active", "both") is None:
         why = f"both ran for {duration(both.time_ns)}, in pieces that samples of {duration(period_ns)} can't tell apart"
         return Contended(unknown=f"{why}. Sample at a higher rate")
     names = {"a": a, "b": b}
     alone = [side for side in names if seen.mean("sm_active", side) is not None]
-    found = [_sms(seen, alone, names), *(_limit(which, seen, alone) for which in NEAR), _power(seen)]
+    found = [_sms(seen, alone, names), *(_limit(which, seen, alone, names) for which in NEAR), _power(seen)]
     return Contended(tuple(one for one in found if one is not None))
 
 
@@ -131,9 +131,10 @@ def _sms(seen: _Seen, alone: Sequence[str], names: Mapping[str, str]) -> Likely 
         return None
     loser = alone[[one or 0.0 for one in used[work][1:]].index(before)]
     taker = "b" if loser == "a" else "a"
+    how = "P90" if seen.is_whole("both") else "mean"
     text = (
-        f"SMs taken by '{names[taker]}' ({_WORK[work]} {now:.0f} % of the time, {before:.0f} % in '{names[loser]}' "
-        f"alone, {'P90' if seen.is_whole('both') else 'mean'}; {busy:.0f} % of SMs active)"
+        f"SMs taken by {names[taker]}: {_WORK[work]} {now:.0f} % of the time, {before:.0f} % in {names[loser]} alone "
+        f"({how}), {busy:.0f} % of SMs active"
     )
     return Likely("sms", taker, float(now), float(before), text)
 
@@ -146,14 +147,14 @@ _DIRECTIONS = {
 }
 
 
-def _limit(which: str, seen: _Seen, alone: Sequence[str]) -> Likely | None:
+def _limit(which: str, seen: _Seen, alone: Sequence[str], names: Mapping[str, str]) -> Likely | None:
     now = _use(which, seen, "both")
     if now is None or now < NEAR[which]:
         return None
     if any((_use(which, seen, side) or 0.0) < SHARES * NEAR[which] for side in alone):
         return None
-    before = "; ".join(f"{_use(which, seen, side):.0f} % in {side.upper()} alone" for side in alone)
-    text = f"{NAMES[which]} near its limit ({now:.0f} % of its peak{f'; {before}' if before else ''})"
+    before = ", ".join(f"{_use(which, seen, side):.0f} % in {names[side]} alone" for side in alone)
+    text = f"{NAMES[which]} near its limit: {now:.0f} % of its peak{f', {before}' if before else ''}"
     return Likely(which, "", now, NEAR[which], text)
 
 
@@ -171,5 +172,5 @@ def _power(seen: _Seen) -> Likely | None:
     best = max((state.p90("gpc_clock") or 0 for state in known), default=0)
     if now is None or now > CLOCK_FELL * best:
         return None
-    text = f"power (GPC clock {now / 1000:.2f} GHz while both run, {best / 1000:.2f} GHz at best)"
+    text = f"power: GPC clock {now / 1000:.2f} GHz while both run, {best / 1000:.2f} GHz at best"
     return Likely("power", "", now, float(best), text)

@@ -15,6 +15,7 @@ from analyzers.common.wording import duration
 from analyzers.counters.limits import MOSTLY, Contended, contended
 from analyzers.counters.states import DeviceStates, device_states, mixed, pooled
 from analyzers.counters.vocabulary import COUNTERS
+from analyzers.select.language import names_of
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.columns import ints
@@ -86,7 +87,7 @@ def counters(trace: Trace, a: str = "comm", b: str = "compute") -> CountersResul
         TraceWarning("empty-side", f"'{side.selector}': {side.reason}.") for side in (first, second) if side.reason
     ]
     warnings = (*trace.warnings, *notes, *about(trace, ranks, first.picked | second.picked))
-    return CountersResult(*names, ranks, in_all(ranks, *names), warnings)
+    return CountersResult(*names, ranks, in_all(ranks, *names_of(*names)), warnings)
 
 
 def in_all(devices: Sequence[DeviceStates], a: str, b: str, before: Sequence[DeviceStates] = ()) -> Contended:

@@ -102,7 +102,7 @@ def check_overlap(
     return replace(
         found,
         contention=contention(_timings(parts), found.ranks, _timings(alone_parts)),
-        contended=in_all(devices, found.a, found.b, devices_alone) if devices else None,
+        contended=in_all(devices, *found.names, devices_alone) if devices else None,
     )
 
 

@@ -34,7 +34,7 @@ def test_a_verdict_says_what_the_sides_contend_for() -> None:
 def test_a_run_in_parts_says_the_same() -> None:
     whole, parts = (run_json("check-overlap", str(AFTER), *more)["counters"] for more in ([], ["--memory", "8GB"]))
     assert whole == parts
-    assert whole["sentence"].startswith("Likely contention: SMs taken by 'comm'")
+    assert whole["sentence"].startswith("Likely contention: SMs taken by communication")
 
 
 def test_a_part_of_a_run_is_told_of_that_part() -> None:

@@ -102,9 +102,7 @@ def test_numbers_and_sides_are_said() -> None:
     result = made(MMA, SPIN, {"sm_active": 94, "tensor_active": 72, "gpc_clock": 1590})
     sms, power = result.contended.likely
     assert (sms.taken_by, sms.beside, sms.alone) == ("b", 72, 93)
-    assert (
-        "SMs taken by 'kernel:side_b' (tensor pipes active 72 % of the time, 93 % in 'kernel:side_a' alone" in sms.text
-    )
+    assert "SMs taken by side_b: tensor pipes active 72 % of the time, 93 % in side_a alone (P90)" in sms.text
     assert (power.beside, power.alone) == (1590, 1980)
     assert "GPC clock 1.59 GHz while both run, 1.98 GHz at best" in power.text
 

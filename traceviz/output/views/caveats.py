@@ -25,7 +25,7 @@ MAY_CHANGE_IT = (
     *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
     *("order-refuted", "unmatched-calls", "unsure-matches", "cut-off", "few-collectives", "waiting-is-not-overlap"),
     *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "outside-steps", "other-thread"),
-    *("profiler-distorts", "few-instances", "too-few-steps"),
+    *("profiler-distorts", "few-instances", "too-few-steps", "unrecorded-work", "smeared", "waits-by-traffic"),
 )
 _OWNER = re.compile(r"(?<=\s)(rank|process) (\d+)\b")  # not as the subject, whose verb is of one
 

@@ -10,7 +10,7 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Table
 from traceviz.output.quantities import duration
-from traceviz.output.views.overlap import warnings
+from traceviz.output.views.caveats import caveats
 
 STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
 # Columns of the table by rank, in which there is room for few.
@@ -28,7 +28,7 @@ def blocks(result: CountersResult) -> list[Block]:
     ]
     if count > 1:
         shown.append(_by_rank(result.ranks))
-    return shown + warnings(result.warnings)
+    return shown + caveats(result.warnings)
 
 
 def _present(states: Mapping[str, State]) -> list[str]:
