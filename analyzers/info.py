@@ -20,16 +20,21 @@ from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranks import RULES
 from analyzers.trace.regions import launched_in_all
+from analyzers.trace.schemas import COUNTERS
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
 
+_OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
 MOST_RANGES = 40
 FEW = 3  # steps below which a median is not one
 
 
 @dataclass(frozen=True)
 class RankInfo:
-    """One rank's GPU work in one capture: op counts, streams, and the span from first start to last end, ns."""
+    """One rank's GPU work in one capture: op counts, streams, and the span from first start to last end, ns.
+
+    samples, sample_period_ns : of GPU counters; counters : which, by their columns in `Trace.counters`.
+    """
 
     rank: int
     rule: str
@@ -45,6 +50,9 @@ class RankInfo:
     streams: int
     first_ns: int
     last_ns: int
+    samples: int = 0
+    sample_period_ns: int = 0
+    counters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -246,9 +254,19 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
                 len(rows_by_key(*(ints(ops, column)[rows] for column in ("device", "context", "stream")))),
                 int(starts[rows].min()),
                 int(ends[rows].max()),
+                *_sampled(trace, process),
             )
         )
     return tuple(found)
+
+
+def _sampled(trace: Trace, process: int) -> tuple[int, int, tuple[str, ...]]:
+    """How many samples of GPU counters a process has, the time from one to the next, and of which counters."""
+    own = trace.counters[ints(trace.counters, "process") == process]
+    if not len(own):
+        return 0, 0, ()
+    known = [name for name in COUNTERS if name not in _OF_SAMPLE and (ints(own, name) >= 0).any()]
+    return len(own), int(np.median(ints(own, "end_ns") - ints(own, "start_ns"))), tuple(known)
 
 
 def _gpu_name(trace: Trace, process: int) -> str:

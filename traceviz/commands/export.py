@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -58,7 +59,7 @@ def export(
 
     refuse_existing(output, overwrite=force, how="replace it with --force")
     with progress() as on_progress:
-        trace = options.loaded(on_progress)
+        trace = replace(options, reading=replace(options.reading, counters=True)).loaded(on_progress)
         if kind == "parquet":
             export_parquet.to_parquet(trace, output, overwrite=force)
         elif kind == "sqlite":

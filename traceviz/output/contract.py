@@ -323,7 +323,9 @@ def info(result: TraceInfo) -> Json:
             }
             for one in result.captures
         ],
-        "ranks": [{**vars(rank), "devices": list(rank.devices)} for rank in result.ranks],
+        "ranks": [
+            {**vars(rank), "devices": list(rank.devices), "counters": list(rank.counters)} for rank in result.ranks
+        ],
         "ranges": [vars(one) for one in result.ranges],
         "more_ranges": result.more_ranges,
         "steps": list(result.steps),

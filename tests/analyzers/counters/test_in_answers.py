@@ -9,6 +9,7 @@ import pytest
 from analyzers.compare.compare import compare
 from analyzers.counters.report import counters
 from analyzers.counters.states import mean_within, pooled
+from analyzers.info import info
 from analyzers.load import load
 from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.verdict.check import check_overlap
@@ -18,6 +19,7 @@ from tests.support.command_lines import run_json
 from traceviz.output import contract
 from traceviz.output.document import markdown
 from traceviz.output.views import compare as view
+from traceviz.output.views import info as info_view
 
 DATA = Path(__file__).parents[2] / "data"
 AFTER = raw.CONTEND / "contend_after.sqlite.gz"
@@ -89,3 +91,13 @@ def test_a_baseline_tells_what_sides_use_alone() -> None:
     result = check_overlap(after, "comm", "compute", baseline=before)
     assert [one.contention for one in result.contended.likely] == ["sms", "power"]
     assert result.contended.likely[1].alone > check_overlap(after, "comm", "compute").contended.likely[1].alone
+
+
+def test_info_says_which_counters_there_are() -> None:
+    ranks = run_json("info", str(AFTER))["ranks"]
+    assert [(one["samples"] in (747, 748), len(one["counters"])) for one in ranks] == [(True, 13)] * 4
+    assert all(abs(one["sample_period_ns"] - 50_000) < 100 for one in ranks)
+    without = run_json("info", str(DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"))["ranks"]
+    assert [(one["samples"], one["counters"]) for one in without] == [(0, [])] * 2
+    shown = markdown(info_view.blocks(info(load([AFTER]))))
+    assert "**GPU counters:** 13 counters, a sample every 50.0 µs on ranks 0–3" in shown

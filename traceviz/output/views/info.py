@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analyzers.common.wording import ranks_in_words
 from analyzers.info import TraceInfo
 from traceviz.output.document import Block, Bullets, Paragraph, Table
-from traceviz.output.quantities import duration, listing
+from traceviz.output.quantities import count_of, duration, listing
 from traceviz.output.views.caveats import caveats
 
 
@@ -18,6 +19,13 @@ def blocks(result: TraceInfo) -> list[Block]:
     if result.steps:
         numbers = listing([str(step) for step in result.steps], most=12)
         shown.append(Paragraph(f"{len(result.steps)} ({numbers})", "Steps"))
+    sampled = [one for one in result.ranks if one.samples]
+    if sampled:
+        rate = (
+            f"a sample every {duration(sampled[0].sample_period_ns)} on {ranks_in_words([one.rank for one in sampled])}"
+        )
+        text = f"{count_of(len(sampled[0].counters), 'counter')}, {rate}. What they say: traceviz counters"
+        shown.append(Paragraph(text, "GPU counters"))
     if result.cannot:
         shown.append(Bullets("What this capture can't tell", result.cannot))
     return shown + caveats(result.warnings, verbose=True)
