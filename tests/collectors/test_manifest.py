@@ -150,6 +150,7 @@ def test_a_step_that_the_profiler_slows_is_noted_of_the_worst_rank() -> None:
         return {"rank": number, "step_ms": {"unprofiled": unprofiled, "profiled": profiled}}
 
     noted = session.slowed([rank(0, 10.0, 11.5), rank(1, 10.0, 12.5), rank(2, None, 99.0), {"rank": 3}])
-    assert noted == ["Rank 1: a step took 12.5 ms while it was captured, and 10 ms before: 25 % more is the profiler's."]
+    (note,) = noted
+    assert note == "Rank 1: a step took 12.5 ms while it was captured, and 10 ms before: 25 % more is the profiler's."
     assert session.slowed([rank(0, 10.0, 10.9), rank(1, 10.0, None)]) == []
     assert session.slowed([]) == []
