@@ -59,6 +59,7 @@ CAPTURES = {
 # Words of an example -> what it needs instead.
 INSTEAD = {
     "contract report.nsys-rep": {"contract.toml": "../fuzz/contract.toml"},
+    "traceviz counters": {"report.sqlite": "counters/contend_after.sqlite.gz"},
     "--steps 10": STEPS,
     "collective:all_reduce": {
         f"captures/rank{rank}.json.gz": f"pairs/buckets_after.rank{rank}.json.gz" for rank in (0, 1)

@@ -12,9 +12,9 @@ from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
-  traceviz counters report.nsys-rep
-  traceviz counters report.nsys-rep -a comm -b "kernel:~gemm"
-  traceviz counters report.nsys-rep -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --format json"""
+  traceviz counters report.sqlite
+  traceviz counters report.sqlite -a comm -b "kernel:~nvjet"
+  traceviz counters report.sqlite --ranks 0-1 --format json"""
 
 
 def counters(
