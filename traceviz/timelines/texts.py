@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from analyzers.arrays.types import Ints
 from analyzers.trace.kernels import function
 from traceviz.output.document import plain
+
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s)\b)")
 
 LONGEST = 160  # letters of a name in a hover text
 SHORT = 40  # letters of a name on a mark
@@ -110,5 +113,9 @@ def fixed_name(role: str, *, apparent: bool) -> str:
 
 
 def wrapped(text: str, width: int = 100) -> list[str]:
-    """A text in lines that a hover text can hold."""
-    return textwrap.wrap(text, width) if text else []
+    """A text in lines that a hover text can hold; none breaks between a number and its unit.
+
+    >>> wrapped("ran for 16 %, bar 60 %", 20)
+    ['ran for 16 %, bar', '60 %']
+    """
+    return [line.replace("\u00a0", " ") for line in textwrap.wrap(_UNIT.sub("\u00a0", text), width)] if text else []
