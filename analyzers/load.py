@@ -13,6 +13,7 @@ from analyzers.counters.plateau import waits_by_traffic
 from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import READING, Reading
+from analyzers.select.declared import declare
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
@@ -46,8 +47,9 @@ def load(
     refuse_parts(reading)
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
     if any(one.kind == PARQUET_EXPORT for one in inputs):
-        return _exported(inputs, align, progress)
+        return declare(_exported(inputs, align, progress), reading.comm)
     traces, bad = read_many(inputs, reading, progress)
+    traces = [declare(trace, reading.comm) for trace in traces]
     return joined(traces, inputs, skipped, bad, align=align)
 
 

@@ -51,6 +51,7 @@ def load(
     skip_bad: bool = False,
     cache: bool = True,
     counters: bool = False,
+    comm: str | Sequence[str] | None = None,
 ) -> Trace:
     """Read captures of one run: Nsight Systems reports or exports, torch.profiler traces, folders, globs, manifests.
 
@@ -63,6 +64,8 @@ def load(
     skip_bad : leave out captures that can't be read, with a warning in `.warnings`, instead of failing.
     cache : False neither uses nor fills the cache of captures read before.
     counters : read all samples of GPU counters, however long that takes; else those of small captures only.
+    comm : a selector, or several, of ops that are communication beside those whose names tell so, such as
+        "kernel:my_all_to_all"; the working directory's `traceviz.toml` (or `[tool.traceviz]`) adds its own.
 
     Returns
     -------
@@ -84,9 +87,11 @@ def load(
     """
     from analyzers import load as loading
     from analyzers.readers.reading import Reading
+    from traceviz.options.config import communication
     from traceviz.trace import Trace
 
-    reading = Reading(nsys, cache, workers, skip_bad, counters=counters)
+    rules = communication(comm, "comm=")
+    reading = Reading(nsys, cache, workers, skip_bad, counters=counters, comm=rules)
     with progress() as on_progress:
         return Trace.of(loading.load(paths_of(paths), align=align, reading=reading, progress=on_progress))
 

@@ -31,6 +31,7 @@ class ReadingOfAll(TypedDict, total=False):
     workers: int | None
     skip_bad: bool
     cache: bool
+    comm: str | Sequence[str] | None
 
 
 class ReadingOptions(ReadingOfAll, total=False):
@@ -70,10 +71,12 @@ def loaded(run: Run, how: ReadingOfAll, *, counters: bool = False) -> tables.Tra
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
     from analyzers.readers.reading import Reading
     from traceviz.options.arguments import read_bytes
+    from traceviz.options.config import communication
 
     given = {name: value for name, value in how.items() if name != "align"}
     if isinstance(given.get("memory"), str):
         given["memory"] = read_bytes(str(given["memory"]))
+    given["comm"] = communication(how.get("comm"), "comm=")
     try:
         return Reading(**given)  # type: ignore[arg-type]
     except TypeError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +35,8 @@ MATCHED = {
     "match_members": ("process", "device", "rank", "capture"),
     "match_calls": ("collective", "op", "member", "rank", "start_ns", "end_ns", "confidence"),
     "match_collectives": (
-        *("operation", "bytes", "dtype", "group", "group_ranks", "group_size", "matched_by", "confidence", "sure"),
+        *("operation", "bytes", "dtype", "group", "group_description", "group_ranks", "group_size"),
+        *("matched_by", "confidence", "sure"),
     ),
 }
 _HINT = "Export it again from the captures."
@@ -99,6 +101,11 @@ def read(path: Path, progress: Progress = silent) -> Trace:
             for name in TABLES
             if name in frames or name != "counters"  # which older exports don't have
         }
+        if "match_collectives" in frames and "group_description" not in frames["match_collectives"]:
+            undescribed = pd.Categorical.from_codes(
+                np.full(lengths["match_collectives"], -1), categories=pd.Index([], dtype="str")
+            )
+            frames["match_collectives"]["group_description"] = undescribed  # exported before that was known
         matched = [frames[name][list(columns)] for name, columns in MATCHED.items() if name in frames]
         matches = Matches(*matched) if matched else None
         return with_collectives(Trace(**restored(description), **read, matches=matches))

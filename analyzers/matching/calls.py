@@ -14,8 +14,9 @@ from pandas.api.types import union_categoricals
 
 from analyzers.arrays.groups import WIDEST, first_row, label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints
-from analyzers.trace.kernels import function, is_communication_kernel, operation_of
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.communication import function, known, operation_of
+from analyzers.trace.kernels import is_communication
 from analyzers.trace.merge import concat
 from analyzers.trace.tables import Trace
 
@@ -28,6 +29,7 @@ _CALL_COLUMNS = (
     "bytes",
     "dtype",
     "group",
+    "group_description",
     "group_ranks",
     "group_size",
     "sequence",
@@ -50,8 +52,8 @@ class Calls:
     table : one row a kernel: op (row in `Trace.ops`), member, rank, stream, start_ns, end_ns (as captured), operation,
         kernel (function name and grid as a code; without grid for a point-to-point kernel, where ranks may differ),
         and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
-        rank where `per_rank`), dtype, group, group_ranks, group_size, sequence, communicator, peer (global rank); -1
-        or missing (categorical code -1) where not.
+        rank where `per_rank`), dtype, group, group_description, group_ranks, group_size, sequence,
+        communicator, peer (global rank); -1 or missing (categorical code -1) where not.
     """
 
     members: pd.DataFrame
@@ -61,9 +63,7 @@ class Calls:
 def calls(trace: Trace) -> Calls:
     """Find the communication kernels and join what the trace says about each."""
     code, names = codes(trace.ops, "name")
-    kinds, kind_names = codes(trace.ops, "kind")
-    communicates = np.array([is_communication_kernel(name) for name in names] + [False], dtype=bool)
-    rows = np.flatnonzero(communicates[code] & (kinds == kind_names.index("kernel")))
+    rows = np.flatnonzero(is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",)))
     ops = trace.ops.iloc[rows]
     member, members = _members(trace, ops)
     columns: dict[str, Any] = {
@@ -76,7 +76,7 @@ def calls(trace: Trace) -> Calls:
         "kernel": _kernel(code[rows], names, ints(ops, "grid")),
     }
     about_calls = _about_calls(ops, trace.comms)
-    by_name = _texts(code[rows], [operation_of(name) for name in names])
+    by_name = _texts(code[rows], [known(name).operation or operation_of(name) for name in names])
     by_call = _texts(*_codes(about_calls["operation"]), operation_of)
     operation_known = by_call.codes >= 0
     merged = union_categoricals([by_name, by_call])

@@ -251,6 +251,7 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
             "bytes": np.where(share, np.where(ranks > 0, largest * ranks, -1), largest),
             "dtype": _categorical(first, "dtype"),
             "group": _categorical(first, "group"),
+            "group_description": _categorical(first, "group_description"),
             "group_ranks": _categorical(first, "group_ranks"),
             "group_size": ints(first, "group_size"),
             "matched_by": pd.Categorical.from_codes(how, categories=pd.Index(_HOW, dtype="str")),

@@ -16,8 +16,8 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints
-from analyzers.trace.kernels import is_communication_kernel
+from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
@@ -311,9 +311,7 @@ def _named(trace: Trace, ops: Ints) -> Mask:
 
 def _communication(trace: Trace, lane: Ints, count: int) -> Mask:
     """Lanes that ran kernels, all of them communication."""
-    code, names = codes(trace.ops, "name")
-    kind, kinds = codes(trace.ops, "kind")
-    is_communication = np.array([is_communication_kernel(name) for name in names] + [False], dtype=bool)[code]
-    kernel = kind == kinds.index("kernel")
-    compute_kernels = np.bincount(lane[kernel & ~is_communication], minlength=count)
-    return (np.bincount(lane[kernel & is_communication], minlength=count) > 0) & (compute_kernels == 0)
+    kernel = is_one_of(trace.ops, "kind", ("kernel",))
+    communicates = is_communication(trace) & kernel
+    others = np.bincount(lane[kernel & ~communicates], minlength=count)
+    return (np.bincount(lane[communicates], minlength=count) > 0) & (others == 0)

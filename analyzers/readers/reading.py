@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analyzers.cache.folder import is_off
+from analyzers.trace.communication import Declared
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Reading:
     memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
     dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
     counters : read GPU counters however many there are; else only where that takes no time to speak of.
+    comm : what the user says is communication; nothing that the cache keeps rests on it.
     """
 
     nsys: str | None = None
@@ -29,6 +31,7 @@ class Reading:
     memory: int | None = None
     dask: Any = None
     counters: bool = False
+    comm: tuple[Declared, ...] = ()
 
     @property
     def by_parts(self) -> bool:

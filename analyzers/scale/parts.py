@@ -26,6 +26,7 @@ from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.scale.workers import workers_for
+from analyzers.select.declared import declare
 from analyzers.trace.narrow import Narrowing, check_ranks
 from analyzers.trace.run import ALL, OnePart, PartitionedRun, Question
 from analyzers.trace.tables import Trace
@@ -159,7 +160,7 @@ def summarize_one(
     """Read a capture; return its summary, and the folder where its tables lie for the next question."""
     trace = read_one(replace(one, rank=None, pids={}), reading, progress)
     folder = None if scratch is None else stored(trace, one.path, one.kind, reading, scratch)
-    return summary_of(claimed(trace, one)), folder
+    return summary_of(declare(claimed(trace, one), reading.comm)), folder
 
 
 def ask_one(
@@ -178,7 +179,7 @@ def ask_one(
             trace = cited(read_trace(folder), one.url or one.path)
     if trace is None:
         trace = read_one(replace(one, rank=None, pids={}), reading, progress)
-    trace = apply_context(trace, context)
+    trace = apply_context(declare(trace, reading.comm), context)
     try:
         part = narrowing.of_capture(trace)
     except TracevizError as why:

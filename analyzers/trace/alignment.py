@@ -19,8 +19,8 @@ class Matches:
     members : one row a clock: process, device, rank, capture.
     calls : one row a kernel, sorted by (collective, rank): collective, op (row in `Trace.ops`), member, rank, start_ns,
         end_ns (as captured), confidence (0 to 1).
-    collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_ranks, group_size
-        (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls), sure.
+    collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_description,
+        group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls), sure.
     refuted : calls that stay unmatched as hosts rule out the only clocks on which their order would match another's.
     """
 

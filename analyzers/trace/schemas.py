@@ -39,6 +39,7 @@ OPS: Schema = {
     "registers": ("int32", -1),  # per thread
     "shared_bytes": ("int64", -1),  # per block, static + dynamic
     "graph": ("int64", -1),  # id of the CUDA graph it ran in, 0 where that has no number
+    "declared": ("text", ""),  # the rule by which the user calls it communication; no reader knows it
     # What its collective says of it, `wait_ns` too: filled in by `analyzers.clocks.align` once all captures are there.
     "collective": ("int64", -1),  # number in `Trace.matches`
     "collective_calls": ("int64", 0),  # how many calls of that one the run has
@@ -51,6 +52,7 @@ OPS: Schema = {
 WAIT_RANGE = ("wait_low_ns", "wait_high_ns")
 # Columns that no reader makes. But for `WAIT_RANGE` they are not exported: who reads an export back fills them in.
 OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", *WAIT_RANGE, "wait_seen")
+NOT_READ = ("declared", *OF_COLLECTIVES)
 API: Schema = {
     "process": ("key", 0),
     "thread": ("int64", -1),
@@ -105,6 +107,7 @@ COMMS: Schema = {  # what the trace says about a communication call, joined to o
     "out_elements": ("int64", -1),
     "dtype": ("text", ""),
     "group": ("text", ""),  # process group name
+    "group_description": ("text", ""),  # what the program calls it: tp, dp_shard, default_pg
     "group_ranks": ("text", ""),  # as printed, "[0, 1]"
     "group_size": ("int32", -1),
     "sequence": ("int64", -1),

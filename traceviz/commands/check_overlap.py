@@ -46,6 +46,7 @@ def check_overlap(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
     baseline: option.Baseline = None,
     claimed: option.Claimed = None,
     save: Annotated[

@@ -45,6 +45,7 @@ def export(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
 ) -> None:
     """Write a trace for other tools: Perfetto, SQL or data frames.
 

@@ -18,6 +18,7 @@ def info(
     context: typer.Context,
     traces: option.Traces,
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,

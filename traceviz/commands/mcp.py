@@ -32,6 +32,7 @@ def mcp(
         ),
     ],
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
     no_cache: option.NoCache = False,
 ) -> None:
     """Answer assistants over MCP, read-only.

@@ -36,6 +36,7 @@ def report(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
     baseline: option.Baseline = None,
     claimed: option.Claimed = None,
     output: Annotated[

@@ -40,6 +40,7 @@ def timeline(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write: .html, .png or .svg.")
     ] = Path("timeline.html"),

@@ -54,6 +54,7 @@ def what_if(
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
+    comm: option.Comm = None,
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,

@@ -85,6 +85,14 @@ SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out captures that can't be read, with a warning naming them.")
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor fill the cache (see: traceviz cache).")]
+Comm = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SEL",
+        help="Count these ops as communication, too; repeatable. A project's traceviz.toml can name them for good.",
+        show_default=False,
+    ),
+]
 Memory = Annotated[
     str | None,
     typer.Option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from analyzers.readers.reading import Reading
 from traceviz.options.arguments import read_bytes, read_numbers, read_steps, read_window
+from traceviz.options.config import communication
 
 if TYPE_CHECKING:
     from analyzers.common.progress import Progress
@@ -58,6 +59,7 @@ class RunOptions:
             skip_bad=given.get("skip_bad", False),
             memory=read("memory", read_bytes),
             dask=given.get("dask"),
+            comm=communication(given.get("comm"), "--comm"),
         )
         return cls(
             paths=tuple(str(path) for path in given["traces"]),

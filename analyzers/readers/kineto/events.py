@@ -98,6 +98,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     out_elements: Any = msgspec.field(name="Out msg nelems", default=-1)
     dtype: Any = ""
     group: Any = msgspec.field(name="Process Group Name", default="")
+    group_description: Any = msgspec.field(name="Process Group Description", default="")
     group_ranks: Any = msgspec.field(name="Process Group Ranks", default="")
     group_size: Any = msgspec.field(name="Group size", default=-1)
     seq: Any = msgspec.field(name="Seq", default=-1)

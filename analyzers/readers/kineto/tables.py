@@ -338,7 +338,7 @@ def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
 
 _NUMBERS = ("in_elements", "out_elements", "group_size", "sequence", "peer")
-_TEXTS = ("operation", "dtype", "group", "group_ranks")
+_TEXTS = ("operation", "dtype", "group", "group_description", "group_ranks")
 
 
 def comms(
@@ -412,11 +412,17 @@ def _values(comm_args: Sequence[Args]) -> dict[str, list[Any]]:
         "out_elements": [whole(each.out_elements) for each in comm_args],
         "dtype": [str(each.dtype) for each in comm_args],
         "group": [str(each.group) for each in comm_args],
+        "group_description": [_described(str(each.group_description)) for each in comm_args],
         "group_ranks": [str(each.group_ranks) for each in comm_args],
         "group_size": [whole(each.group_size) for each in comm_args],
         "sequence": [whole(each.seq) for each in comm_args],
         "peer": [_peer(each) for each in comm_args],
     }
+
+
+def _described(text: str) -> str:
+    """What the program calls a process group; torch writes "undefined" where it says nothing."""
+    return "" if text == "undefined" else text
 
 
 def _peer(args: Args) -> int:

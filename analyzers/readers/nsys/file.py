@@ -22,7 +22,7 @@ import pyarrow as pa
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import narrowed, stored_as
-from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
+from analyzers.trace.schemas import NOT_READ, TABLES
 
 MAGIC = b"SQLite format 3\0"
 HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html
@@ -339,7 +339,7 @@ class Source:
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
     size = sum(file.most_rows(source.table) for source in sources)
-    schema = {column: kind for column, kind in TABLES[name].items() if column not in OF_COLLECTIVES}
+    schema = {column: kind for column, kind in TABLES[name].items() if column not in NOT_READ}
     types = {column: _storage(kind, default) for column, (kind, default) in schema.items()}
     # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
     filled: Filled = {column: np.empty(size, stored_as(kind)) for column, (kind, _) in types.items()}

@@ -18,7 +18,8 @@ from tests.support.builder import Builder, one_rank
 from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, one_call, rows, several
 
 SAYS_NOTHING = {
-    "bytes": -1, "dtype": None, "group": None, "group_ranks": None, "group_size": -1, "sequence": -1,
+    "bytes": -1, "dtype": None, "group": None, "group_description": None,
+    "group_ranks": None, "group_size": -1, "sequence": -1,
     "communicator": -1, "peer": -1, "per_rank": False,
 }  # fmt: skip
 

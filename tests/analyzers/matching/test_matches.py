@@ -43,10 +43,11 @@ def test_each_call_stands_with_its_collective_and_its_times_as_captured() -> Non
     assert matches.members.to_dict("list") == {"process": [0, 1], "device": [0, 0], "rank": [2, 4], "capture": [0, 0]}
     assert matches.calls.index.tolist() == [0, 1, 2, 3]
     assert fields(matches, *matches.collectives.columns) == [
-        ("all_reduce", -1, None, "0", "[0, 1]", 2, "sequence", 1.0, True)
+        ("all_reduce", -1, None, "0", None, "[0, 1]", 2, "sequence", 1.0, True)
     ] * 2  # fmt: skip
     assert list(matches.collectives) == [
-        "operation", "bytes", "dtype", "group", "group_ranks", "group_size", "matched_by", "confidence", "sure",
+        "operation", "bytes", "dtype", "group", "group_description", "group_ranks", "group_size", "matched_by",
+        "confidence", "sure",
     ]  # fmt: skip
 
 
