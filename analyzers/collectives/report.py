@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pandas as pd
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
+from analyzers.collectives.groups import GroupSum, sum_by_group
 from analyzers.collectives.summary import Summary, summarize
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
@@ -18,6 +20,7 @@ from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.freed_memory import freed_memory_kept
+from analyzers.trace.groups import groups_of
 from analyzers.trace.tables import Trace
 
 LAST = np.iinfo(np.int64).max
@@ -31,6 +34,8 @@ _BUS_FACTORS = {
     "gather": (1, 1),
     "scatter": (1, 1),
 }
+
+_TEXTS = ("dtype", "group", "group_description", "group_ranks")
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ class Collective:
 
     bytes : message size as nccl-tests counts it: the buffer all ranks' data makes (the gathered result, the input of a
         reduce-scatter, one rank's whole all-to-all buffer); None where the trace does not say.
-    group, group_ranks, group_size : the process group as the trace prints it; "" and None where it does not.
+    group, group_description, group_ranks, group_size : the process group as the trace prints it; "" and None where it
+        does not. communicator : NCCL's id of it, "" where the trace does not say.
     fastest_ns : least duration over the ranks, the best estimate of what it takes without waiting.
     last_arrival_rank, last_arrival_device : who started last; None where only one device was seen.
     last_arrival_lead_ns : how much later than the next to last.
@@ -66,8 +72,10 @@ class Collective:
     bytes: int | None
     dtype: str
     group: str
+    group_description: str
     group_ranks: str
     group_size: int | None
+    communicator: str
     fastest_ns: int
     fastest_rank: int
     fastest_device: int
@@ -89,13 +97,14 @@ class Collectives:
 
     table : a row a collective, columns as the fields of `Collective` without `ranks`; unknown is -1, nan or "".
     calls : a row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank).
-    summary : per operation and size.
+    summary : per operation and size. groups : per process group.
     clocks : their residual is the error bar of every figure that compares ranks.
     """
 
     table: pd.DataFrame
     calls: pd.DataFrame
     summary: Summary
+    groups: tuple[GroupSum, ...]
     clocks: Clocks
     warnings: tuple[TraceWarning, ...]
 
@@ -151,7 +160,14 @@ def collectives(aligned: Aligned) -> Collectives:
         calls = _calls(aligned)
         table = _table(aligned, calls)
         warnings = (*aligned.trace.warnings, *capture_warnings(aligned, calls))
-        return Collectives(table, calls, summarize(table, calls), aligned.clocks, tuple(dict.fromkeys(warnings)))
+        sums = summarize(table, calls), sum_by_group(table, calls)
+        return Collectives(
+            table,
+            calls,
+            *sums,
+            aligned.clocks,
+            tuple(dict.fromkeys(warnings)),
+        )
 
 
 def collectives_of(trace: Trace) -> Collectives:
@@ -172,7 +188,14 @@ def collectives_of(trace: Trace) -> Collectives:
     table = whole.table[whole.table["index"].isin(present)].reset_index(drop=True)
     calls = whole.calls[whole.calls["collective"].isin(present)].reset_index(drop=True)
     position = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
-    return replace(whole, table=table, calls=calls, summary=summarize(table, calls.assign(collective=position)))
+    renumbered = calls.assign(collective=position)
+    return replace(
+        whole,
+        table=table,
+        calls=calls,
+        summary=summarize(table, renumbered),
+        groups=sum_by_group(table, renumbered),
+    )
 
 
 def bus_factor(operation: str, ranks: int) -> float:
@@ -228,8 +251,9 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
             "index": np.arange(len(matched)),
             "operation": matched["operation"].array,
             "bytes": sizes,
-            **{column: _filled(matched[column].array) for column in ("dtype", "group", "group_ranks")},
+            **{column: _filled(matched[column].array) for column in _TEXTS},
             "group_size": ints(matched, "group_size"),
+            "communicator": _communicators(aligned, head),
             "fastest_ns": duration[fastest],
             "fastest_rank": rank[fastest],
             "fastest_device": device[fastest],
@@ -242,6 +266,15 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
             **{column: matched[column].array for column in ("matched_by", "confidence", "sure")},
         }
     )
+
+
+def _communicators(aligned: Aligned, head: Ints) -> Any:
+    """NCCL's id of the communicator of each collective, of which `head` are the first calls."""
+    groups, number = groups_of(aligned.trace)
+    distinct = list(dict.fromkeys(["", *(one.communicator for one in groups)]))
+    code = np.array([*(distinct.index(one.communicator) for one in groups), 0], np.int64)
+    op = ints(aligned.matches.calls, "op")[head]
+    return pd.Categorical.from_codes(code[number[op]], dtype=pd.CategoricalDtype(distinct))
 
 
 def _filled(values: pd.Categorical) -> pd.Categorical:

@@ -15,9 +15,11 @@ from analyzers.select.language import Atom, Selector, atoms
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.trace import kernels as names
 from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.groups import groups_of, named
 from analyzers.trace.kernels import operations
 from analyzers.trace.tables import Trace
 
+MOST_GROUPS = 12  # named in a message
 Launches = Callable[[str, Sequence[str]], Mapping[str, int]]  # kind of range, names -> GPU ops launched in each
 
 
@@ -25,7 +27,7 @@ Launches = Callable[[str, Sequence[str]], Mapping[str, int]]  # kind of range, n
 class Work:
     """What there is of a selector's words in GPU ops; parts of a run add up.
 
-    picking : atoms that pick any op. kernels, streams, operations, copies : what there is of each.
+    picking : atoms that pick any op. kernels, streams, operations, copies, groups : what there is of each.
     kernel_ns : by stream, how long kernels ran on it, all together; where communication is asked for.
     """
 
@@ -35,6 +37,7 @@ class Work:
     streams: frozenset[int] = frozenset()
     operations: frozenset[str] = frozenset()
     copies: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
     kernel_ns: Counter[int] = field(default_factory=Counter)
 
     def __add__(self, other: Work) -> Work:
@@ -45,6 +48,7 @@ class Work:
             self.streams | other.streams,
             self.operations | other.operations,
             self.copies | other.copies,
+            self.groups | other.groups,
             self.kernel_ns + other.kernel_ns,
         )
 
@@ -73,7 +77,8 @@ def work_of(trace: Trace, selector: Selector) -> Work:
         frozenset(np.unique(ints(trace.ops, "stream")).tolist()) if "stream" in kinds else frozenset(),
         frozenset(operations(trace)) if "collective" in kinds else frozenset(),
         _texts(trace, "copy", np.ones(len(trace.ops), bool)) if "memcpy" in kinds else frozenset(),
-        _kernel_times(trace) if kinds & {"comm", "collective"} else Counter(),
+        frozenset(named(groups_of(trace)[0])) if "group" in kinds else frozenset(),
+        _kernel_times(trace) if kinds & {"comm", "collective", "group"} else Counter(),
     )
 
 
@@ -139,6 +144,12 @@ def _explain_work(atom: Atom, work: Work) -> str:
         present = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
         none = "there is none at all" if atom.kind == "memcpy" else _no_communication(work)
         return f"no {atom.kind} '{atom.text}'; " + (f"there are {', '.join(present)}" if present else none)
+    if atom.kind == "group":
+        near = sorted(work.groups, key=lambda text: (len(text), text))
+        none = "the capture names no process groups; nsys records NCCL's communicators, torch.profiler groups"
+        more = " …" if len(near) > MOST_GROUPS else ""
+        known = f"there are {', '.join(near[:MOST_GROUPS])}{more}, and group:size=N, group:ranks=0-3" if near else none
+        return f"no communication of a group '{atom.text}'; {known}"
     if atom.kind == "comm":
         return _no_communication(work)
     return f"there {'are no compute kernels' if atom.kind == 'compute' else f'is no {atom.kind}'} in the trace"

@@ -3,7 +3,8 @@
 A selector is atoms joined by `,` (or), `+` (and, binds tighter) and `!` (not); parentheses group. An atom is a bare
 word (`comm`, `compute`, `memcpy`, `memset`, `graph`) or `kind:text`. A text that holds `,` or `+` stands in double
 quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands for
-anything. Ranges, operators, collectives and copies are named whole, kernels by any part of their name.
+anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their name.
+`group:` also takes `group:size=4` and `group:ranks=0-3`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from dataclasses import dataclass
 from analyzers.common.errors import TracevizError
 
 BARE = ("comm", "compute", "memcpy", "memset", "graph")
-KINDS = ("nvtx", "kernel", "stream", "op", "collective", "memcpy")
+KINDS = ("nvtx", "kernel", "stream", "op", "collective", "group", "memcpy")
 _BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
-_KIND_WORDS = {"stream": "stream {}", "memcpy": "{} copies"}
+_KIND_WORDS = {"stream": "stream {}", "group": "{} communication", "memcpy": "{} copies"}
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
 
 

@@ -10,6 +10,7 @@ from analyzers.arrays.types import Mask
 from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
 from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.regions import launched_in
 from analyzers.trace.tables import Trace
@@ -56,6 +57,12 @@ def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
     return fitting[code] & is_one_of(trace.ops, "kind", ("kernel",))
 
 
+def _pick_group(trace: Trace, atom: Atom) -> Mask:
+    groups, number = groups_of(trace)
+    fitting = np.array([one.fits(atom.text, atom.matcher(whole=True)) for one in groups] + [False])
+    return fitting[number] & is_communication(trace)
+
+
 def _pick_copy(trace: Trace, atom: Atom) -> Mask:
     copies = is_one_of(trace.ops, "kind", ("memcpy",))
     if not atom.text:
@@ -76,6 +83,7 @@ _PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
     "kernel": _pick_kernel,
     "stream": lambda trace, atom: ints(trace.ops, "stream") == int(atom.text),
     "collective": _pick_collective,
+    "group": _pick_group,
     "comm": lambda trace, _: is_communication(trace),
     "compute": lambda trace, _: is_compute(trace),
     "memcpy": _pick_copy,

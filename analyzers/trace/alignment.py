@@ -20,7 +20,8 @@ class Matches:
     calls : one row a kernel, sorted by (collective, rank): collective, op (row in `Trace.ops`), member, rank, start_ns,
         end_ns (as captured), confidence (0 to 1).
     collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_description,
-        group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls), sure.
+        group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls),
+        sure.
     refuted : calls that stay unmatched as hosts rule out the only clocks on which their order would match another's.
     """
 

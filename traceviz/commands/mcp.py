@@ -49,4 +49,11 @@ def mcp(
         )
     from traceviz.server.tools import serve
 
-    serve(allowed, [*(["--nsys", nsys] if nsys else []), *(["--no-cache"] if no_cache else [])])
+    serve(
+        allowed,
+        [
+            *(["--nsys", nsys] if nsys else []),
+            *(["--no-cache"] if no_cache else []),
+            *(part for each in comm or () for part in ("--comm", each)),
+        ],
+    )

@@ -210,6 +210,7 @@ def collectives(result: Collectives) -> Json:
             for one in result
         ],
         "summary": [{**vars(kind), "last_by_rank": dict(kind.last_by_rank)} for kind in result.summary],
+        "groups": [{**vars(one), "group": vars(one.group)} for one in result.groups],
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }

@@ -15,6 +15,7 @@ from traceviz.output.views.caveats import caveats
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16
+MOST_GROUPS = 16
 
 
 def blocks(result: Collectives) -> list[Block]:
@@ -24,7 +25,7 @@ def blocks(result: Collectives) -> list[Block]:
         if any(one.code == "peer-copies" for one in result.warnings):
             text = "communication is by copies between GPUs alone, which make up no collective that could be matched."
         return [Headline("NO COLLECTIVES", text, "middle"), *caveats(result.warnings)]
-    shown: list[Block] = [_summary(result), _collectives(result)]
+    shown: list[Block] = [_summary(result), *_groups(result), _collectives(result)]
     if len(result.calls[["rank", "device"]].drop_duplicates()) > 1:
         shown.append(_by_rank(result))
     return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
@@ -83,6 +84,35 @@ def _summary(result: Collectives) -> Table:
         "Waiting / time: over all ranks, of the time spent in these collectives."
     )
     return Table(headers, rows, "By operation and size", frozenset(headers[1:]), note)
+
+
+def _groups(result: Collectives) -> list[Block]:
+    """Sums by process group, where there are several."""
+    if len(result.groups) < 2:
+        return []
+    headers = (
+        "group",
+        "ranks",
+        "collectives",
+        "bytes",
+        "fastest ranks' time",
+        "all ranks' time",
+        "waiting / time",
+    )
+    rows = [
+        (
+            str(one.group),
+            str(one.ranks),
+            f"{one.count:,}",
+            "–" if one.bytes is None else size(one.bytes),
+            duration(one.fastest_ns),
+            duration(one.duration_ns),
+            percent(one.wait_share),
+        )
+        for one in result.groups[:MOST_GROUPS]
+    ]
+    note = unshown(len(result.groups) - MOST_GROUPS, "more groups") or "To look at one: group:NAME, group:ranks=0-3."
+    return [Table(headers, rows, "By process group", frozenset(headers[1:]), note)]
 
 
 def _straggler(one: Kind, labels: DeviceLabels) -> str:

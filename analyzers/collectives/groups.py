@@ -1,0 +1,71 @@
+"""Collectives by process group: how much of the time each of tensor-, data-, pipeline-parallel communication takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import label, rows_by_key
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.groups import Group
+
+_TEXTS = ("group", "group_description", "group_ranks", "communicator")
+
+
+@dataclass(frozen=True)
+class GroupSum:
+    """The collectives of one process group, times in ns.
+
+    ranks : how many ranks were seen in them. count : collectives; those seen on one rank only are among them.
+    bytes : of the collectives whose size is known, added up; None where none is.
+    fastest_ns : Σ of the fastest rank's durations. duration_ns, wait_ns : Σ over ranks.
+    wait_share : wait_ns / duration_ns; None where no collective was seen on several ranks.
+    """
+
+    group: Group
+    ranks: int
+    count: int
+    bytes: int | None
+    fastest_ns: int
+    duration_ns: int
+    wait_ns: int
+    wait_share: float | None
+
+
+def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ...]:
+    """Sum `Collectives.table` and its calls by group, the most time first; empty where no group is named.
+
+    Parameters
+    ----------
+    calls : `collective` is the position in `table`.
+    """
+    texts = [codes(table, column) for column in _TEXTS]
+    size = ints(table, "group_size")
+    if not (size > 0).any() and all(set(names) <= {""} for _, names in texts):
+        return ()
+    columns = [np.asarray(code, np.int64) for code, _ in texts]
+    group_of = label(*columns, size)
+    by_group = rows_by_key(group_of[ints(calls, "collective")])
+    duration, wait, rank = (ints(calls, name) for name in ("duration_ns", "wait_ns", "rank"))
+    sizes, several = ints(table, "bytes"), ints(table, "last_arrival_rank") >= 0
+    found = []
+    for (number,), rows in rows_by_key(group_of).items():
+        name, description, ranks, communicator = (names[code[rows[0]]] for code, names in texts)
+        group_calls = by_group[number,]
+        took, waited = int(duration[group_calls].sum()), int(wait[group_calls].sum())
+        known = sizes[rows][sizes[rows] >= 0]
+        found.append(
+            GroupSum(
+                Group(name, description, ranks, int(size[rows[0]]) if size[rows[0]] > 0 else None, communicator),
+                int(np.unique(rank[group_calls]).size),
+                int(rows.size),
+                int(known.sum()) if known.size else None,
+                int(ints(table, "fastest_ns")[rows].sum()),
+                took,
+                waited,
+                waited / took if several[rows].any() and took else None,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.duration_ns, str(one.group))))

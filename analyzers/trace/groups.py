@@ -1,0 +1,118 @@
+"""Process groups: among which ranks each op communicates, as far as the capture says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analyzers.arrays.groups import first_row_of, label
+from analyzers.arrays.types import Ints
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.tables import Trace
+
+# A short word also picks groups whose description begins with the long one: TENSOR_MODEL_PARALLEL_GROUP is a tp.
+DIMENSIONS = {"tp": "tensor", "dp": "data", "pp": "pipeline", "ep": "expert", "cp": "context", "sp": "sequence"}
+_NUMBERS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group, or an NCCL communicator, as the capture states it.
+
+    ranks : as printed, "[0, 1]"; "" where it does not say. size : None where it does not say. communicator : NCCL's id
+    as hexadecimal text, "" where it does not say.
+    """
+
+    name: str = ""
+    description: str = ""
+    ranks: str = ""
+    size: int | None = None
+    communicator: str = ""
+
+    def fits(self, text: str, matcher: Callable[[str], bool]) -> bool:
+        """Whether a selector's text picks it: by `ranks=0-3`, by `size=4`, or by what it is called.
+
+        >>> tensor = Group("3", "mesh_tp", "[0, 1]", 2)
+        >>> [tensor.fits(text, text.__eq__) for text in ("3", "mesh_tp", "tp", "ranks=0-1", "size=2", "dp", "size=4")]
+        [True, True, True, True, True, False, False]
+        """
+        word, given, value = text.partition("=")
+        if given and word == "size":
+            return str(self.size) == value
+        if given and word == "ranks":
+            return listed(self.ranks) == numbers(value) != []
+        first = re.split(r"[^a-z]+", self.plain.lower(), maxsplit=1)[0]
+        if text in DIMENSIONS and first in (text, DIMENSIONS[text]):
+            return True
+        called = (self.name, self.description, self.plain, self.ranks, self.communicator)
+        return any(one and matcher(one) for one in called)
+
+    @property
+    def plain(self) -> str:
+        """The description without what torch's device mesh puts before the dimension's name."""
+        return self.description.removeprefix("mesh_")
+
+    def __str__(self) -> str:
+        named = self.plain or (f"group {self.name}" if self.name else "")
+        named = named or (f"communicator {self.communicator}" if self.communicator else "not known")
+        among = self.ranks or (f"{self.size} ranks" if self.size else "")
+        return f"{named} {among}".rstrip()
+
+
+def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
+    """The groups that a trace names, and for each op the number of its own; -1 where the capture says none."""
+    comms = trace.comms
+    texts = [codes(comms, column) for column in ("group", "group_description", "group_ranks")]
+    size, communicator = ints(comms, "group_size"), ints(comms, "communicator")
+    columns = [np.asarray(code, np.int64) for code, _ in texts]
+    stated = (size > 0) | (communicator != -1)
+    for code, names in texts:
+        stated |= np.array([name != "" for name in names] + [False])[code]
+    rows = np.flatnonzero(stated & (ints(comms, "correlation") >= 0))
+    if not rows.size:
+        return [], np.full(len(trace.ops), -1, np.int64)
+    key = label(*(column[rows] for column in columns), size[rows], communicator[rows])
+    _, heads, number = np.unique(key, return_index=True, return_inverse=True)
+    groups = []
+    for row in rows[heads]:
+        name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
+        identity = "" if communicator[row] == -1 else f"{int(communicator[row]) & (2**64 - 1):#x}"
+        groups.append(Group(name, description, ranks, int(size[row]) if size[row] > 0 else None, identity))
+    owner, call = (ints(comms, key) for key in ("process", "correlation"))
+    process, launch = (ints(trace.ops, key) for key in ("process", "correlation"))
+    row = first_row_of(owner[rows], call[rows], process, launch)
+    return groups, np.where(row >= 0, number[row], -1)
+
+
+def listed(text: str) -> list[int]:
+    """Ranks of a group as printed; none where the text is cut short.
+
+    >>> listed("[0, 2]"), listed("[0, 1, ...]")
+    ([0, 2], [])
+    """
+    return [int(one) for one in re.findall(r"\d+", text)] if re.fullmatch(r"[\[({]?[\d,\s]*[\])}]?", text) else []
+
+
+def numbers(text: str) -> list[int]:
+    """Ranks as users write them, ascending; none where the text is no list of them.
+
+    >>> numbers("0,2-4"), numbers("x")
+    ([0, 2, 3, 4], [])
+    """
+    if not _NUMBERS.fullmatch(text.replace(" ", "")):
+        return []
+    found: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        low, _, high = part.partition("-")
+        found += range(int(low), int(high or low) + 1) if int(high or low) - int(low) < 10**6 else []
+    return sorted(set(found))
+
+
+def named(groups: Sequence[Group]) -> list[str]:
+    """What groups can be picked by, shortest words first: for a message that names them."""
+    return sorted(
+        {one.plain or one.name or one.communicator for one in groups} - {""}, key=lambda text: (len(text), text)
+    )
