@@ -16,6 +16,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
 from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranks import RULES
@@ -66,7 +67,11 @@ class RangeInfo:
 
 @dataclass(frozen=True)
 class TraceInfo:
-    """What is in a trace; `cannot` says in words what it can't answer, `steps` the numbers of its step marks."""
+    """What is in a trace; `cannot` says in words what it can't answer, `steps` the numbers of its step marks.
+
+    communication : what counts as communication and by which rule, and what is on neither side.
+    suggested : kernels of no known kind that only ran beside the main stream: they may be communication, too.
+    """
 
     captures: tuple[Capture, ...]
     ranks: tuple[RankInfo, ...]
@@ -75,6 +80,8 @@ class TraceInfo:
     steps: tuple[int, ...]
     cannot: tuple[str, ...]
     warnings: tuple[TraceWarning, ...]
+    communication: tuple[Counted, ...] = ()
+    suggested: tuple[Suggested, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per rank: the fields of `RankInfo`."""
@@ -127,6 +134,7 @@ class Facts:
     syncs: int
     occurrences: Counter[str]
     launches: Counter[str]
+    communication: CommunicationFacts
 
     def __add__(self, other: Facts) -> Facts:
         return Facts(
@@ -168,6 +176,7 @@ def facts_of(trace: Trace) -> Facts:
         syncs=len(trace.syncs),
         occurrences=Counter({texts[name]: int(times) for name, times in zip(names, occurrences, strict=True)}),
         launches=Counter({texts[name]: int(launched[name]) for name in names}),
+        communication=communication_facts(trace),
     )
 
 
@@ -186,6 +195,8 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
         steps=tuple(sorted(facts.steps)),
         cannot=_cannot_answer(run, facts),
         warnings=but_rows(run.warnings),  # `cannot` says it
+        communication=facts.communication.counted,
+        suggested=facts.communication.suggested,
     )
 
 

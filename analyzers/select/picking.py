@@ -11,7 +11,7 @@ from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.groups import groups_of
-from analyzers.trace.kernels import is_communication, is_compute, operations
+from analyzers.trace.kernels import is_communication, is_compute, operation_codes
 from analyzers.trace.regions import launched_in
 from analyzers.trace.tables import Trace
 
@@ -74,7 +74,8 @@ def _pick_copy(trace: Trace, atom: Atom) -> Mask:
 
 def _pick_collective(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=True)
-    return is_communication(trace) & np.array([fits(text) for text in operations(trace)], dtype=bool)
+    number, texts = operation_codes(trace)
+    return is_communication(trace) & np.array([fits(text) for text in texts])[number]
 
 
 _PICK: dict[str, Callable[[Trace, Atom], Mask]] = {

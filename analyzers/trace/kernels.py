@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.arrays.types import Mask
-from analyzers.trace.columns import codes, is_one_of
+from analyzers.arrays.groups import first_row_of
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, FUSED, function, known, operation_of
 from analyzers.trace.tables import Trace
 
@@ -17,9 +18,11 @@ __all__ = [
     "is_compute",
     "is_fused",
     "is_peer_copy",
+    "operation_codes",
     "operation_of",
     "operations",
 ]
+_KEYS = ("process", "correlation")
 
 
 def is_communication_kernel(name: str) -> bool:
@@ -74,8 +77,8 @@ def _kernels_that_are(trace: Trace, kind: str) -> Mask:
     return by_name[code] & is_one_of(trace.ops, "kind", ("kernel",))
 
 
-def operations(trace: Trace) -> list[str]:
-    """The communication operation of every op as torch spells it, "" where it is none or not known.
+def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:
+    """The communication operation of every op: a number for each, and as torch spells them; "" is none or not known.
 
     What the call says comes before what the kernel's name says: an all-to-all runs a SendRecv kernel.
     """
@@ -85,11 +88,22 @@ def operations(trace: Trace) -> list[str]:
         one.operation if one.kind == COMMUNICATION else operation_of(text)
         for one, text in zip(found, texts, strict=True)
     ]
-    by_name = np.array([*named, ""], dtype=object)[code]
     call_code, call_texts = codes(trace.comms, "operation")
-    by_call = np.array([operation_of(text) for text in call_texts] + [""], dtype=object)[call_code]
-    calls = trace.comms[["process", "correlation"]].assign(by_call=by_call)
-    calls = calls[calls["by_call"].ne("") & calls["correlation"].ge(0)].drop_duplicates(["process", "correlation"])
-    joined = trace.ops[["process", "correlation"]].merge(calls, on=["process", "correlation"], how="left")["by_call"]
-    is_known = np.where(joined.notna(), joined.to_numpy(object), by_name)
-    return np.where(is_communication(trace), is_known, "").tolist()
+    called = [operation_of(text) for text in call_texts]
+    distinct = list(dict.fromkeys(["", *named, *called]))
+    number = {text: each for each, text in enumerate(distinct)}
+    by_name = np.array([*(number[text] for text in named), 0], np.int64)[code]
+    by_call = np.array([*(number[text] for text in called), 0], np.int64)[call_code]
+    ours = np.flatnonzero(is_communication(trace))
+    stating = np.flatnonzero(by_call > 0)
+    keys = [[ints(trace.comms, key)[stating] for key in _KEYS], [ints(trace.ops, key)[ours] for key in _KEYS]]
+    row = first_row_of(*keys[0], *keys[1])
+    result = np.zeros(len(trace.ops), np.int64)
+    result[ours] = np.where(row >= 0, np.append(by_call[stating], 0)[row], by_name[ours])
+    return result, distinct
+
+
+def operations(trace: Trace) -> list[str]:
+    """The communication operation of every op as torch spells it, "" where it is none or not known."""
+    number, texts = operation_codes(trace)
+    return np.array(texts, dtype=object)[number].tolist()

@@ -18,10 +18,12 @@ from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
-from analyzers.select.language import names_of, parse
+from analyzers.select.language import Selector, atoms, names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
 from analyzers.trace.alignment import Clocks
+from analyzers.trace.communication import COMMUNICATION
+from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import Narrowing
@@ -50,6 +52,7 @@ from analyzers.verdict.warnings import (
 __all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
 
 DEFAULT_BAR = 0.6
+_BY_COMMUNICATION = {"comm", "compute", "collective", "group"}
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
 
@@ -271,6 +274,8 @@ def answer(
             notes.append(TraceWarning("few-instances", _few_instances(gain)))
     if passed is not None and not any(one.code == "few-instances" for one in notes):
         notes += about_instances(ranks)
+    communication = reduce(add, (part.communication for part in parts), CommunicationFacts())
+    notes += _about_communication(communication, selectors)
     return OverlapResult(
         verdict=_verdict(job, passed, min_overlap),
         passed=passed,
@@ -291,7 +296,19 @@ def answer(
         late_rank=_late_rank(parts, job),
         times=tuple(sorted((one for part in parts for one in part.times), key=lambda one: (one.rank, one.device))),
         warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
+        communication=communication.counted,
     )
+
+
+def _about_communication(communication: CommunicationFacts, selectors: Sequence[Selector]) -> list[TraceWarning]:
+    """What is on neither side, where a side asks for communication or compute; what else may be communication."""
+    asked = {atom.kind for selector in selectors for sign in (True, False) for atom in atoms(selector, positive=sign)}
+    if not asked & _BY_COMMUNICATION:
+        return []
+    counted = communication.counted
+    if any(one.kind == COMMUNICATION for one in counted):
+        return about_neither(counted)
+    return [*about_neither(counted), *about_suggested(communication.suggested)]
 
 
 def _late_rank(parts: Sequence[Part], job: Job) -> DeviceKey | None:

@@ -39,6 +39,7 @@ from analyzers.select.language import atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints
+from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication
@@ -117,6 +118,7 @@ class Part:
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     steps: tuple[int, ...] = ()
     worked: frozenset[tuple[int, int]] = frozenset()
+    communication: CommunicationFacts = field(default_factory=CommunicationFacts)
     times: tuple[DeviceTime, ...] = ()
 
 
@@ -185,6 +187,7 @@ def examine(
         outside=outside_steps(trace, sides, steps),
         steps=tuple(steps.present),
         worked=worked,
+        communication=communication_facts(trace),
         times=device_times(trace, sides[0].picked, sides[1].picked, steps_of_ranks(worked)) if explain else (),
     )
 

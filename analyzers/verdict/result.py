@@ -16,6 +16,7 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.peers import DeviceTime
 from analyzers.select.language import names_of
 from analyzers.trace.alignment import Clocks
+from analyzers.trace.counted import Counted
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
@@ -40,7 +41,8 @@ class OverlapResult:
     `contended` says what the sides likely contend for, None where no GPU counters were captured.
     `stake` is what is at stake on the rank that decides, `late_rank` what its collectives waited for most (rank and
     device; None where they waited for none). `times` is where each device's time goes. `worth_unknown` says why nothing
-    is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`).
+    is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`). `communication` is what counts as
+    communication and by which rule, and what is on neither side.
     `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
     none was stated.
     """
@@ -65,6 +67,7 @@ class OverlapResult:
     ranks_asked: bool = False
     remedy: Remedy | None = None
     worth_unknown: str = ""
+    communication: tuple[Counted, ...] = ()
     stake: Stake | None = None
     late_rank: DeviceKey | None = None
     times: tuple[DeviceTime, ...] = ()

@@ -70,6 +70,7 @@ def overlap(result: OverlapResult) -> Json:
         "last_arrival": _last_arrival(result.last_arrival),
         "remedy": vars(result.remedy) if result.remedy else None,
         "worth_unknown": result.worth_unknown,
+        "communication": [vars(one) for one in result.communication],
         "stake": {**vars(result.stake), "dominates": result.stake.dominates} if result.stake else None,
         "gain": _gain(result.gain),
         "claim": _claim(result.claim),
@@ -331,6 +332,10 @@ def info(result: TraceInfo) -> Json:
         "more_ranges": result.more_ranges,
         "steps": list(result.steps),
         "cannot": list(result.cannot),
+        "communication": [vars(one) for one in result.communication],
+        "suggested": [
+            {**vars(one), "streams": list(one.streams), "selector": one.selector} for one in result.suggested
+        ],
         "warnings": _warnings(result.warnings),
     }
 

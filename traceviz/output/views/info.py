@@ -9,11 +9,13 @@ from analyzers.info import TraceInfo
 from traceviz.output.document import Block, Bullets, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, listing
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.communication import communication
 
 
 def blocks(result: TraceInfo) -> list[Block]:
     """Captures, ranks, ranges to select by, steps, and what can't be answered."""
     shown: list[Block] = [_captures(result), _ranks(result)]
+    shown += communication(result.communication, result.suggested)
     if result.ranges:
         shown.append(_ranges(result))
     if result.steps:

@@ -15,6 +15,7 @@ from traceviz.output.quantities import duration, instant, listing, part_of, perc
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.contended import contended
+from traceviz.output.views.communication import communication
 from traceviz.output.views.first_lines import after_the_verdict
 
 MOST_RANKS = 32
@@ -57,6 +58,7 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
         shown += _causes(result, verbose=verbose)
+    shown += communication(result.communication) if verbose else []
     if verbose and any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
     shown += caveats(
