@@ -12,9 +12,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.common.errors import TraceWarning
-from analyzers.common.wording import duration, size
-from analyzers.trace.columns import codes, ints, is_one_of
-from analyzers.trace.tables import Trace
+from analyzers.trace.columns import codes, ints
 
 COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to
 
@@ -26,25 +24,10 @@ def capture_warnings(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning
     ----------
     calls : `Collectives.calls`.
     """
-    copies = peer_copies(aligned.trace)
     if not len(calls):
-        return copies
-    seen = np.unique(ints(calls, "rank"))
-    return [*copies, *_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
-
-
-def peer_copies(trace: Trace) -> list[TraceWarning]:
-    """Say that there is communication by copies between GPUs, which belong to no call that ranks share."""
-    rows = np.flatnonzero(is_one_of(trace.ops, "copy", ("PtoP",)))
-    if not rows.size:
         return []
-    took = int((ints(trace.ops, "end_ns")[rows] - ints(trace.ops, "start_ns")[rows]).sum())
-    moved = int(np.maximum(ints(trace.ops, "bytes")[rows], 0).sum())
-    text = (
-        f"{rows.size:,} copies between GPUs ({size(moved)}, {duration(took)} in all) are communication, too: no trace "
-        "says which of them make up a collective, so they are matched over no ranks, and stand in no row here."
-    )
-    return [TraceWarning("peer-copies", text)]
+    seen = np.unique(ints(calls, "rank"))
+    return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
 
 
 def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:

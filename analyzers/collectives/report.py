@@ -12,6 +12,7 @@ import pandas as pd
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
+from analyzers.collectives.copies import PeerCopies, about_copies, peer_copies
 from analyzers.collectives.groups import GroupSum, sum_by_group
 from analyzers.collectives.summary import Summary, summarize
 from analyzers.common.errors import TraceWarning
@@ -97,7 +98,7 @@ class Collectives:
 
     table : a row a collective, columns as the fields of `Collective` without `ranks`; unknown is -1, nan or "".
     calls : a row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank).
-    summary : per operation and size. groups : per process group.
+    summary : per operation and size. groups : per process group. copies : exchanges by copy engines.
     clocks : their residual is the error bar of every figure that compares ranks.
     """
 
@@ -105,6 +106,7 @@ class Collectives:
     calls: pd.DataFrame
     summary: Summary
     groups: tuple[GroupSum, ...]
+    copies: PeerCopies
     clocks: Clocks
     warnings: tuple[TraceWarning, ...]
 
@@ -154,20 +156,20 @@ class Collectives:
         return card("collectives", text, headers, rows, texts=("operation",), warnings=self.warnings)
 
 
-def collectives(aligned: Aligned) -> Collectives:
-    """Measure every collective of an aligned trace; durations, waits and transfers are ns."""
+def collectives(aligned: Aligned, kept: Ints | None = None) -> Collectives:
+    """Measure every collective of an aligned trace; durations, waits and transfers are ns.
+
+    Parameters
+    ----------
+    kept : ops whose exchanges by copy engines are listed; all where not given.
+    """
     with freed_memory_kept(len(aligned.trace.ops)):
         calls = _calls(aligned)
         table = _table(aligned, calls)
-        warnings = (*aligned.trace.warnings, *capture_warnings(aligned, calls))
+        copies = peer_copies(aligned.trace, kept)
+        warnings = (*aligned.trace.warnings, *about_copies(copies), *capture_warnings(aligned, calls))
         sums = summarize(table, calls), sum_by_group(table, calls)
-        return Collectives(
-            table,
-            calls,
-            *sums,
-            aligned.clocks,
-            tuple(dict.fromkeys(warnings)),
-        )
+        return Collectives(table, calls, *sums, copies, aligned.clocks, tuple(dict.fromkeys(warnings)))
 
 
 def collectives_of(trace: Trace) -> Collectives:
@@ -181,7 +183,7 @@ def collectives_of(trace: Trace) -> Collectives:
     """
     if trace.clocks is None or trace.matches is None:
         raise ValueError("the collectives of this trace are not matched: load it with analyzers.load")
-    whole = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches))
+    whole = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches), trace.rows)
     if trace.rows is None:
         return whole
     present = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])

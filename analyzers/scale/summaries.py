@@ -23,7 +23,7 @@ from analyzers.counters.plateau import waits_by_traffic
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints, table
 from analyzers.trace.devices import DeviceLabels
-from analyzers.trace.kernels import is_communication
+from analyzers.trace.kernels import is_bookkeeping, is_communication
 from analyzers.trace.merge import at_origin
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.schemas import OF_COLLECTIVES, OPS
@@ -63,10 +63,11 @@ class CaptureContext:
 
 
 def summary_of(trace: Trace) -> CaptureSummary:
-    """Summarize a loader's Trace: its communication kernels and peer copies, and what says which calls they are."""
+    """Summarize a loader's Trace: its communication with its bookkeeping, and what says which calls they are."""
     communication = is_communication(trace)
     firsts = [rows[0] for rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
     kept = witnesses(trace)
+    communication |= is_bookkeeping(trace)  # barriers tell which copies belong together
     rows = np.unique(np.concatenate([np.flatnonzero(communication), np.array(firsts, np.int64), kept["ops"]]))
     launch = ints(trace.ops, "launch")[rows]
     kept["api"] = np.union1d(kept["api"], launch[launch >= 0])

@@ -42,7 +42,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
-from analyzers.trace.kernels import is_communication
+from analyzers.trace.kernels import is_communication, is_peer_copy
 from analyzers.trace.narrow import in_whole, whole_with_cuts
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
@@ -91,7 +91,8 @@ class Part:
 
     devices : the (rank, device) that have ops, of either side or not.
     compared : whether an op of either side is of a collective whose last rank is known.
-    calls : ops of both sides that are communication, and how many of them are matched with no other rank's.
+    calls : kernels of both sides that are communication (copies wait for nobody), and how many of them are
+        matched with no other rank's.
     timings : how long the ops of both sides ran; None where that was not asked for. counters : what the hardware did.
     peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
@@ -162,7 +163,7 @@ def examine(
         missing = missing_waits(explainer, trace.rank_ids)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
     worked = worked_steps(trace, steps)
-    communication, matched = is_communication(trace) & of_pair, is_matched(trace.ops)
+    communication, matched = is_communication(trace) & ~is_peer_copy(trace) & of_pair, is_matched(trace.ops)
     return Part(
         agreed=decided,
         shared=shared,

@@ -211,6 +211,8 @@ def collectives(result: Collectives) -> Json:
             for one in result
         ],
         "summary": [{**vars(kind), "last_by_rank": dict(kind.last_by_rank)} for kind in result.summary],
+        "copies": _records(result.copies.table),
+        "copies_by_rank": _records(result.copies.calls),
         "groups": [{**vars(one), "group": vars(one.group)} for one in result.groups],
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),

@@ -22,12 +22,13 @@ def blocks(result: Collectives) -> list[Block]:
     """Summary by operation and size, each collective, clocks, warnings."""
     if not len(result):
         text = "no kernel known as communication is in what was selected."
-        if any(one.code == "peer-copies" for one in result.warnings):
-            text = "communication is by copies between GPUs alone, which make up no collective that could be matched."
-        return [Headline("NO COLLECTIVES", text, "middle"), *caveats(result.warnings)]
+        if len(result.copies):
+            text = "communication is by copies between GPUs alone."
+        return [Headline("NO COLLECTIVES", text, "middle"), *_copies(result), *caveats(result.warnings)]
     shown: list[Block] = [_summary(result), *_groups(result), _collectives(result)]
     if len(result.calls[["rank", "device"]].drop_duplicates()) > 1:
         shown.append(_by_rank(result))
+    shown += _copies(result)
     return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
 
 
@@ -113,6 +114,40 @@ def _groups(result: Collectives) -> list[Block]:
     ]
     note = unshown(len(result.groups) - MOST_GROUPS, "more groups") or "To look at one: group:NAME, group:ranks=0-3."
     return [Table(headers, rows, "By process group", frozenset(headers[1:]), note)]
+
+
+def _copies(result: Collectives) -> list[Block]:
+    """Copies by copy engines, summed by rank: bandwidth, and what their barriers waited."""
+    calls = result.copies.calls
+    if not len(calls):
+        return []
+    several = (result.copies.table["ranks"] > 1).to_numpy()[calls["exchange"]]
+    labels = _device_labels(result)
+    rows = []
+    calls = calls.assign(matched=several)
+    devices = sorted({*zip(calls["rank"].tolist(), calls["device"].tolist(), strict=True)})
+    for rank, device in devices[:MOST_RANKS]:
+        own = calls[(calls["rank"] == rank) & (calls["device"] == device)]
+        busy, moved = int(own["busy_ns"].sum()), int(own["bytes"].clip(lower=0).sum())
+        known = own[own["barrier_wait_ns"] >= 0]
+        rows.append(
+            (
+                labels.short(rank, device),
+                f"{int(own['copies'].sum()):,}",
+                size(moved),
+                duration(busy),
+                f"{moved / busy:.1f}" if busy else "–",
+                f"{len(own):,}",
+                f"{int(own['matched'].sum()):,}",
+                duration(int(known["barrier_wait_ns"].sum())) if len(known) else "–",
+            )
+        )
+    headers = ("rank", "copies", "bytes", "time in them", "GB/s", "exchanges", "matched", "waiting at barriers before")
+    note = unshown(len(devices) - MOST_RANKS, "more ranks")
+    note = note or (
+        "An exchange is what a rank copies between two barriers. A copy waits for nobody; ranks wait at the barriers."
+    )
+    return [Table(headers, rows, "Copies between GPUs, by copy engines", frozenset(headers), note)]
 
 
 def _straggler(one: Kind, labels: DeviceLabels) -> str:
