@@ -1,0 +1,69 @@
+"""A DualPipe profile of one rank answers as it is: DeepEP against compute, dispatch and combine told apart."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceviz as tv
+from tests.support import dualpipe
+
+CAPTURE = dualpipe.TARGET
+BOOKS = ("cached_notify", "get_dispatch_layout")
+
+
+def _kernels() -> list[dict[str, Any]]:
+    return [one for one in json.loads(gzip.decompress(CAPTURE.read_bytes()))["traceEvents"] if one["cat"] == "kernel"]
+
+
+def _instants(kernels: list[dict[str, Any]]) -> set[int]:
+    """Each microsecond in which one of the kernels runs."""
+    return {us for one in kernels for us in range(one["ts"], one["ts"] + one["dur"])}
+
+
+def _is_books(name: str) -> bool:
+    return any(part in name for part in BOOKS)
+
+
+def test_the_fixture_is_what_its_script_writes(tmp_path: Path) -> None:
+    dualpipe.write(tmp_path / "again.json.gz")
+    assert gzip.decompress((tmp_path / "again.json.gz").read_bytes()) == gzip.decompress(CAPTURE.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("selector", "part"), [("comm", ""), ("collective:dispatch", "dispatch<"), ("collective:combine", "combine<")]
+)
+def test_apparent_overlap_is_counted_microsecond_by_microsecond(selector: str, part: str) -> None:
+    kernels = _kernels()
+    ours = [one for one in kernels if "dpsk::ep::" in one["name"] and not _is_books(one["name"])]
+    side = [one for one in ours if part in one["name"] or (part == "dispatch<" and "notify_" in one["name"])]
+    compute = [one for one in kernels if "dpsk::ep::" not in one["name"]]
+    a, b = _instants(side), _instants(compute)
+    result = tv.check_overlap(CAPTURE, selector, "compute")
+    [rank] = result.ranks
+    assert (rank.a.ops, rank.b.ops) == (len(side), len(compute))
+    assert (rank.a.busy_ns, rank.b.busy_ns) == (1000 * len(a), 1000 * len(b))
+    assert rank.overlap_ns == 1000 * len(a & b)
+    assert rank.is_apparent
+    assert result.verdict == "inconclusive"
+    assert "apparent" in result.sentence
+    if selector == "comm":
+        assert rank.overlap_ratio == pytest.approx(0.96, abs=0.01)
+        assert tv.check_overlap(CAPTURE, accept_apparent=True).verdict == "overlapped"
+
+
+def test_what_counted_is_named_by_library_and_operation() -> None:
+    found = {(one.kind, one.library, one.operation): (one.ops, one.ns) for one in tv.info(CAPTURE).communication}
+    by_hand: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for one in _kernels():
+        if "dpsk::ep::" not in one["name"]:
+            continue
+        operation = "dispatch" if "dispatch<" in one["name"] else "combine"
+        key = ("bookkeeping", "DeepEP", "") if _is_books(one["name"]) else ("communication", "DeepEP", operation)
+        ops, ns = by_hand.get(key, (0, 0))
+        by_hand[key] = ops + 1, ns + 1000 * one["dur"]
+    assert found == by_hand
