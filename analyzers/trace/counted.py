@@ -181,7 +181,14 @@ def about_neither(counted: Sequence[Counted]) -> list[TraceWarning]:
         if rows:
             ops, ns = sum(one.ops for one in rows), sum(one.ns for one in rows)
             found.append(f"{what} ({count_of(ops, 'op')}, {duration(ns)})")
-    return [TraceWarning("on-neither-side", f"On neither side: {'; '.join(found)}.")] if found else []
+    if not found:
+        return []
+    text = f"On neither side: {'; '.join(found)}."
+    if {PEER_COPIES} <= {one.rule for one in counted if one.kind == COMMUNICATION} and any(
+        one.kind == BOOKKEEPING and one.operation == "barrier" for one in counted
+    ):
+        text += " At barriers ranks wait for late ones: traceviz collectives says how long."
+    return [TraceWarning("on-neither-side", text)]
 
 
 def about_suggested(suggested: Sequence[Suggested]) -> list[TraceWarning]:
