@@ -21,7 +21,8 @@ Several TRACEs are the ranks of one run. In [brackets]: the default.
 """
 
 OF_CAPTURES = re.findall(
-    "`.+?`", "`TRACE...` `--ranks` `--steps` `--window` `--no-align` `--nsys` `--workers` `--skip-bad` `--no-cache`"
+    "`.+?`",
+    "`TRACE...` `--ranks` `--steps` `--window` `--no-align` `--nsys` `--comm` `--workers` `--skip-bad` `--no-cache`",
 )
 
 # Notes of a help that a page of the manual has as a table.
