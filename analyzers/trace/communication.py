@@ -162,9 +162,10 @@ _OPERATIONS = (  # the first that is found, in names with case and underscores t
 _LINES = tuple((re.compile(one.pattern.replace("^", r"(?:^|(?<=::))"), re.IGNORECASE), one) for one in TABLE)
 # A name that holds none of these fits no line: most kernels are told by this one search.
 _MAY_BE = re.compile(
-    r"ccl|hcom|shmem|_ep::|deepep|ep::|inode|ernode|dispatch|combine|a2a|reduce|gather|on_stream|barrier"
-    r"|signal|multimem|hybridcube|c10d::|userbuffers|cross_device|lamport|gemm|matmul|mm|moe|layout|notify|mori|pplx"
-    r"|exchangesplit|low_latency|kernel_|mask_buffer|all_?to",
+    r"ccl|hcom|shmem|_ep::|deepep|ep::|inode|ernode|dispatch|combine|a2a|reduce|gather|all_?to|on_stream|barrier|signal"
+    r"|multimem|hybridcube|c10d::|userbuffers|cross_device|lamport|_(ag|rs|ar)(_|$)|(^|:)(ag|rs|ar)_|consumer|mega_?moe"
+    r"|flash_?moe|moe_?(comm|ep|all)|layout|notify|mori|pplx|exchangesplit|low_latency|mask_buffer|inter_node|wait_eq"
+    r"|collectivememset",
     re.IGNORECASE,
 )
 _UNNAMED = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|_GLOBAL__N_\w*::|<unnamed>::")
@@ -209,6 +210,7 @@ def qualified(name: str) -> str:
     return function(_UNNAMED.sub("", demangled(name.strip()))).rpartition(" ")[2]
 
 
+@lru_cache(maxsize=1 << 16)
 def operation_of(name: str) -> str:
     """The collective operation a kernel's or call's name stands for, as torch spells it; "" if it stands for none.
 
