@@ -14,8 +14,8 @@ from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, instant, listing, part_of, percent, percent_span, span, unshown
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
-from traceviz.output.views.contended import contended
 from traceviz.output.views.communication import communication
+from traceviz.output.views.contended import contended
 from traceviz.output.views.first_lines import after_the_verdict
 
 MOST_RANKS = 32
