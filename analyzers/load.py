@@ -97,7 +97,7 @@ def joined(
             if unknown
             else "There is no GPU work in this capture.",
             path=inputs[0].path,
-            hint="Was CUDA traced (nsys -t cuda,nvtx; ProfilerActivity.CUDA), and did this part of the run launch any?",
+            hint="Was the GPU traced (nsys -t cuda,nvtx; torch.profiler with its activity), and did it work meanwhile?",
         )
     trace = about_distorted_steps(about_unlaunched(about_lost_work(trace)))
     aligned = align_clocks(trace, enabled=align)

@@ -187,7 +187,8 @@ class EvidenceWriter:
         if calls.size:
             longest = int(np.argmax(ends - starts))
             plural = "s" if calls.size > 1 else ""
-            busy += f", {duration(measure(union(starts, ends)))} of it in {calls.size} CUDA call{plural} (longest "
+            named = f"{calls.size} {self.trace.runtime} call{plural}"
+            busy += f", {duration(measure(union(starts, ends)))} of it in {named} (longest "
             busy += f"{duration(int(ends[longest] - starts[longest]))}: {self._call_name(int(calls[longest]))})"
         where = self.thread_was_in(one, gap)
         busy += f"; at the middle of the gap the thread was in {where}" if where else ""
@@ -346,9 +347,10 @@ class EvidenceWriter:
             names = ", ".join(self.op_name(row) for row in running[:MOST_NAMES])
             return f"{op_words}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
         held = blocks_per_sm(self.explainer.columns, np.array(running, np.int64), limits) * limits.sms
+        units = "CUs" if limits.warp == 64 else "SMs"  # AMD's wavefronts
         taken = [
             f"{self.op_name(row)} (grid {self._of_op('grid', row)} × block {self._of_op('block', row)}; {limits.sms} "
-            f"SMs hold {blocks} such blocks)"
+            f"{units} hold {blocks} such blocks)"
             for row, blocks in zip(running, held.tolist(), strict=True)
             if self._of_op("grid", row) > 0
         ]
@@ -385,8 +387,8 @@ class EvidenceWriter:
             node = self.op_name(unseen if unseen >= 0 else op)
             queued = f", which {self._who(one, gap)} was queued behind," if unseen not in (-1, op) else ""
             return (
-                f"{node}{queued} runs inside a CUDA graph, launched as a whole: the capture shows the order of its "
-                "nodes on one stream, not which node waits for which across streams"
+                f"{node}{queued} runs inside a {self.trace.runtime} graph, launched as a whole: the capture shows the "
+                "order of its nodes on one stream, not which node waits for which across streams"
             )
         if end - bound <= DISPATCH_NS:
             return f"dispatch between ops of {self._side(one, gap)}, up to {duration(end - bound)} each"

@@ -39,6 +39,7 @@ class Limits:
     blocks: int
     registers: int
     shared_bytes: int
+    warp: int = 32  # threads that run as one: a warp, or a wavefront
 
 
 def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
@@ -47,11 +48,11 @@ def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     found = trace.devices[rows]
     if not len(found):
         return None
-    columns = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_bytes_per_sm")
-    sms, threads, blocks, registers, shared = (int(found[column].iloc[0]) for column in columns)
+    columns = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp")
+    sms, threads, blocks, registers, shared, warp = (int(found[column].iloc[0]) for column in columns)
     if sms <= 0 or threads <= 0:
         return None
-    return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared)
+    return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared, warp if warp > 0 else 32)
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
 
 def blocks_per_sm(columns: Columns, ops: Ints, limits: Limits) -> Ints:
     """How many blocks of each kernel one multiprocessor holds, by threads, blocks, registers and shared memory."""
-    needs = block_needs(columns, ops)
-    warps = needs["threads"] // 32
+    needs = block_needs(columns, ops, limits)
+    warps = needs["threads"] // limits.warp
     held = np.minimum(limits.threads // needs["threads"], limits.blocks)
     if limits.registers > 0:
         resident = limits.registers // PARTITIONS // (needs["registers"] // warps) * PARTITIONS
@@ -132,22 +133,22 @@ def no_room(columns: Columns, ops: Ints, running: list[Ints], limits: Limits) ->
         grid = _of(columns, "grid", other[occupied])
         full[occupied] |= grid > held * limits.sms
         resident = np.minimum(grid // limits.sms, held)
-        for name, needed in block_needs(columns, other[occupied]).items():
+        for name, needed in block_needs(columns, other[occupied], limits).items():
             free[name][occupied] -= resident * needed
-    for name, needed in block_needs(columns, ops).items():
+    for name, needed in block_needs(columns, ops, limits).items():
         if name in ("threads", "blocks") or (limits.registers > 0 and limits.shared_bytes > 0):
             full |= free[name] < needed
     return full & (_of(columns, "grid", ops) > 0)
 
 
-def block_needs(columns: Columns, ops: Ints) -> dict[str, Ints]:
+def block_needs(columns: Columns, ops: Ints, limits: Limits) -> dict[str, Ints]:
     """What one block of each kernel takes of a multiprocessor."""
     block, registers, shared = (_of(columns, column, ops) for column in ("block", "registers", "shared_bytes"))
-    warps = -(-np.maximum(block, 1) // 32)
+    warps = -(-np.maximum(block, 1) // limits.warp)
     return {
-        "threads": warps * 32,
+        "threads": warps * limits.warp,
         "blocks": np.ones(ops.size, np.int64),
-        "registers": -(-np.maximum(registers, 1) * 32 // REGISTER_GRAIN) * REGISTER_GRAIN * warps,
+        "registers": -(-np.maximum(registers, 1) * limits.warp // REGISTER_GRAIN) * REGISTER_GRAIN * warps,
         "shared": -(-np.maximum(shared, 0) // SHARED_GRAIN) * SHARED_GRAIN + RESERVED_SHARED,
     }
 

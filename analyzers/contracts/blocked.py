@@ -66,7 +66,8 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
     unknown = np.setdiff1d(owner[rows], ints(whole.api, "process"))
     if unknown.size:
         ranks = ranks_in_words(whole.processes[process].rank for process in unknown.tolist())
-        return BlockedIn(reason=f"no CUDA calls of {ranks} were recorded, so nothing tells what blocked the host")
+        calls = f"no {whole.runtime} calls of {ranks} were recorded"
+        return BlockedIn(reason=f"{calls}, so nothing tells what blocked the host")
     syncs = host_syncs(whole).table
     syncs = syncs[~syncs["kind"].isin(BY_CHANCE)]
     call = ints(syncs, "call")

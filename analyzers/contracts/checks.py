@@ -65,6 +65,7 @@ class Checker:
         self.order = self.whole.once(Order)
         self.ordering, self.lanes = self.order.ordering, self.order.lanes
         self.words = Words(self.whole)
+        self.record = RECORD if self.whole.runtime == "CUDA" else ""
 
     @property
     def warnings(self) -> tuple[TraceWarning, ...]:
@@ -117,7 +118,7 @@ class Checker:
             reason = (
                 f"whether '{rule.a}' and '{rule.b}' are ordered is open in {result.failed} of {both.size} instances"
             )
-            return replace(result, reason=f"{reason}: {why}", remedy=RECORD if why == UNRECORDED else "")
+            return replace(result, reason=f"{reason}: {why}", remedy=self.record if why == UNRECORDED else "")
         return result
 
     def _told(self, rule: Rule, found: Sides, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
@@ -185,7 +186,7 @@ class Checker:
             return UNRECORDED
         a, b = (self.lanes.unit_of_op[side.op[np.isin(side.instance, instances)]] for side in (found.a, found.b))
         if np.intersect1d(a, b).size:
-            return "both are nodes of one CUDA graph, whose order the capture does not show"
+            return "both are nodes of one graph, whose order the capture does not show"
         return "nothing tells what some waits before it were for, or what one thread handed to another"
 
     # No host sync.
@@ -235,7 +236,7 @@ class Checker:
             reason = (
                 f"whether a wait on '{rule.a}' comes first is open in {result.failed} of {both.size} instances: {why}"
             )
-            return replace(result, reason=reason, remedy=RECORD if why == UNRECORDED else "")
+            return replace(result, reason=reason, remedy=self.record if why == UNRECORDED else "")
         if result.outcome == HELD:
             return result
         shown = tuple(
@@ -357,7 +358,7 @@ class Checker:
             return replace(result, outcome=INCONCLUSIVE, reason=found.untied)
         lanes = np.concatenate([side.lane[np.isin(side.instance, open_pairs)] for side in (found.a, found.b)])
         if not recorded[lanes].all():
-            return replace(result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=UNRECORDED, remedy=RECORD)
+            return replace(result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=UNRECORDED, remedy=self.record)
         return result
 
     def _races_in(self, found: Sides, op: int, behind: int) -> list[int]:

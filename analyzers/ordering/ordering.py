@@ -53,6 +53,7 @@ class Ordering:
 
     def __init__(self, trace: Trace) -> None:
         self._streams, self._launch = trace.streams, ints(trace.ops, "launch")
+        self._logged = np.array([trace.captures[each.capture].waits_logged for each in trace.processes] or [True])
         self.linked = link(trace, host_calls(trace))
         self.lanes = self.linked.calls.lanes
         self.graph = Graph(self.lanes, all_edges(trace, self.linked))
@@ -84,10 +85,10 @@ class Ordering:
 
     @cached_property
     def waits_recorded(self) -> Mask:
-        """Lanes of processes of whose stream waits the capture says which stream waits, or which make none."""
+        """Lanes of processes of whose stream waits the capture says which stream waits, or which surely make none."""
         waits, process = self.linked.calls.waits, self.lanes.process
         with_stream = np.unique(waits.process[waits.lane >= 0])
-        return np.isin(process, with_stream) | ~np.isin(process, waits.process)
+        return np.isin(process, with_stream) | (~np.isin(process, waits.process) & self._logged[process])
 
     @cached_property
     def _after_unrecorded(self) -> Mask:
@@ -96,10 +97,10 @@ class Ordering:
         unit = self.lanes.unit(lane[rows], self.lanes.queued_before(lane[rows], waits.start_ns[rows]))
         marked = np.zeros(self.lanes.op.size, dtype=bool)
         marked[unit[unit >= 0]] = True
-        return marked
+        return marked | ~self._logged[self.lanes.process[self._lane_of_unit]]
 
     def after_unrecorded_wait(self, ops: Ints) -> Mask:
-        """Which ops may have waited for anything: their stream took a wait, and the capture does not record waits."""
+        """Which ops may have waited for anything: their stream took a wait, or may have, that is not recorded."""
         return self._after_unrecorded[self.lanes.unit_of_op[ops]]
 
     @cached_property

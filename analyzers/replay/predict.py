@@ -31,6 +31,7 @@ from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankComm
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
+from analyzers.trace.advice import recording_waits
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.tables import Trace
@@ -209,9 +210,8 @@ class Replayed:
 
     def _not_on_record(self) -> str:
         """What the capture lacks, so that nothing tells what depends on what."""
-        remedy = "torch.profiler records it with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
         if not self.trace.once(Ordering).waits_recorded.all():
-            return f"the capture does not say which streams wait for what: {remedy}"
+            return f"the capture does not say which streams wait for what: {recording_waits(self.trace)}"
         communication = is_communication(self.trace) & self.in_counted_steps()
         took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
         unseen = float(took[ints(self.trace.ops, "wait_seen")[communication] == 0].sum() / max(int(took.sum()), 1))
@@ -224,6 +224,7 @@ class Replayed:
         span = int(calls.end_ns.max() - calls.start_ns.min()) * len(self.trace.processes)
         blind = self.tasks.blind_ns / max(span, 1)
         if blind > MOST_OFF:
+            remedy = recording_waits(self.trace)
             return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
         return ""
 

@@ -62,7 +62,7 @@ def _by_grids(trace: Trace, op: Ints) -> Room:
         limits_of_gpu[-1] = (limits.threads, limits.blocks, *more)
         rows = rows[grid[rows] > 0]
         held = blocks_per_sm(columns, op[rows], limits)
-        needs = block_needs(columns, op[rows])
+        needs = block_needs(columns, op[rows], limits)
         of_block = np.stack([needs[name] for name in ("threads", "blocks", "registers", "shared")], axis=1)
         of_block[:, 2:] *= known
         needed[rows] = of_block

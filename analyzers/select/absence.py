@@ -69,7 +69,7 @@ class Ranges:
 def work_of(trace: Trace, selector: Selector) -> Work:
     """Look at a trace's GPU ops."""
     every = atoms(selector)
-    kinds = {atom.kind for atom in every}
+    kinds = {atom.meaning for atom in every}
     return Work(
         len(trace.ops),
         frozenset(atom for atom in every if evaluate(trace, atom).any()),
@@ -135,14 +135,13 @@ def _explain_work(atom: Atom, work: Work) -> str:
     if atom.kind == "kernel":
         near = nearest(atom.text, [names.function(text) for text in sorted(work.kernels)])
         return f"no kernel named like '{atom.text}'" + _did_you_mean([f"'{name}'" for name in near])
-    if atom.kind == "stream":
+    if atom.meaning == "stream":
         present = [str(stream) for stream in sorted(work.streams)]
-        return (
-            f"no op ran on stream {atom.text}; there are {', '.join(present[:20])}{' …' if len(present) > 20 else ''}"
-        )
-    if atom.kind in ("collective", "memcpy") and atom.text:
+        more = " …" if len(present) > 20 else ""
+        return f"no op ran on {atom.kind} {atom.text}; there are {', '.join(present[:20])}{more}"
+    if atom.meaning in ("collective", "memcpy") and atom.text:
         present = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
-        none = "there is none at all" if atom.kind == "memcpy" else _no_communication(work)
+        none = "there is none at all" if atom.meaning == "memcpy" else _no_communication(work)
         return f"no {atom.kind} '{atom.text}'; " + (f"there are {', '.join(present)}" if present else none)
     if atom.kind == "group":
         near = sorted(work.groups, key=lambda text: (len(text), text))

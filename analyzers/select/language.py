@@ -5,6 +5,7 @@ word (`comm`, `compute`, `memcpy`, `memset`, `graph`) or `kind:text`. A text tha
 quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands for
 anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their name.
 `group:` also takes `group:size=4` and `group:ranks=0-3`.
+`copy` is another word for `memcpy`, and `queue` for `stream`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from dataclasses import dataclass
 
 from analyzers.common.errors import TracevizError
 
-BARE = ("comm", "compute", "memcpy", "memset", "graph")
-KINDS = ("nvtx", "kernel", "stream", "op", "collective", "group", "memcpy")
+BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph")
+KINDS = ("nvtx", "kernel", "stream", "queue", "op", "collective", "group", "memcpy", "copy")
+SAME = {"copy": "memcpy", "queue": "stream"}  # words for one thing
 _BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
 _KIND_WORDS = {"stream": "stream {}", "group": "{} communication", "memcpy": "{} copies"}
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
@@ -29,6 +31,11 @@ class Atom:
     kind: str
     text: str = ""
     regex: bool = False
+
+    @property
+    def meaning(self) -> str:
+        """The kind, whichever of its words was used."""
+        return SAME.get(self.kind, self.kind)
 
     def __str__(self) -> str:
         escaped = self.text.replace("\\", "\\\\").replace('"', '\\"')
@@ -182,8 +189,8 @@ class _Parser:
         text = self._text()
         if not text:
             raise self._bad(f"nothing follows {word!r}")
-        if word == "stream" and (regex or not re.fullmatch(r"-?\d{1,18}", text)):
-            raise self._bad(f"a stream is a number, not {'~' * regex + text!r}")
+        if SAME.get(word, word) == "stream" and (regex or not re.fullmatch(r"-?\d{1,18}", text)):
+            raise self._bad(f"a {word} is a number, not {'~' * regex + text!r}")
         if regex:
             try:
                 re.compile(text)

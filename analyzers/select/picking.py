@@ -43,7 +43,7 @@ def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None
         return np.logical_or.reduce([evaluate(trace, part, known) for part in selector.parts])
     if known and selector in known:
         return known[selector]
-    return _PICK[selector.kind](trace, selector)
+    return _PICK[selector.meaning](trace, selector)
 
 
 def _pick_range(trace: Trace, atom: Atom) -> Mask:

@@ -27,7 +27,8 @@ from analyzers.trace.tables import Trace
 class OrderReport:
     """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops.
 
-    calls_recorded : of each rank, whether its CUDA calls were recorded; else nothing tells what blocked its host.
+    calls_recorded : of each rank, whether its host calls were recorded; else nothing tells what blocked its host.
+    runtime : whose calls those are.
     """
 
     syncs: HostSyncs
@@ -36,6 +37,7 @@ class OrderReport:
     plan: StreamPlan
     warnings: tuple[TraceWarning, ...]
     calls_recorded: Mapping[int, bool] = field(default_factory=dict)
+    runtime: str = "CUDA"
 
     @property
     def reason(self) -> str:
@@ -44,11 +46,11 @@ class OrderReport:
         if not unknown:
             return ""
         of = "" if len(unknown) == len(self.calls_recorded) else f" of rank {', '.join(map(str, unknown))}"
-        return f"no CUDA calls{of} were recorded, so nothing tells what blocked the host"
+        return f"no {self.runtime} calls{of} were recorded, so nothing tells what blocked the host"
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 0, or 3 where no rank's CUDA calls were recorded."""
+        """What a command ends with: 0, or 3 where no rank's host calls were recorded."""
         return 3 if self.calls_recorded and not any(self.calls_recorded.values()) else 0
 
     def to_frame(self) -> pd.DataFrame:
@@ -110,11 +112,11 @@ def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
         copies = UnwaitedCopies(_part(trace, copies.table, "launched_ns", span))
         found = Crossings(_part(trace, found.table, "at_ns", span))
         plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
-    return OrderReport(syncs, copies, found, plan, trace.warnings, _calls_recorded(trace))
+    return OrderReport(syncs, copies, found, plan, trace.warnings, _calls_recorded(trace), whole.runtime)
 
 
 def _calls_recorded(trace: Trace) -> dict[int, bool]:
-    """Of each rank of a trace, whether the capture has CUDA calls of it."""
+    """Of each rank of a trace, whether the capture has host calls of it."""
     calls = np.bincount(ints(trace.api, "process"), minlength=len(trace.processes))
     recorded = dict.fromkeys(trace.rank_ids, False)
     for process, one in enumerate(trace.processes):
@@ -152,6 +154,7 @@ def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -
         StreamPlan(stacked(Chunk, (one.plan.table for one in reports), "rank", "thread", "start_ns")),
         warnings,
         {rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
+        " or ".join(dict.fromkeys(one.runtime for one in reports)) or "CUDA",
     )
 
 

@@ -122,6 +122,7 @@ DEVICES: Schema = {
     "sms": ("int32", -1),
     "threads_per_sm": ("int32", -1),
     "blocks_per_sm": ("int32", -1),
+    "warp": ("int32", -1),  # threads that run as one
     "registers_per_sm": ("int64", -1),
     "shared_bytes_per_sm": ("int64", -1),
     "memory_bytes": ("int64", -1),

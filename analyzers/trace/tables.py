@@ -37,6 +37,7 @@ class Capture:
 
     `start_utc_ns` is the epoch time of the capture's zero (None when the file has none); `first_ns`/`last_ns` the
     span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
+    `runtime` whose calls its host calls are; `waits_logged` whether a stream made to wait for another would show;
     `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
     left in the file, as nobody asked for them.
     """
@@ -51,6 +52,8 @@ class Capture:
     last_ns: int = 0
     world_size: int | None = None
     host_error_ns: int | None = None
+    runtime: str = "CUDA"
+    waits_logged: bool = True
     lacks: tuple[str, ...] = ()
     unread_counters: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +141,12 @@ class Trace:
         """Ranks that have GPU work, ascending."""
         return [int(rank) for rank in np.unique(ints(self.ops, "rank"))]
 
+    @property
+    def runtime(self) -> str:
+        """Whose calls the host calls are: CUDA, HIP, SYCL, …; of captures of several "CUDA or HIP"."""
+        return " or ".join(dict.fromkeys(capture.runtime for capture in self.captures)) or "CUDA"
+
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")
         ranks = ", ".join(map(str, self.rank_ids[:8])) + (", …" if len(self.rank_ids) > 8 else "")
-        return f"<Trace {names}: {len(self.ops):,} GPU ops, {len(self.api):,} CUDA calls, ranks {ranks}>"
+        return f"<Trace {names}: {len(self.ops):,} GPU ops, {len(self.api):,} {self.runtime} calls, ranks {ranks}>"

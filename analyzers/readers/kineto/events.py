@@ -47,10 +47,12 @@ FIELDS: dict[str, tuple[str, ...]] = {
     ),
     "api": ("correlation",),
     "range": ("external", "sequence", "forward", "sizes"),
+    "hip": ("correlation", "bytes", "copy_kind", "grid", "block"),
     "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
     "span": (),
     "memory": ("device_type", "memory_device", "allocated", "reserved"),
 }
+CALLS = ("api", "hip")  # groups of host calls: HIP's say of a copy or launch what its op does not
 TELLING = ("op", "range")  # groups whose args may tell about communication
 
 
@@ -81,6 +83,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     stream: Any = -1
     correlation: Any = -1
     bytes: Any = -1
+    copy_kind: Any = msgspec.field(name="kind", default=-1)
     registers: Any = msgspec.field(name="registers per thread", default=-1)
     shared: Any = msgspec.field(name="shared memory", default=-1)
     graph: Any = msgspec.field(name="graph id", default=-1)
@@ -165,7 +168,13 @@ class Head:
     @property
     def group(self) -> str:
         """Table the event's row goes to."""
-        return GROUPS.get(self.category, "span")
+        return group_of(self.category, self.name)
+
+
+def group_of(category: str, name: str) -> str:
+    """Table that the rows of a category and name go to."""
+    group = GROUPS.get(category, "span")
+    return "hip" if group == "api" and name.startswith("hip") else group
 
 
 class Heads:
@@ -312,7 +321,7 @@ def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
     rows_of_group: dict[str, list[int]] = {group: [] for group in FIELDS}
     for row, event in enumerate(events):
         if is_kept(event):
-            rows_of_group[GROUPS.get(event.cat, "span")].append(row)
+            rows_of_group[group_of(event.cat, event.name)].append(row)
     for group, at in rows_of_group.items():
         if at:
             batch.rows[group] = _rows([events[row] for row in at], group, heads, batch.comms)

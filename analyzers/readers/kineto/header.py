@@ -34,6 +34,7 @@ _DEVICE = {  # first key that is there
     "gpu": ("id",),
     "sms": ("numSms",),
     "threads_per_sm": ("maxThreadsPerMultiprocessor",),
+    "warp": ("warpSize",),
     "registers_per_sm": ("regsPerMultiprocessor",),
     "shared_bytes_per_sm": ("sharedMemPerMultiprocessor", "maxSharedMemoryPerMultiProcessor"),
     "memory_bytes": ("totalGlobalMem",),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,9 +16,11 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import tables
-from analyzers.readers.kineto.events import BadTime, Batch, Head, Heads, Rows, decode, join
+from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
+from analyzers.readers.kineto.vendor import Raw, Vendor
+from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
@@ -108,7 +109,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
             hint="Give what torch.profiler's export_chrome_trace wrote.",
         )
     warnings = sound(batch, heads.all)
-    rows = batch.rows
+    rows = {**batch.rows, "api": stack([batch.rows[group] for group in CALLS], FIELDS["api"])}
     zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
     pids = tables.cpu_pids(rows, heads.all)
     api_process = tables.process_of_heads(rows["api"], heads.all, pids)
@@ -124,7 +125,7 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
     syncs = tables.syncs(rows["sync"], heads.all, gpu_process["sync"], zero)
     api = tables.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
     ranges = tables.ranges(rows["range"], heads.all, tables.process_of_heads(rows["range"], heads.all, pids), zero)
-    ops = tables.in_graphs(tables.grids_in_blocks(ops, api), api)
+    ops = tables.in_graphs(ops, api)
     trace = Trace(
         captures=(),
         processes=(),
@@ -139,13 +140,19 @@ def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace
         memory=tables.memory(rows["memory"], tables.process_of_heads(rows["memory"], heads.all, pids), zero),
         warnings=tuple(warnings),
     )
-    trace = _described(trace, path, header, zero, pids)
+    raw = Raw(rows, heads.all, header, zero)
+    vendor = vendor_of(raw)
+    trace = vendor.complete(_described(trace, path, raw, pids, vendor.runtime), raw)
+    (capture,) = trace.captures
+    lacking = lacks(trace, vendor, bool(headers.number(header, "record_shapes")))
+    trace = replace(trace, captures=(replace(capture, lacks=lacking),))
     trace = counted_ranges(unknown_events(trace, rows["span"], heads.all), rows["span"], heads.all)
-    return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)))
+    return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)), vendor)
 
 
-def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids: list[int]) -> Trace:
+def _described(trace: Trace, path: Path, raw: Raw, pids: list[int], runtime: str) -> Trace:
     """Add what is known of the file and its processes."""
+    header, zero = raw.header, raw.zero
     base = headers.number(header, "baseTimeNanoseconds")
     start = base + zero if base is not None else zero if zero >= _EPOCH_SINCE else None
     host = headers.host(header, path, pids)
@@ -162,7 +169,7 @@ def _described(trace: Trace, path: Path, header: dict[str, Any], zero: int, pids
         last_ns=max((int(ints(frame, "end_ns").max()) for frame in times), default=0),
         host_error_ns=None if start is None else HOST_ERROR_NS,
         world_size=headers.number(headers.distributed(header), "world_size"),
-        lacks=lacks(trace, bool(headers.number(header, "record_shapes"))),
+        runtime=runtime,
         metadata=headers.metadata(header),
     )
     processes = tuple(Process(capture=0, pid=pid, host=host, claims=claims) for pid in pids)
@@ -228,12 +235,18 @@ def odd_links(trace: Trace) -> Trace:
     return trace
 
 
-def unrecorded_waits(trace: Trace) -> Trace:
+def unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
     """Warn where streams were made to wait, and nothing says which of them waited: what torch.profiler does unasked."""
     code, names = codes(trace.api, "name")
     is_wait = np.array(["StreamWaitEvent" in name for name in names] + [False])[code]
     if not is_wait.any() or is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
         return trace
+    if not vendor.records_waits:
+        return trace.warn(
+            "waits-not-recorded",
+            f"The capture records neither which stream waits nor for what, and no profiler of {vendor.runtime} "
+            "does: no missing wait can be told, and a full GPU not from a wait.",
+        )
     return trace.warn(
         "waits-not-recorded",
         "The capture does not record which stream waits for what: that is inferred from the order of calls and from "
@@ -276,18 +289,18 @@ def counted_ranges(trace: Trace, spans: Rows, heads: Sequence[Head]) -> Trace:
     return replace(trace, captures=(replace(capture, lacks=(*capture.lacks, text)),))
 
 
-def lacks(trace: Trace, header_has_shapes: bool) -> tuple[str, ...]:
+def lacks(trace: Trace, vendor: Vendor, header_has_shapes: bool) -> tuple[str, ...]:
     """What the capture cannot answer, in words."""
     kinds = {kind: bool(is_one_of(trace.ranges, "kind", [kind]).any()) for kind in ("op", "annotation", "python")}
     waits = is_one_of(trace.syncs, "kind", ["stream_wait"])
     unlinked = waits.any() and not (ints(trace.syncs, "record_correlation")[waits] >= 0).any()
     missing = (
-        ("CUDA calls (what launched each op, what the host waited for)", not len(trace.api)),
+        (f"{vendor.runtime} calls (what launched each op, what the host waited for)", not len(trace.api)),
         ("operators (cpu_op)", not kinds["op"]),
         ("annotations (record_function)", not kinds["annotation"]),
-        ("synchronization records (enable_cuda_sync_events=True)", not len(trace.syncs)),
+        ("synchronization records (enable_cuda_sync_events=True)", vendor.records_waits and not len(trace.syncs)),
         ("links from a stream's wait to its event record", bool(unlinked)),
         ("tensor shapes (record_shapes=True)", not header_has_shapes),
         ("call stacks (with_stack=True)", not kinds["python"]),
     )
-    return tuple(what for what, is_missing in missing if is_missing)
+    return (*vendor.lacks(trace), *(what for what, is_missing in missing if is_missing))

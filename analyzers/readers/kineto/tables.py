@@ -35,7 +35,6 @@ SYNC_KINDS_OF = {
     "Context Sync": "device",
 }
 HOST_MEMORY = 0  # c10::DeviceType: CPU 0, CUDA (and HIP) 1, …
-ITEMS_LAUNCH = "hipExtModuleLaunchKernel"  # its grid counts work-items
 _SUFFIX = re.compile(r"_(v\d{4,}|ptsz|ptds)$")
 _COPY = re.compile(r"([HDAP])to([HDAP])\b(?:.*\((.+?) -> (.+?)\))?")
 _ROCM_COPY = re.compile(r"(Host|Device)To(Host|Device)")
@@ -244,20 +243,6 @@ def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -
     number = {text: code for code, text in enumerate(categories)}
     code_of_text: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
     return pd.Categorical.from_codes(code_of_text[code], dtype=pd.CategoricalDtype(categories))
-
-
-def grids_in_blocks(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
-    """Grids as numbers of blocks: AMD's `hipExtModuleLaunchKernel` counts work-items, of which a block has many."""
-    code, names = codes(api, "name")
-    counts_items = np.array([name.startswith(ITEMS_LAUNCH) for name in names] + [False], dtype=bool)
-    launch, grid, block = (ints(ops, column) for column in ("launch", "grid", "block"))
-    rows = np.flatnonzero((launch >= 0) & (grid > 0) & (block > 0))
-    rows = rows[counts_items[code[launch[rows]]]]
-    if not rows.size:
-        return ops
-    blocks = grid.copy()
-    blocks[rows] = -(-grid[rows] // block[rows])
-    return ops.assign(grid=blocks)
 
 
 def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:

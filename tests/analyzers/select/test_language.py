@@ -13,11 +13,11 @@ awkward = st.text(
 numbers = st.integers(-(10**17), 10**17).map(str)
 named = st.one_of(
     st.sampled_from(BARE).map(Atom),
-    st.builds(Atom, st.sampled_from([kind for kind in KINDS if kind != "stream"]), awkward),
+    st.builds(Atom, st.sampled_from([kind for kind in KINDS if kind not in ("stream", "queue")]), awkward),
     st.builds(Atom, st.just("kernel"), st.sampled_from(["a|b", "^x,y+$", "~a", " b ", "(gemm)+", '"', "\\\\", ")"]))
     .filter(lambda atom: atom.text != ")")
     .map(lambda atom: Atom("kernel", atom.text, regex=True)),
-    st.builds(Atom, st.just("stream"), numbers),
+    st.builds(Atom, st.sampled_from(["stream", "queue"]), numbers),
 )
 
 
@@ -93,6 +93,7 @@ def test_grammar(text: str, expected: Selector) -> None:
         ("comm)", "not one of"),
         ("(comm))", "')' is left over"),
         ("stream:x", "a stream is a number, not 'x'"),
+        ("queue:0x7f", "a queue is a number, not '0x7f'"),
         ("stream:7*", "a stream is a number, not '7*'"),
         ("stream:~7", "a stream is a number, not '~7'"),
         ("stream:99999999999999999999", "a stream is a number"),
@@ -137,3 +138,8 @@ def test_atoms_are_told_by_whether_they_pick_or_take_out() -> None:
     selector = parse("nvtx:a+!(comm,!nvtx:b),!stream:7")
     assert [str(atom) for atom in atoms(selector)] == ["nvtx:a", "nvtx:b"]
     assert [str(atom) for atom in atoms(selector, positive=False)] == ["comm", "stream:7"]
+
+
+def test_two_words_for_one_thing_pick_the_same() -> None:
+    assert [Atom(kind).meaning for kind in ("copy", "memcpy", "queue", "stream")] == ["memcpy"] * 2 + ["stream"] * 2
+    assert str(parse("copy:DtoH+queue:7")) == "copy:DtoH+queue:7"

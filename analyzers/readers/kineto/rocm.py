@@ -1,0 +1,114 @@
+"""Kineto on AMD GPUs, by roctracer or rocprofiler-sdk.
+
+Its host calls stand in the category of CUDA's, under the names of HIP. A call says what its op may not: a copy's bytes
+and direction, a kernel's grid and block. Newer ROCm copies and fills by kernels of its own. A device is numbered as the
+driver's agents are, CPUs among them, not as HIP does. Event records are never traced, and waits name no stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.readers.kineto.vendor import Raw, Vendor
+from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.schemas import COPY_KINDS, OP_KINDS
+from analyzers.trace.tables import Trace
+
+ITEMS_LAUNCH = "hipExtModuleLaunchKernel"  # its grid counts work-items
+PEER_COPY = "hipMemcpyPeer"
+_KERNELS = {"__amd_rocclr_copyBuffer": "memcpy", "__amd_rocclr_fillBuffer": "memset"}  # by how their names begin
+_DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")  # hipMemcpyKind; 4 is "as the pointers say"
+_SHARED_PROPERTIES = ("name", "sms", "threads_per_sm", "warp", "memory_bytes")
+
+
+def _is_one(raw: Raw) -> bool:
+    return len(raw.rows["hip"]) > 0
+
+
+def _complete(trace: Trace, raw: Raw) -> Trace:
+    waits = any("StreamWaitEvent" in name for name in codes(trace.api, "name")[1])
+    captures = tuple(replace(one, waits_logged=waits) for one in trace.captures)
+    trace = replace(trace, captures=captures, ops=trace.ops.assign(kind=_kinds(trace.ops)))
+    trace = replace(trace, ops=_told_by_calls(trace, raw))
+    return replace(trace, devices=_devices(trace))
+
+
+def _kinds(ops: pd.DataFrame) -> Any:
+    """Kinds of ops, with copies and fills that run as kernels for what they are."""
+    code, names = codes(ops, "name")
+    stands_for = [next((kind for sign, kind in _KERNELS.items() if name.startswith(sign)), "") for name in names]
+    number = np.array([OP_KINDS.index(kind) if kind else -1 for kind in (*stands_for, "")])[code]
+    own, kinds = codes(ops, "kind")
+    own = np.array([OP_KINDS.index(kind) for kind in kinds])[own]
+    return pd.Categorical.from_codes(np.where(number >= 0, number, own), dtype=pd.CategoricalDtype(list(OP_KINDS)))
+
+
+def _told_by_calls(trace: Trace, raw: Raw) -> pd.DataFrame:
+    """Ops with what their calls say of them, where they don't say it themselves."""
+    ops, launch, fields = trace.ops, ints(trace.ops, "launch"), raw.rows["hip"].fields
+    first = len(trace.api) - len(raw.rows["hip"])  # of HIP's calls in the table
+    rows = np.flatnonzero(launch >= first)
+    call = launch[rows] - first
+    columns: dict[str, Ints] = {}
+    for column in ("grid", "block", "bytes"):
+        columns[column] = ints(ops, column).copy()
+        columns[column][rows] = np.where(columns[column][rows] >= 0, columns[column][rows], fields[column][call])
+    columns["grid"] = _in_blocks(trace, columns["grid"], columns["block"])
+    direction = np.full(len(ops), -1, np.int64)
+    direction[rows] = fields["copy_kind"][call]
+    return ops.assign(**columns, copy=_copies(trace, direction))
+
+
+def _in_blocks(trace: Trace, grid: Ints, block: Ints) -> Ints:
+    """Grids as numbers of blocks where the launch counts work-items, of which a block has many."""
+    counts_items = _launched_by(trace, ITEMS_LAUNCH) & (grid > 0) & (block > 0)
+    return np.where(counts_items, -(-grid // np.maximum(block, 1)), grid)
+
+
+def _copies(trace: Trace, direction: Ints) -> Any:
+    """Kinds of copies: as their names say, else as their calls do; between GPUs only where the call says so."""
+    code, names = codes(trace.ops, "copy")
+    own = np.array([COPY_KINDS.index(name) for name in (*names, "")])[code]
+    is_copy = is_one_of(trace.ops, "kind", ["memcpy"])
+    untold = is_copy & np.isin(own, [COPY_KINDS.index(""), COPY_KINDS.index("unknown")])
+    stated = np.array([*(COPY_KINDS.index(kind) for kind in _DIRECTIONS), COPY_KINDS.index("unknown")])
+    known = (direction >= 0) & (direction < len(_DIRECTIONS))
+    own = np.where(untold, stated[np.where(known, direction, -1)], own)
+    own[is_copy & _launched_by(trace, PEER_COPY)] = COPY_KINDS.index("PtoP")
+    return pd.Categorical.from_codes(own, dtype=pd.CategoricalDtype(list(COPY_KINDS)))
+
+
+def _launched_by(trace: Trace, start: str) -> Mask:
+    """Ops launched by a call whose name begins so."""
+    code, names = codes(trace.api, "name")
+    fits = np.append(np.array([*(name.startswith(start) for name in names), False])[code], False)
+    found: Mask = fits[ints(trace.ops, "launch")]
+    return found
+
+
+def _devices(trace: Trace) -> pd.DataFrame:
+    """A row for each device that ops name, with what the listed ones have in common: which is which can't be told."""
+    listed = trace.devices
+    used = trace.ops[["process", "device"]].drop_duplicates()
+    common = {column: listed[column].iloc[0] for column in _SHARED_PROPERTIES if listed[column].nunique() == 1}
+    name = [str(common.pop("name", ""))] * len(used)
+    keys = {column: ints(used, column) for column in ("process", "device")}
+    return table("devices", {**keys, "name": name, **{key: int(value) for key, value in common.items()}}, len(used))
+
+
+def _lacks(trace: Trace) -> tuple[str, ...]:
+    copies = is_one_of(trace.ops, "copy", ["DtoD"]).any()
+    return (
+        "waits between streams and missing ones: ROCm's tracers log no event records, so neither is claimed",
+        "registers and static shared memory of kernels: a GPU is said to be full only by its wavefronts",
+        "which of the machine's GPUs a device is: it is numbered among the driver's agents, not as HIP does",
+        *(("copies between GPUs from those within one, but for hipMemcpyPeer",) if copies else ()),
+    )
+
+
+ROCM = Vendor("HIP", _is_one, _complete, _lacks)

@@ -1,0 +1,26 @@
+"""Write the made captures of `tests/data`."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.made import rocm
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def captures() -> Iterator[tuple[str, str | bytes]]:
+    """Name within `tests/data`, and content, of each."""
+    for rank in range(2):
+        yield f"rocm/roctracer.rank{rank}.json.gz", rocm.capture(rank)
+        yield f"rocm/sdk.rank{rank}.json.gz", rocm.capture(rank, 1, sdk=True)
+
+
+if __name__ == "__main__":
+    for name, content in captures():
+        path, plain = DATA / name, content.encode() if isinstance(content, str) else content
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(plain, mtime=0) if name.endswith(".gz") else plain)
+        print(path)

@@ -1,0 +1,33 @@
+"""What commands say of captures of other vendors: in the words of their runtimes, without advice they can't follow."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.made import rocm
+from tests.traceviz.conftest import Run
+
+COMMANDS = (
+    ["info"],
+    ["check-overlap"],
+    ["syncs"],
+    ["streams"],
+    ["what-if", "--change", "drop-sync nvtx:layer"],
+    ["check-overlap", "-a", "nvtx:layer+comm", "-b", "nvtx:layer+compute"],
+)
+THEIR_OWN = re.compile(r"at::native::\S*CUDA\S*|CUDAFunctor\w*")  # names of kernels
+
+
+@pytest.mark.parametrize(("runtime", "text"), [("HIP", rocm.capture(0, 5)), ("HIP", rocm.capture(0, 6, sdk=True))])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_messages_never_say_cuda(run: Run, tmp_path: Path, runtime: str, text: str, command: list[str]) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    result = run(command[0], str(path), *command[1:])
+    said = THEIR_OWN.sub("", result.out + result.err)
+    assert "CUDA" not in said
+    assert "cuda" not in said
+    assert runtime in said or command[0] in ("streams",)
