@@ -27,6 +27,7 @@ from analyzers.trace.tables import Capture, Trace
 
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
 MOST_RANGES = 40
+WORDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and the kinds of ranges that they name
 FEW = 3  # steps below which a median is not one
 
 
@@ -58,11 +59,15 @@ class RankInfo:
 
 @dataclass(frozen=True)
 class RangeInfo:
-    """One range name: how often it occurs over all ranks, and how many GPU ops it launched."""
+    """One range name: how often it occurs over all ranks, and how many GPU ops it launched.
+
+    word : by which selectors name it: "nvtx", or "hlo" of XLA's ops and modules.
+    """
 
     name: str
     occurrences: int
     launches: int
+    word: str = "nvtx"
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ class TraceInfo:
 class Facts:
     """What is counted of a trace; captures of a run add up.
 
-    unknown : ops whose launch is not on record. occurrences, launches : by range name.
+    unknown : ops whose launch is not on record. occurrences, launches : by word and name of ranges.
     """
 
     ranks: tuple[RankInfo, ...]
@@ -132,8 +137,8 @@ class Facts:
     ranges: int
     operators: int
     syncs: int
-    occurrences: Counter[str]
-    launches: Counter[str]
+    occurrences: Counter[tuple[str, str]]
+    launches: Counter[tuple[str, str]]
     communication: CommunicationFacts
 
     def __add__(self, other: Facts) -> Facts:
@@ -154,17 +159,11 @@ def info(trace: Trace) -> TraceInfo:
 
 def facts_of(trace: Trace) -> Facts:
     """Count what is in a trace, or in one capture of a run."""
-    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
-    code, texts = codes(trace.ranges, "name")
-    names, occurrences = np.unique(code[kinds & (code >= 0)], return_counts=True)
-    launched = np.zeros(len(texts), np.int64)
-    seen: list[Ints] = []
-    for rows in launched_in_all(trace, kinds):
-        name = np.where(rows >= 0, code[rows], -1)
-        for before in seen:  # nested ranges of one name hold an op once
-            name = np.where(name == before, -1, name)
-        launched += np.bincount(name[name >= 0], minlength=len(texts))
-        seen.append(name)
+    occurrences, launches = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for word, kinds in WORDS.items():
+        of_word = _named(trace, is_one_of(trace.ranges, "kind", kinds))
+        for name, (times, launched) in of_word.items():
+            occurrences[word, name], launches[word, name] = times, launched
     return Facts(
         ranks=_ranks(trace),
         steps=frozenset(find_steps(trace).present),
@@ -174,10 +173,27 @@ def facts_of(trace: Trace) -> Facts:
         ranges=len(trace.ranges),
         operators=int(np.count_nonzero(is_one_of(trace.ranges, "kind", ("op",)))),
         syncs=len(trace.syncs),
-        occurrences=Counter({texts[name]: int(times) for name, times in zip(names, occurrences, strict=True)}),
-        launches=Counter({texts[name]: int(launched[name]) for name in names}),
+        occurrences=occurrences,
+        launches=launches,
         communication=communication_facts(trace),
     )
+
+
+def _named(trace: Trace, rows: Mask) -> dict[str, tuple[int, int]]:
+    """How often each name of some ranges occurs, and how many ops they launched."""
+    code, texts = codes(trace.ranges, "name")
+    names, occurrences = np.unique(code[rows & (code >= 0)], return_counts=True)
+    if not names.size:
+        return {}
+    launched = np.zeros(len(texts), np.int64)
+    seen: list[Ints] = []
+    for found in launched_in_all(trace, rows):
+        name = np.where(found >= 0, code[found], -1)
+        for before in seen:  # nested ranges of one name hold an op once
+            name = np.where(name == before, -1, name)
+        launched += np.bincount(name[name >= 0], minlength=len(texts))
+        seen.append(name)
+    return {texts[name]: (int(times), int(launched[name])) for name, times in zip(names, occurrences, strict=True)}
 
 
 def info_of(run: Trace, facts: Facts) -> TraceInfo:
@@ -185,8 +201,10 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
 
     Range names stand by launches; an op counts for the name of every range around its launch.
     """
-    by_launches = sorted(facts.occurrences, key=lambda name: (-facts.launches[name], name))
-    listed = [RangeInfo(name, facts.occurrences[name], facts.launches[name]) for name in by_launches[:MOST_RANGES]]
+    by_launches = sorted(facts.occurrences, key=lambda one: (one[0] == "hlo", -facts.launches[one], one[1]))
+    listed = [
+        RangeInfo(one[1], facts.occurrences[one], facts.launches[one], one[0]) for one in by_launches[:MOST_RANGES]
+    ]
     return TraceInfo(
         captures=run.captures,
         ranks=facts.ranks,
@@ -201,13 +219,14 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
 
 
 def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
+    devices = sum(len(one.devices) for one in facts.ranks)
     ranks, known, steps = len(run.rank_ids), run.captures[0].world_size, len(facts.steps)
     candidates = [
         (
             facts.graphs,
             f"what ran inside {facts.graphs} CUDA graph launches: each is one row (nsys: --cuda-graph-trace=node)",
         ),
-        (ranks == 1, "how long collectives waited for other ranks: only one rank was captured"),
+        (ranks == 1 and devices < 2, "how long collectives waited for other ranks: only one rank was captured"),
         (known is not None and ranks not in (1, known), f"what the other ranks did: {ranks} of {known} were captured"),
         (not facts.ranges, "regions by name: there are no NVTX ranges or record_function annotations"),
         (facts.unknown == facts.ops, "who launched what: no launch calls were recorded, so ranges pick nothing"),

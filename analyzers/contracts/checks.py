@@ -32,6 +32,7 @@ from analyzers.ordering.lanes import MIN_NS
 from analyzers.select.select import select
 from analyzers.syncs.copies import REASONS, unwaited_copies
 from analyzers.syncs.crossings import crossings
+from analyzers.trace.advice import records_waits
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.tables import Trace
@@ -65,7 +66,7 @@ class Checker:
         self.order = self.whole.once(Order)
         self.ordering, self.lanes = self.order.ordering, self.order.lanes
         self.words = Words(self.whole)
-        self.record = RECORD if self.whole.runtime == "CUDA" else ""
+        self.record = RECORD if records_waits(self.whole) else ""
 
     @property
     def warnings(self) -> tuple[TraceWarning, ...]:

@@ -13,7 +13,7 @@ from analyzers.common.progress import Progress
 from analyzers.trace.tables import Trace
 
 GZIP = b"\x1f\x8b"
-UNPACKED_BYTES = 256
+UNPACKED_BYTES = 4096
 
 
 @dataclass(frozen=True)

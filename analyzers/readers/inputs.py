@@ -17,6 +17,7 @@ from analyzers.readers.format import Head
 from analyzers.readers.formats import FORMATS, KNOWN, SUFFIXES, format_of
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import REPORT
+from analyzers.readers.xla.format import XLA, XPLANE, twins_of
 from analyzers.trace.ranks import RANKS
 
 MANIFEST = "manifest.json"
@@ -92,9 +93,14 @@ def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple
 
 
 def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
-    """Of a report and its export, read one: the export, unless the report was written anew since."""
+    """Of a report and its export, read one: the export, unless the report was written anew since.
+
+    Of the files that JAX writes of one profile, read the one for viewers.
+    """
     dropped = set()
     for report, one in inputs.items():
+        if one.kind in (XLA.kind, XPLANE.kind) and twins_of(report) & set(inputs):
+            dropped.add(report)
         export = report.with_suffix(".sqlite")
         if one.kind == REPORT.kind and export in inputs:
             stale = export.stat().st_mtime_ns < report.stat().st_mtime_ns

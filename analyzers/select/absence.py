@@ -121,7 +121,7 @@ def explain_nothing(selector: Selector, work: Work, ranges: Ranges, launches: La
 
 
 def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
-    word = "range" if atom.kind == "nvtx" else "operator"
+    word = {"nvtx": "range", "op": "operator", "hlo": "HLO op or module"}[atom.kind]
     if atom in ranges.naming:
         return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
     present = ranges.names[atom.kind]

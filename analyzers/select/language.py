@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from analyzers.common.errors import TracevizError
 
 BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph")
-KINDS = ("nvtx", "kernel", "stream", "queue", "op", "collective", "group", "memcpy", "copy")
+KINDS = ("nvtx", "kernel", "stream", "queue", "op", "hlo", "collective", "group", "memcpy", "copy")
 SAME = {"copy": "memcpy", "queue": "stream"}  # words for one thing
 _BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
 _KIND_WORDS = {"stream": "stream {}", "group": "{} communication", "memcpy": "{} copies"}

@@ -15,11 +15,11 @@ from analyzers.trace.kernels import is_communication, is_compute, operation_code
 from analyzers.trace.regions import launched_in
 from analyzers.trace.tables import Trace
 
-RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",)}
+RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",), "hlo": ("hlo",)}
 
 
 def named_ranges(trace: Trace, atom: Atom) -> Mask:
-    """Rows of `trace.ranges` an `nvtx:` or `op:` atom names; where a trace has no operators, NVTX ranges stand in."""
+    """Rows of `trace.ranges` an `nvtx:`, `op:` or `hlo:` atom names; with no operators in it, NVTX's stand in."""
     fits = atom.matcher(whole=True)
     kinds = RANGE_ATOMS[atom.kind]
     of_kind = is_one_of(trace.ranges, "kind", kinds)
@@ -81,6 +81,7 @@ def _pick_collective(trace: Trace, atom: Atom) -> Mask:
 _PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
     "nvtx": _pick_range,
     "op": _pick_range,
+    "hlo": _pick_range,
     "kernel": _pick_kernel,
     "stream": lambda trace, atom: ints(trace.ops, "stream") == int(atom.text),
     "collective": _pick_collective,

@@ -1,5 +1,7 @@
 """Which ops a range launched: those whose launch call starts inside it, on the thread it is open on.
 
+Ranges of XLA (kind "hlo": an HLO op, or its module) are of the device: their ops name them.
+
 Work that another thread launched for the range (autograd runs the backward pass on a thread of its own) belongs to it
 only when the trace proves it: the launch lies in an autograd engine op, that thread's backward ops are linked by
 sequence number to forward ops of one other thread, and the range is open on that thread at the time.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
@@ -46,8 +48,10 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     occurrence : row in `trace.ranges` of the innermost such range, -1 where there is none, per op.
     by_autograd : ops found through a forward–backward link, rows of `trace.ops`.
     """
-    occurrence = np.full(len(trace.ops), -1, np.int64)
-    rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    of_op, of_module = _of_hlo(trace, wanted)
+    occurrence = np.where(of_op >= 0, of_op, of_module)
+    wanted = wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))
+    rows, launched = np.flatnonzero(wanted), np.flatnonzero((ints(trace.ops, "launch") >= 0) & (occurrence < 0))
     if not rows.size or not launched.size:
         return occurrence, np.empty(0, np.int64)
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
@@ -74,9 +78,11 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
     -------
     found : arrays of a row in `trace.ranges` per op, -1 where there is none (any more).
     """
+    found = [each for each in _of_hlo(trace, wanted) if (each >= 0).any()]
+    wanted = wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))
     rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
     if not rows.size or not launched.size:
-        return []
+        return found
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
     index = RangeIndex(trace.ranges.iloc[rows])
     lookups = [(launched, thread[launched])]
@@ -87,7 +93,6 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
         of_worker = launched[by_thread.get(key, np.empty(0, np.int64))]
         of_worker = of_worker[engine.innermost(process[of_worker], thread[of_worker], start[of_worker]) >= 0]
         lookups.append((of_worker, np.full(of_worker.size, forward)))
-    found = []
     for ops, on_thread in lookups:
         for positions in index.around(process[ops], on_thread, start[ops]):
             spread = np.full(len(trace.ops), -1, np.int64)
@@ -100,12 +105,25 @@ def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int
     """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
     not_found = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
-    anywhere = trace.ranges[wanted].assign(thread=0)
+    anywhere = trace.ranges[wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))].assign(thread=0)
     index = RangeIndex(anywhere)
     rows = np.flatnonzero(not_found)
     rows = rows[index.innermost(process[rows], np.zeros(rows.size, np.int64), start[rows]) >= 0]
     workers, count = np.unique(thread[rows], return_counts=True)
     return dict(zip(workers.tolist(), count.tolist(), strict=True))
+
+
+def _of_hlo(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
+    """Of each op the row of the wanted HLO op that it ran for, and of the wanted module; -1 where there is none."""
+    rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("hlo",)))
+    nothing = np.full(len(trace.ops), -1, np.int64)
+    if not rows.size:
+        return nothing, nothing
+    process, ids, module = (ints(trace.ranges, column)[rows] for column in ("process", "id", "sequence"))
+    chosen = np.append(np.where(wanted[rows], rows, -1), -1)
+    of_op = first_row_of(process, ids, ints(trace.ops, "process"), ints(trace.ops, "hlo"))
+    of_module = first_row_of(process, ids, ints(trace.ops, "process"), np.append(module, -1)[of_op])
+    return chosen[of_op], chosen[of_module]
 
 
 def _engine(trace: Trace) -> RangeIndex:

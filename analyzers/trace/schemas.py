@@ -8,7 +8,7 @@ from typing import Any
 OP_KINDS = ("kernel", "memcpy", "memset", "graph")
 COPY_KINDS = ("", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unknown")
 MEMORY_KINDS = ("", "pageable", "pinned", "device", "array", "managed", "unknown")
-RANGE_KINDS = ("nvtx", "annotation", "op", "python")
+RANGE_KINDS = ("nvtx", "annotation", "op", "python", "hlo")
 MEMORY_SOURCES = ("allocator", "driver", "driver-change")
 SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
@@ -38,6 +38,7 @@ OPS: Schema = {
     "block": ("int32", -1),  # threads in a block
     "registers": ("int32", -1),  # per thread
     "shared_bytes": ("int64", -1),  # per block, static + dynamic
+    "hlo": ("int64", -1),  # id of the range of kind "hlo" that it ran for
     "graph": ("int64", -1),  # id of the CUDA graph it ran in, 0 where that has no number
     "declared": ("text", ""),  # the rule by which the user calls it communication; no reader knows it
     # What its collective says of it, `wait_ns` too: filled in by `analyzers.clocks.align` once all captures are there.
@@ -69,8 +70,8 @@ RANGES: Schema = {
     "domain": ("text", ""),  # NVTX domain, "" the default one
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
-    "id": ("int64", -1),  # Kineto's External id
-    "sequence": ("int64", -1),  # autograd's sequence number
+    "id": ("int64", -1),  # Kineto's External id; of "hlo" its own, within the process
+    "sequence": ("int64", -1),  # autograd's sequence number; of an HLO op the id of its module's range
     "sizes": ("int64", -1),  # of an operator's inputs, as a number of `analyzers.trace.sizes`
     "forward_thread": ("int64", -1),  # thread of the forward op a backward op is linked to
 }

@@ -15,8 +15,8 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers import gzipped
+from analyzers.readers import json_stream as stream
 from analyzers.readers.kineto import read as kineto
-from analyzers.readers.kineto import stream
 from analyzers.readers.nsys import nccl, stats
 from analyzers.readers.nsys.file import connect
 

@@ -1,5 +1,6 @@
 """torch.profiler's traces (Kineto's JSON, plain or gzip).
 
-`read` makes a Trace of one file; `stream` brings its events in pieces, decoded by `events` or, where all events of a
-kind have one layout, by `fast`; `header` reads what stands around them; `tables` makes columns of them.
+`read` makes a Trace of one file. Its events come in pieces (`readers.json_stream`), decoded by `events` or, where all
+events of a kind have one layout, by `fast`; `header` reads what stands around them; `tables` makes columns of them.
+What vendors write otherwise is mended by a file each, listed in `vendors`.
 """

@@ -14,11 +14,11 @@ import numpy as np
 from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
+from analyzers.readers.json_stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import tables
 from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
-from analyzers.readers.kineto.stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, table

@@ -67,7 +67,7 @@ def _ranks(result: TraceInfo) -> Table:
         (
             str(one.rank),
             one.rule,
-            str(one.pid),
+            str(one.pid) if one.pid >= 0 else "–",
             listing([str(device) for device in one.devices]),
             one.gpu or "–",
             f"{one.kernels:,}",
@@ -84,7 +84,7 @@ def _ranks(result: TraceInfo) -> Table:
 
 
 def _ranges(result: TraceInfo) -> Table:
-    rows = [(f"nvtx:{one.name}", f"{one.occurrences:,}", f"{one.launches:,}") for one in result.ranges]
+    rows = [(f"{one.word}:{one.name}", f"{one.occurrences:,}", f"{one.launches:,}") for one in result.ranges]
     note = f"… and {result.more_ranges:,} more names" if result.more_ranges else ""
     return Table(
         ("range", "occurrences", "GPU ops launched"),

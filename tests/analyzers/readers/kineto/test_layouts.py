@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.common.progress import silent
+from analyzers.readers import json_stream as stream
 from analyzers.readers.kineto import read as kineto
-from analyzers.readers.kineto import stream
 from analyzers.readers.kineto.events import Heads
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.trace.schemas import TABLES

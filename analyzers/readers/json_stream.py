@@ -1,4 +1,4 @@
-"""Read a Chrome trace file piece by piece: what stands around the events, and whole events between commas.
+"""Read a file of JSON events (a Chrome trace) piece by piece: what stands around them, and whole events between commas.
 
 In the quick way a piece is cut at a border that looks as torch writes it, without proof. In the exact way every
 bracket outside strings is counted, whatever the layout; it is for files where the quick way's pieces don't decode.

@@ -1,0 +1,91 @@
+"""The events of a profile of XLA, however the file was written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_DEVICE = re.compile(r"/device:GPU:(\d+)")
+_STREAM = re.compile(r"Stream #(\d+)")
+HOST, NO_STREAM = -1, -1
+VIEWER, SPACE = ".trace.json.gz", ".xplane.pb"  # how names of its files end
+PERFETTO = "perfetto_trace.json.gz"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What events stand on: a stream of a device, a line that was derived from streams (NO_STREAM), or a host thread.
+
+    named : whether the file says what the line is. modules : whether it is the one derived of runs of modules.
+    """
+
+    device: int
+    stream: int
+    thread: int
+    named: bool
+    modules: bool = False
+
+    @classmethod
+    def of(cls, plane: str, name: str, number: int) -> Line:
+        """From the names of the process and the thread in the file.
+
+        >>> Line.of("/device:GPU:1", "Stream #16(Kernel)", 3), Line.of("/device:GPU:1", "XLA Ops", 4).stream
+        (Line(device=1, stream=16, thread=3, named=True, modules=False), -1)
+        """
+        device, stream = _DEVICE.search(plane), _STREAM.match(name)
+        return cls(
+            int(device[1]) if device else HOST,
+            int(stream[1]) if stream else NO_STREAM,
+            number,
+            bool(name.strip()),
+            bool(device) and name == "XLA Modules",
+        )
+
+
+@dataclass
+class Events:
+    """Columns of events; times in ps, texts "" where there are none. `line` counts `Profile.lines`."""
+
+    line: list[int] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    start_ps: list[int] = field(default_factory=list)
+    end_ps: list[int] = field(default_factory=list)
+    correlation: list[int] = field(default_factory=list)
+    hlo_op: list[str] = field(default_factory=list)
+    hlo_module: list[str] = field(default_factory=list)
+    run: list[str] = field(default_factory=list)  # of the module, as far as it is said
+    details: list[str] = field(default_factory=list)  # of a kernel, copy or memset
+    step: list[str] = field(default_factory=list)
+
+    def add(self, line: int, name: str, start_ps: int, end_ps: int, said: dict[str, str]) -> None:
+        """One event, with what is said of it, by the names that XLA has for that."""
+        self.line.append(line)
+        self.name.append(name)
+        self.start_ps.append(start_ps)
+        self.end_ps.append(end_ps)
+        correlation = said.get("correlation_id", "")
+        self.correlation.append(int(correlation) if correlation.isdecimal() and len(correlation) < 19 else -1)
+        self.hlo_op.append(said.get("hlo_op", ""))
+        self.hlo_module.append(said.get("hlo_module", ""))
+        self.run.append(said.get("run_id", "") + "/" + said.get("group_id", ""))
+        self.details.append(next((said[key] for key in DETAILS if key in said), ""))
+        self.step.append(said.get("step_num", ""))
+
+
+DETAILS = ("kernel_details", "memcpy_details", "memset_details")
+SAID = ("correlation_id", "hlo_op", "hlo_module", "run_id", "group_id", *DETAILS, "step_num")
+
+
+@dataclass
+class Profile:
+    """A file: its lines, its events, when it began (ns since 1970, None: not said), events that could not be read.
+
+    cut : whether the profiler may have left events out of it.
+    """
+
+    lines: list[Line]
+    events: Events
+    begun_ns: int | None = None
+    unreadable: int = 0
+    host: str = ""
+    cut: bool = False

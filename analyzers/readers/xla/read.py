@@ -1,0 +1,352 @@
+"""Make a Trace of a profile of XLA.
+
+Only streams of devices hold ops: "XLA Ops", "XLA Modules" and their like are derived from them, and would count twice.
+An op names its HLO op and module: each run of ops of one stream for one HLO op is a range of kind "hlo", and so is each
+run of a module on a device. Communication is known by the names of kernels; the HLO op tells which operation it is, and
+its name, without "-start", which calls of all devices belong together: all run the same program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analyzers.arrays.groups import first_row
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.ordering.lanes import run_heads
+from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile
+from analyzers.trace.columns import codes, ints, table
+from analyzers.trace.kernels import is_communication_kernel
+from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.schemas import COPY_KINDS
+from analyzers.trace.tables import Capture, Process, Trace
+
+_COPY = re.compile(r"Memcpy([HDP])2([HDP])")
+_SIZES = {
+    **{name: re.compile(rf"\b{name}:(\d+(?:,\d+)*)") for name in ("grid", "block")},
+    **{name: re.compile(rf"\b{name}:(\d+)") for name in ("regs", "static_shared", "dynamic_shared", "size")},
+}
+_MEMORY = re.compile(r"\bkind_(src|dst):(\w+)")
+_MEMORIES = {"pageable": "pageable", "pinned": "pinned", "device": "device", "array": "array", "managed": "managed"}
+_COLLECTIVES = {
+    "all-reduce": "all_reduce",
+    "all-gather": "all_gather",
+    "reduce-scatter": "reduce_scatter",
+    "all-to-all": "all_to_all",
+    "ragged-all-to-all": "all_to_all",
+    "collective-permute": "send_recv",
+    "collective-broadcast": "broadcast",
+    "send": "send",
+    "recv": "recv",
+}
+_COLLECTIVE = re.compile(rf"({'|'.join(sorted(_COLLECTIVES, key=len, reverse=True))})(-start|-done)?(\.[\w.]+)?")
+_KINDS = {"Memcpy": "memcpy", "Memset": "memset", "CudaGraph": "graph"}
+_MOST_NS = 2**62
+_MOST_SIZE = 2**31 - 1
+_LACKS = (
+    "waits between streams and missing ones: XLA's profiler logs no events",
+    "the devices' limits, and so whether one was full",
+    "sizes of messages and the ranks of a group: collectives are matched by the names of their HLO ops, in order",
+    "which annotation an op was launched for: a thread of XLA's own launches it (select by hlo: instead)",
+    "runs of one module right after another, where no line 'XLA Modules' tells them apart",
+)
+
+
+def collective_of(hlo_op: str) -> tuple[str, str]:
+    """The operation of a collective's HLO op, and what its start and its done have in common; "" where it is none.
+
+    >>> collective_of("all-reduce-start.12"), collective_of("all-gather.3"), collective_of("fusion.1")
+    (('all_reduce', 'all-reduce.12'), ('all_gather', 'all-gather.3'), ('', ''))
+    """
+    found = _COLLECTIVE.fullmatch(hlo_op)
+    return (_COLLECTIVES[found[1]], found[1] + (found[3] or "")) if found else ("", "")
+
+
+def read(path: Path, profile: Profile) -> Trace:
+    """Make the Trace.
+
+    Raises
+    ------
+    TracevizError : there is no work of a GPU in it.
+    """
+    rows = _Rows(profile)
+    if not rows.op.size:
+        raise TracevizError(
+            "This profile of XLA holds no work of a GPU.",
+            path=path,
+            hint="Was it recorded on GPUs? Lines of CPUs and TPUs are not read.",
+        )
+    api = _api(rows)
+    hlo, of_op = _hlo(rows)
+    ops = _ops(rows, api).assign(hlo=of_op)
+    ranges = _ranges(rows, hlo)
+    names = codes(api, "name")[1]
+    runtime = "HIP" if any(name.startswith("hip") for name in names) else "CUDA" if names else "GPU"
+    times = [frame for frame in (ops, api, ranges) if len(frame)]
+    start_utc_ns = None if profile.begun_ns is None else profile.begun_ns + rows.zero
+    capture = Capture(
+        path=str(path),
+        format="xla",
+        producer="XLA profiler",
+        host=profile.host,
+        start_utc_ns=start_utc_ns,
+        first_ns=min(int(ints(frame, "start_ns").min()) for frame in times),
+        last_ns=max(int(ints(frame, "end_ns").max()) for frame in times),
+        runtime=runtime,
+        waits_logged=False,
+        lacks=_LACKS,
+    )
+    rank = rank_in_name(path)
+    process = Process(capture=0, pid=-1, host=profile.host, claims={} if rank is None else {"file-name": rank})
+    return Trace(
+        captures=(capture,),
+        processes=(process,),
+        ops=ops,
+        api=api,
+        ranges=ranges,
+        syncs=table("syncs"),
+        records=table("records"),
+        comms=_comms(rows, ops, api),
+        devices=table("devices", {"device": np.unique(ints(ops, "device"))}),
+        streams=table("streams"),
+        origin_utc_ns=start_utc_ns,
+        warnings=rows.warnings,
+    )
+
+
+class _Rows:
+    """Rows of the profile that are ops, runs of modules, calls and ranges of the host; times count from `zero`."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.events = events = profile.events
+        line = np.array(events.line, np.int64)
+        start, end = (_nanoseconds(each) for each in (events.start_ps, events.end_ps))
+        none = [np.empty(0, np.int64)]
+        device, self.thread = (
+            np.array([getattr(one, name) for one in profile.lines], np.int64)[line] if line.size else none[0]
+            for name in ("device", "thread")
+        )
+        stream = np.array([one.stream for one in profile.lines] or [0], np.int64)[line]
+        named = np.array([one.named for one in profile.lines] or [True], bool)[line]
+        correlation = np.array(events.correlation, np.int64)
+        told = np.array([text != "" for text in events.details], bool)
+        fine = (end >= start) & (np.abs(start) < _MOST_NS) & (np.abs(end) < _MOST_NS)
+        unnamed = ~named & (told | (correlation >= 0))  # the file does not say that it is a stream
+        is_op = fine & (device != HOST) & ((stream != NO_STREAM) | unnamed)
+        astray = fine & (device == HOST) & told
+        host = fine & (device == HOST) & ~told
+        modules = np.array([one.modules for one in profile.lines] or [False], bool)[line]
+        self.op, self.module_run = np.flatnonzero(is_op), np.flatnonzero(fine & modules)
+        self.call = np.flatnonzero(host & (correlation >= 0))
+        self.range = np.flatnonzero(host & (correlation < 0))
+        kept = np.concatenate([self.op, self.call, self.range])
+        self.zero = int(start[kept].min()) if kept.size else 0
+        self.start, self.end, self.device, self.correlation = start - self.zero, end - self.zero, device, correlation
+        self.stream = np.where(stream != NO_STREAM, stream, self.thread)
+        counts = (
+            ("unreadable-events", profile.unreadable, "have no readable name, line or time"),
+            ("absurd-times", int(np.count_nonzero(~fine)), "end before they start, or lie beyond any date"),
+            ("unnamed-lines", int(np.count_nonzero(astray)), "of a GPU stand on lines that the file does not name"),
+        )
+        found = [TraceWarning(code, f"{n:,} events {text}; they are left out.") for code, n, text in counts if n]
+        if profile.cut:
+            text = "The file holds as many events as XLA writes for viewers; more are left out. Give the .xplane.pb."
+            found.append(TraceWarning("lost-work", text))
+        self.warnings = tuple(found)
+
+    def texts(self, column: str, rows: Ints) -> list[str]:
+        """Some rows of a column of texts."""
+        values: list[str] = getattr(self.events, column)
+        return [values[row] for row in rows]
+
+
+def _nanoseconds(picoseconds: Sequence[int]) -> Ints:
+    return np.array([max(-_MOST_NS, min(_MOST_NS, (one + 500) // 1000)) for one in picoseconds], np.int64)
+
+
+def _api(rows: _Rows) -> pd.DataFrame:
+    return table(
+        "api",
+        {
+            "thread": rows.thread[rows.call],
+            "name": pd.Categorical(rows.texts("name", rows.call)),
+            "start_ns": rows.start[rows.call],
+            "end_ns": rows.end[rows.call],
+            "correlation": rows.correlation[rows.call],
+        },
+    )
+
+
+def _ops(rows: _Rows, api: pd.DataFrame) -> pd.DataFrame:
+    names, details = rows.texts("name", rows.op), rows.texts("details", rows.op)
+    kinds = [_kind(name) for name in names]
+    said = {one: _said(one) for one in set(details)}  # kernels repeat
+    copies = [_copy(name) if kind == "memcpy" else "" for name, kind in zip(names, kinds, strict=True)]
+    return table(
+        "ops",
+        {
+            "device": rows.device[rows.op],
+            "stream": rows.stream[rows.op],
+            "kind": kinds,
+            "name": pd.Categorical(names),
+            "start_ns": rows.start[rows.op],
+            "end_ns": rows.end[rows.op],
+            "correlation": rows.correlation[rows.op],
+            "launch": first_row(ints(api, "correlation"), rows.correlation[rows.op]),
+            "copy": copies,
+            **{field: [getattr(said[one], field) for one in details] for field in _Said._fields},
+        },
+    )
+
+
+def _kind(name: str) -> str:
+    return next((kind for sign, kind in _KINDS.items() if name.startswith(sign)), "kernel")
+
+
+def _copy(name: str) -> str:
+    found = _COPY.match(name)
+    kind = f"{found[1]}to{found[2]}" if found else ""
+    return kind if kind in COPY_KINDS else "unknown"
+
+
+class _Said(NamedTuple):
+    """What details say, by the columns of ops."""
+
+    grid: int
+    block: int
+    registers: int
+    shared_bytes: int
+    bytes: int
+    source_memory: str
+    target_memory: str
+
+
+def _said(details: str) -> _Said:
+    """Read a text such as "regs:32 static_shared:0 dynamic_shared:0 grid:64,1,1 block:256,1,1 occ_pct:100"."""
+    found = {name: pattern.search(details) for name, pattern in _SIZES.items()}
+    sizes = {name: [int(each) for each in match[1].split(",")] if match else [] for name, match in found.items()}
+    number = {name: prod(each) if each else -1 for name, each in sizes.items()}
+    number = {name: each if each <= _MOST_SIZE else -1 for name, each in number.items()}
+    shared = [number[name] for name in ("static_shared", "dynamic_shared") if number[name] >= 0]
+    memory = dict(_MEMORY.findall(details))
+    source, target = (_MEMORIES.get(memory[end], "unknown") if end in memory else "" for end in ("src", "dst"))
+    return _Said(
+        number["grid"], number["block"], number["regs"], sum(shared) if shared else -1, number["size"], source, target
+    )
+
+
+class _Hlo(NamedTuple):
+    """Ranges of HLO ops and of modules: where each begins and ends, its name, its number, its module's number."""
+
+    start: Ints
+    end: Ints
+    name: list[str]
+    id: Ints
+    module: Ints
+
+
+def _hlo(rows: _Rows) -> tuple[_Hlo, Ints]:
+    """The ranges, and of each op the number of the one that it ran for, -1 for none."""
+    op, module, run = (np.array(rows.texts(name, rows.op), object) for name in ("hlo_op", "hlo_module", "run"))
+    device, stream, start = rows.device[rows.op], rows.stream[rows.op], rows.start[rows.op]
+    of_module = np.flatnonzero(module != "")
+    of_module = of_module[np.lexsort((start[of_module], device[of_module]))]
+    which = _codes(module[of_module] + "\0" + run[of_module])
+    heads = run_heads(device[of_module], which, _runs_of_modules(rows)[of_module])
+    modules, number_of_module = _spans(rows, of_module, heads, module, 0)
+    of_op = np.flatnonzero(op != "")
+    of_op = of_op[np.lexsort((start[of_op], stream[of_op], device[of_op]))]
+    which = _codes(op[of_op] + "\0" + module[of_op] + "\0" + run[of_op])
+    heads = run_heads(device[of_op], stream[of_op], which, number_of_module[of_op])
+    ops, number_of_op = _spans(rows, of_op, heads, op, len(modules.name))
+    ops = ops._replace(module=number_of_module[of_op[heads]])
+    both = _Hlo(
+        np.concatenate([modules.start, ops.start]),
+        np.concatenate([modules.end, ops.end]),
+        [*modules.name, *ops.name],
+        np.concatenate([modules.id, ops.id]),
+        np.concatenate([modules.module, ops.module]),
+    )
+    return both, np.where(number_of_op >= 0, number_of_op, number_of_module)
+
+
+def _runs_of_modules(rows: _Rows) -> Ints:
+    """Of each op which run of a module it began in, by its device's line derived of them; -1 where there is none."""
+    found = np.full(rows.op.size, -1, np.int64)
+    device, start = rows.device[rows.op], rows.start[rows.op]
+    for which in np.unique(rows.device[rows.module_run]).tolist():
+        begins = np.sort(rows.start[rows.module_run[rows.device[rows.module_run] == which]])
+        mine = np.flatnonzero(device == which)
+        found[mine] = np.searchsorted(begins, start[mine], side="right") - 1
+    return found
+
+
+def _codes(texts: npt.NDArray[np.object_]) -> Ints:
+    return pd.factorize(texts)[0].astype(np.int64)
+
+
+def _spans(rows: _Rows, ordered: Ints, heads: Mask, names: npt.NDArray[np.object_], first: int) -> tuple[_Hlo, Ints]:
+    """One range for each run of ops, numbered from `first` on; and of each op the number of its range."""
+    number = np.full(rows.op.size, -1, np.int64)
+    at = np.flatnonzero(heads)
+    number[ordered] = first + np.cumsum(heads) - 1
+    end = np.maximum.reduceat(rows.end[rows.op[ordered]], at) if at.size else np.empty(0, np.int64)
+    ids = first + np.arange(at.size)
+    name = [str(text) for text in names[ordered[at]]]
+    return _Hlo(rows.start[rows.op[ordered[at]]], end, name, ids, np.full(at.size, -1, np.int64)), number
+
+
+def _ranges(rows: _Rows, hlo: _Hlo) -> pd.DataFrame:
+    """Ranges of the host, and below them those of HLO."""
+    names, steps = rows.texts("name", rows.range), rows.texts("step", rows.range)
+    kinds = [_range_kind(name) for name in names]
+    names = [f"step {step}" if step.isdecimal() else name for name, step in zip(names, steps, strict=True)]
+    none = np.full(rows.range.size, -1, np.int64)
+    return table(
+        "ranges",
+        {
+            "thread": np.concatenate([rows.thread[rows.range], np.full(hlo.id.size, -1)]),
+            "kind": [*kinds, *["hlo"] * hlo.id.size],
+            "name": pd.Categorical([*names, *hlo.name]),
+            "start_ns": np.concatenate([rows.start[rows.range], hlo.start]),
+            "end_ns": np.concatenate([rows.end[rows.range], hlo.end]),
+            "id": np.concatenate([none, hlo.id]),
+            "sequence": np.concatenate([none, hlo.module]),
+        },
+    )
+
+
+def _range_kind(name: str) -> str:
+    """Python functions begin with "$"; XLA's own marks are named as its functions; others are people's."""
+    return "python" if name.startswith("$") else "op" if "::" in name or "(" in name else "annotation"
+
+
+def _comms(rows: _Rows, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+    """A row for each kernel of a collective's HLO op that its correlation id tells from others."""
+    code, names = codes(ops, "name")
+    communicates = np.array([is_communication_kernel(name) for name in names] + [False])[code]
+    ids, counts = np.unique(rows.correlation[rows.op], return_counts=True)
+    known = np.isin(rows.correlation[rows.op], ids[(counts == 1) & (ids >= 0)])
+    told = [collective_of(text) for text in rows.texts("hlo_op", rows.op)]
+    chosen = np.flatnonzero(communicates & known & np.array([one[0] != "" for one in told], bool))
+    modules = rows.texts("hlo_module", rows.op[chosen])
+    launch = ints(ops, "launch")[chosen]
+    called = {column: np.append(ints(api, column), 0)[launch] for column in ("start_ns", "end_ns")}
+    return table(
+        "comms",
+        {
+            "correlation": rows.correlation[rows.op[chosen]],
+            "thread": np.append(ints(api, "thread"), -1)[launch],
+            **called,
+            "operation": pd.Categorical([told[row][0] for row in chosen]),
+            "group": pd.Categorical([f"{module}/{told[row][1]}" for module, row in zip(modules, chosen, strict=True)]),
+        },
+    )

@@ -1,0 +1,166 @@
+"""XSpace protocol buffers (`*.xplane.pb`), what XLA's profiler keeps; needs the package protobuf.
+
+The messages are those of tsl/profiler/protobuf/xplane.proto, as far as they are read here: other fields are skipped.
+Events have their times from the begin of their line; names and values of texts stand in maps of the plane.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress
+from analyzers.readers.xla.profile import SAID, SPACE, Events, Line, Profile
+
+_PS = 1000  # of a ns
+_EPOCH_SINCE = 10**18
+SESSION_START = "profile_start_time"  # a stat of the plane "Task Environment"
+# Message -> field -> (number, type); of a type in brackets there are many, of one after "map" a number leads to each.
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "XSpace": {"planes": (1, "[XPlane]"), "hostnames": (4, "[string]")},
+    "XPlane": {
+        "name": (2, "string"),
+        "lines": (3, "[XLine]"),
+        "event_metadata": (4, "map XEventMetadata"),
+        "stat_metadata": (5, "map XStatMetadata"),
+        "stats": (6, "[XStat]"),
+    },
+    "XLine": {
+        "id": (1, "int64"),
+        "name": (2, "string"),
+        "timestamp_ns": (3, "int64"),
+        "events": (4, "[XEvent]"),
+    },
+    "XEvent": {
+        "metadata_id": (1, "int64"),
+        "offset_ps": (2, "int64"),
+        "duration_ps": (3, "int64"),
+        "stats": (4, "[XStat]"),
+    },
+    "XStat": {
+        "metadata_id": (1, "int64"),
+        "double_value": (2, "double"),
+        "uint64_value": (3, "uint64"),
+        "int64_value": (4, "int64"),
+        "str_value": (5, "string"),
+        "ref_value": (7, "uint64"),
+    },
+    "XEventMetadata": {"id": (1, "int64"), "name": (2, "string"), "stats": (5, "[XStat]")},
+    "XStatMetadata": {"id": (1, "int64"), "name": (2, "string")},
+}
+_VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "ref_value")  # of a stat, one of them
+_PACKAGE = "tensorflow.profiler"
+
+
+def profile(path: Path, progress: Progress) -> Profile:
+    """Read one file.
+
+    Raises
+    ------
+    TracevizError : the package protobuf is missing, or the file can't be read or is damaged.
+    """
+    space = _message_class()()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    progress(f"reading {path.name}", 0, max(len(content), 1))
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        space.ParseFromString(content)
+    except DecodeError as error:
+        hint = "Was it cut off while it was copied? Copy it again, or record again."
+        raise TracevizError(f"is a damaged or truncated XSpace ({error}).", path=path, hint=hint) from None
+    found = Profile([], Events(), host=path.name.removesuffix(SPACE))
+    lines = [(plane, line) for plane in space.planes for line in plane.lines if len(line.events)]
+    first = min((line.timestamp_ns for _, line in lines), default=0)
+    base = first if first >= _EPOCH_SINCE else 0  # else times count from the session's begin
+    found.begun_ns = base or _session_start(space)
+    for plane, line in lines:
+        _read_line(found, plane, line, base)
+    return found
+
+
+def _session_start(space: Any) -> int | None:
+    """When the profiler began, ns since 1970, where the file says it."""
+    for plane in space.planes:
+        said_by = {key: one.name for key, one in plane.stat_metadata.items() if one.name == SESSION_START}
+        start = _said(plane.stats, said_by, {}).get(SESSION_START, "")
+        if start.isdecimal() and _EPOCH_SINCE <= int(start) < 2 * _EPOCH_SINCE:
+            return int(start)
+    return None
+
+
+def _read_line(found: Profile, plane: Any, line: Any, base: int) -> None:
+    number = len(found.lines)
+    found.lines.append(Line.of(plane.name, line.name, line.id))
+    began = (line.timestamp_ns - base) * _PS
+    said_by = {key: one.name for key, one in plane.stat_metadata.items() if one.name in SAID}
+    refers_to = {key: one.name for key, one in plane.stat_metadata.items()}
+    name_of = {key: (one.name, _said(one.stats, said_by, refers_to)) for key, one in plane.event_metadata.items()}
+    for event in line.events:
+        name, by_name = name_of.get(event.metadata_id, ("", {}))
+        said = {**by_name, **_said(event.stats, said_by, refers_to)}
+        start = began + event.offset_ps
+        found.events.add(number, name, start, start + event.duration_ps, said)
+
+
+def _said(stats: Any, said_by: dict[int, str], refers_to: dict[int, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for stat in stats:
+        name = said_by.get(stat.metadata_id)
+        if name is not None:
+            kind = stat.WhichOneof("value")
+            value: Any = getattr(stat, kind) if kind else ""
+            found[name] = refers_to.get(int(value), "") if kind == "ref_value" else str(value)
+    return found
+
+
+@cache
+def _message_class() -> Any:
+    try:
+        from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
+            descriptor_pb2,
+            descriptor_pool,
+            message_factory,
+        )
+    except ImportError as error:
+        hint = "Install it: pip install 'traceviz-gpu[jax]'; or give the .trace.json.gz beside the file."
+        raise TracevizError("Reading .xplane.pb needs the package protobuf.", hint=hint) from error
+    types = descriptor_pb2.FieldDescriptorProto
+    scalar = {"int64": types.TYPE_INT64, "uint64": types.TYPE_UINT64, "string": types.TYPE_STRING}
+    scalar["double"] = types.TYPE_DOUBLE
+    file = descriptor_pb2.FileDescriptorProto(name="traceviz/xplane.proto", package=_PACKAGE, syntax="proto3")
+    for message, fields in _MESSAGES.items():
+        made = file.message_type.add(name=message)
+        if message == "XStat":
+            made.oneof_decl.add(name="value")
+        for name, (number, kind) in fields.items():
+            one = made.field.add(name=name, number=number, label=types.LABEL_OPTIONAL)
+            if kind.startswith("map "):
+                entry = made.nested_type.add(name=_entry(name))
+                entry.options.map_entry = True
+                entry.field.add(name="key", number=1, type=types.TYPE_INT64, label=types.LABEL_OPTIONAL)
+                of_value = entry.field.add(name="value", number=2, type=types.TYPE_MESSAGE, label=types.LABEL_OPTIONAL)
+                of_value.type_name = f".{_PACKAGE}.{kind.removeprefix('map ')}"
+                one.type, one.label = types.TYPE_MESSAGE, types.LABEL_REPEATED
+                one.type_name = f".{_PACKAGE}.{message}.{_entry(name)}"
+                continue
+            if kind.startswith("["):
+                one.label, kind = types.LABEL_REPEATED, kind.strip("[]")
+            if kind in scalar:
+                one.type = scalar[kind]
+            else:
+                one.type, one.type_name = types.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+            if message == "XStat" and name in _VALUES:
+                one.oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.XSpace"))
+
+
+def _entry(field: str) -> str:
+    return "".join(part.capitalize() for part in field.split("_")) + "Entry"
