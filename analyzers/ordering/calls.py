@@ -17,8 +17,8 @@ from analyzers.trace.tables import Trace
 _CALLS = {
     "record": r"(cuda|cu|hip)EventRecord",
     "wait": r"(cuda|cu|hip)StreamWaitEvent",
-    "stream": r"(cuda|cu|hip)StreamSynchronize",
-    "event": r"(cuda|cu|hip)EventSynchronize",
+    "stream": r"(cuda|cu|hip)StreamSynchronize|urQueueFinish|zeCommand(Queue|List)(Host)?Synchronize",
+    "event": r"(cuda|cu|hip)EventSynchronize|urEventWait$|ze(Event|Fence)HostSynchronize",
     "device": r"(cudaDevice|cudaThread|cuCtx|hipDevice|hipCtx)Synchronize",
     "memory": r"(cu|hip)Stream(WaitValue|BatchMemOp)",
     "query": r"(cuda|cu|hip)(Event|Stream)Query",

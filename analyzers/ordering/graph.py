@@ -231,7 +231,9 @@ def _host(lanes: Lanes, syncs: Calls, rows: Ints, source: Ints) -> Edges:
 def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
     """Copies that are done when their call returns: to the host, unless asynchronous and pinned; from pinned memory."""
     code, names = codes(trace.api, "name")
-    is_synchronous = np.array(["Memcpy" in name and "Async" not in name for name in names] + [False], dtype=bool)
+    is_synchronous = np.array(
+        ["Memcpy" in name and "Async" not in name and not name.startswith("ur") for name in names] + [False], dtype=bool
+    )
     to_host = is_one_of(trace.ops, "copy", ["DtoH", "HtoH"])
     pageable, pinned = (is_one_of(trace.ops, f"{end}_memory", [kind]) for end, kind in _ENDS)
     launch = ints(trace.ops, "launch")

@@ -144,6 +144,9 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     code, names = codes(trace.api, "name")
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
+    copies = copies[
+        np.array([not name.startswith("ur") for name in names] + [True])[code[launch[copies]]]
+    ]  # SYCL: unsaid
     asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[launch[copies]]]
     source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
     direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}

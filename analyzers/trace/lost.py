@@ -18,7 +18,9 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace
 
-_LAUNCH = re.compile(r"(cuda|cu|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel(Ex|ExC)?|(cuda|cu)Mem(cpy|set).*")
+_LAUNCH = re.compile(
+    r"(cuda|cu|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel(Ex|ExC)?|(cuda|cu)Mem(cpy|set).*|urEnqueueKernelLaunch"
+)
 _BEGIN = ("cudaStreamBeginCapture", "cuStreamBeginCapture", "cudaStreamBeginCaptureToGraph", "hipStreamBeginCapture")
 _END = ("cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture")
 

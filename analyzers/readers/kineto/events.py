@@ -30,6 +30,15 @@ GROUPS = {
     "cuda_runtime": "api",
     "cuda_driver": "api",
     "hip_runtime": "api",
+    "xpu_runtime": "api",
+    "xpu_driver": "api",
+    "mtia_runtime": "api",
+    "privateuse1_runtime": "api",
+    "privateuse1_driver": "api",
+    "mtia_ccp_events": "op",
+    "hpu_op": "op",
+    "xpu_sync": "xpu_sync",
+    "collective_comm": "range",
     "Runtime": "api",
     "cpu_op": "range",
     "Operator": "range",
@@ -43,16 +52,19 @@ GROUPS = {
 FIELDS: dict[str, tuple[str, ...]] = {
     "op": (
         *("device", "context", "stream", "correlation", "bytes", "registers", "shared", "graph", "grid", "block"),
-        *("context_in", "device_in", "device_from", "device_to"),
+        *("context_in", "device_in", "device_from", "device_to", "submitted"),
     ),
     "api": ("correlation",),
     "range": ("external", "sequence", "forward", "sizes"),
+    "xpu_sync": ("correlation", "stream", "sync_type"),
     "hip": ("correlation", "bytes", "copy_kind", "grid", "block"),
     "sync": ("device", "context", "stream", "correlation", "wait_stream", "wait_record", "wait_event"),
     "span": (),
     "memory": ("device_type", "memory_device", "allocated", "reserved"),
 }
 CALLS = ("api", "hip")  # groups of host calls: HIP's say of a copy or launch what its op does not
+BY_TEXTS = ("xpu_sync",)  # groups whose fields are texts
+SYNC_TYPES = ("HOST_EVENT", "HOST_FENCE", "HOST_COMMAND_QUEUE")  # of Intel's, that block the host
 TELLING = ("op", "range")  # groups whose args may tell about communication
 
 
@@ -83,6 +95,8 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     stream: Any = -1
     correlation: Any = -1
     bytes: Any = -1
+    submitted: Any = -1
+    sync_type: Any = msgspec.field(name="Type", default="")
     copy_kind: Any = msgspec.field(name="kind", default=-1)
     registers: Any = msgspec.field(name="registers per thread", default=-1)
     shared: Any = msgspec.field(name="shared memory", default=-1)
@@ -385,6 +399,8 @@ def _getter(name: str) -> Callable[[Args], Any]:
         return lambda args: sizes_number(flat_sizes(args))
     if name in ("grid", "block"):
         return lambda args: _product(getattr(args, name))
+    if name == "sync_type":
+        return lambda args: SYNC_TYPES.index(args.sync_type) if args.sync_type in SYNC_TYPES else -1
     if name == "external":
         return lambda args: args.external if args.external != -1 else args.external_old
     return attrgetter(name)

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import (
+    BY_TEXTS,
     FIELDS,
     MEMORY_CHANGED,
     MOST_DIGITS,
@@ -192,6 +193,8 @@ def _decode_fitting(piece: bytes, events: Ints, known: Known, batch: Batch) -> M
     readable = reader.readable & (head >= 0)
     group_of = np.array([*(each.group for each in known.heads.all), ""])  # the last answers for head -1
     for group in FIELDS:
+        if group in BY_TEXTS:
+            continue
         of_group = readable & (group_of == group)[head]
         if group in TELLING:
             of_group &= ~reader.tells

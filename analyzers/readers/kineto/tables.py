@@ -26,8 +26,16 @@ OP_KINDS_OF = {
     "Memcpy": "memcpy",
     "gpu_memset": "memset",
     "Memset": "memset",
+    "mtia_ccp_events": "kernel",
+    "hpu_op": "kernel",
 }
-RANGE_KINDS_OF = {"cpu_op": "op", "Operator": "op", "user_annotation": "annotation", "python_function": "python"}
+RANGE_KINDS_OF = {
+    "cpu_op": "op",
+    "Operator": "op",
+    "collective_comm": "op",
+    "user_annotation": "annotation",
+    "python_function": "python",
+}
 SYNC_KINDS_OF = {
     "Stream Wait Event": "stream_wait",
     "Event Sync": "event",

@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.made import rocm, xla
+from tests.support.made import rocm, xla, xpu
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -16,6 +16,8 @@ def captures() -> Iterator[tuple[str, str | bytes]]:
     for rank in range(2):
         yield f"rocm/roctracer.rank{rank}.json.gz", rocm.capture(rank)
         yield f"rocm/sdk.rank{rank}.json.gz", rocm.capture(rank, 1, sdk=True)
+    for rank in range(2):
+        yield f"xpu/rank{rank}.json.gz", xpu.capture(rank)
     program = xla.made(devices=4)
     yield "jax/gpu4.trace.json.gz", xla.viewer_json(program)
     yield "jax/perfetto_trace.json.gz", xla.viewer_json(program, perfetto=True)

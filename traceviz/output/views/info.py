@@ -6,6 +6,7 @@ from pathlib import Path
 
 from analyzers.common.wording import ranks_in_words
 from analyzers.info import TraceInfo
+from analyzers.trace.tables import QUEUED
 from traceviz.output.document import Block, Bullets, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, listing
 from traceviz.output.views.caveats import caveats
@@ -28,6 +29,8 @@ def blocks(result: TraceInfo) -> list[Block]:
         )
         text = f"{count_of(len(sampled[0].counters), 'counter')}, {rate}. What they say: traceviz counters"
         shown.append(Paragraph(text, "GPU counters"))
+    if queued := [one.metadata[QUEUED] for one in result.captures if QUEUED in one.metadata]:
+        shown.append(Paragraph("; ".join(queued), "Queued, from submission to start"))
     if result.cannot:
         shown.append(Bullets("What this capture can't tell", result.cannot))
     return shown + caveats(result.warnings, verbose=True)

@@ -1,0 +1,141 @@
+"""Kineto's plugin for Intel GPUs.
+
+An op's device is its pid, and its tid the SYCL queue it ran on, which counts as its stream. Copies go between M (memory
+of the system), H (of the host, pinned), D (of a device) and S (shared). Communication is told by events of the host,
+named xccl::…. Synchronizations of the host are recorded, waits between queues are not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.types import Ints
+from analyzers.common.wording import duration
+from analyzers.readers.kineto.events import SYNC_TYPES
+from analyzers.readers.kineto.vendor import Raw, Vendor
+from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.kernels import operation_of
+from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
+from analyzers.trace.tables import QUEUED, Trace
+
+CALL = "xccl::"
+_COPY = re.compile(r"Memcpy ([MHDS])2([MHDS])")
+_MEMORIES = {"M": "pageable", "H": "pinned", "D": "device", "S": "managed"}
+_KINDS = {"HOST_EVENT": "event", "HOST_FENCE": "event", "HOST_COMMAND_QUEUE": "stream"}
+_MOST_QUEUED_NS = 3600 * 10**9  # beyond, the times are of other clocks
+
+
+def _is_one(raw: Raw) -> bool:
+    if len(raw.rows["xpu_sync"]):
+        return True
+    return any(raw.heads[head].category.startswith("xpu_") for head in np.unique(raw.rows["api"].head))
+
+
+def _complete(trace: Trace, raw: Raw) -> Trace:
+    (capture,) = trace.captures
+    queued = _queued(trace, raw)
+    more = {QUEUED: queued} if queued else {}
+    capture = replace(capture, waits_logged=False, metadata={**capture.metadata, **more})
+    trace = replace(trace, captures=(capture,), ops=trace.ops.assign(**_copies(trace.ops)), syncs=_syncs(raw))
+    return replace(trace, comms=_comms(trace))
+
+
+def _copies(ops: pd.DataFrame) -> dict[str, Any]:
+    """Kinds of copies and their memories, by names such as "Memcpy M2D (System -> Device)"."""
+    code, names = codes(ops, "name")
+    ends = [match.groups() if (match := _COPY.match(name)) else None for name in names]
+    kinds = [_kind(*one) if one else "" for one in ends]
+    is_copy = is_one_of(ops, "kind", ["memcpy"])
+
+    def column(values: list[str], known: tuple[str, ...], own: str) -> Any:
+        own_code, own_names = codes(ops, own)
+        before = np.array([known.index(name) for name in (*own_names, "")])[own_code]
+        new = np.array([known.index(value) for value in (*values, "")])[code]
+        chosen = np.where(is_copy & (new > 0), new, before)
+        return pd.Categorical.from_codes(chosen, dtype=pd.CategoricalDtype(list(known)))
+
+    return {
+        "copy": column(kinds, COPY_KINDS, "copy"),
+        "source_memory": column([_MEMORIES[one[0]] if one else "" for one in ends], MEMORY_KINDS, "source_memory"),
+        "target_memory": column([_MEMORIES[one[1]] if one else "" for one in ends], MEMORY_KINDS, "target_memory"),
+    }
+
+
+def _kind(source: str, target: str) -> str:
+    """Kind of a copy; shared memory is now here, now there.
+
+    >>> _kind("M", "D"), _kind("D", "H"), _kind("S", "D")
+    ('HtoD', 'DtoH', 'unknown')
+    """
+    side = {"M": "H", "H": "H", "D": "D"}
+    return f"{side[source]}to{side[target]}" if source in side and target in side else "unknown"
+
+
+def _syncs(raw: Raw) -> pd.DataFrame:
+    """Synchronizations that blocked the host; barriers of a queue say not for whom."""
+    rows = raw.rows["xpu_sync"]
+    rows = rows[np.flatnonzero(rows.fields["sync_type"] >= 0)]
+    kinds = np.array([SYNC_KINDS.index(_KINDS[one]) for one in SYNC_TYPES])[rows.fields["sync_type"]]
+    return table(
+        "syncs",
+        {
+            "stream": rows.fields["stream"],
+            "kind": pd.Categorical.from_codes(kinds, dtype=pd.CategoricalDtype(list(SYNC_KINDS))),
+            "start_ns": rows.start - raw.zero,
+            "end_ns": rows.start - raw.zero + rows.duration,
+            "correlation": rows.fields["correlation"],
+        },
+    )
+
+
+def _queued(trace: Trace, raw: Raw) -> str:
+    """How long ops were queued: from when they were submitted to when they began; "" where that is not said."""
+    submitted, base = raw.rows["op"].fields["submitted"], trace.captures[0].start_utc_ns
+    if base is None:
+        return ""
+    waited = ints(trace.ops, "start_ns") + base - submitted
+    waited = waited[(submitted > 0) & (waited >= 0) & (waited < _MOST_QUEUED_NS)]
+    if not waited.size:
+        return ""
+    return f"median {duration(int(np.median(waited)))}, longest {duration(int(waited.max()))}, of {waited.size:,} ops"
+
+
+def _comms(trace: Trace) -> pd.DataFrame:
+    """A row for each op that a communication call of the host launched, and for each call that launched none."""
+    code, names = codes(trace.ranges, "name")
+    calls = np.flatnonzero(np.array([*(name.startswith(CALL) for name in names), False])[code])
+    if not calls.size:
+        return trace.comms
+    frame, launch = trace.ranges.iloc[calls], ints(trace.ops, "launch")
+    ops = np.flatnonzero(launch >= 0)
+    process, thread, start = (ints(trace.api, column)[launch[ops]] for column in ("process", "thread", "start_ns"))
+    around = RangeIndex(frame).innermost(process, thread, start)
+    ops, around = ops[around >= 0], around[around >= 0]
+    alone = np.setdiff1d(np.arange(calls.size), around)
+    call: Ints = np.append(around, alone)
+    operations = [operation_of(name.removeprefix(CALL)) if name.startswith(CALL) else "" for name in names]
+    return table(
+        "comms",
+        {
+            **{column: ints(frame, column)[call] for column in ("process", "thread", "start_ns", "end_ns")},
+            "correlation": np.append(ints(trace.ops, "correlation")[ops], np.full(alone.size, -1)),
+            "operation": pd.Categorical([operations[each] for each in code[calls[call]]]),
+        },
+    )
+
+
+def _lacks(trace: Trace) -> tuple[str, ...]:
+    return (
+        "waits between queues and missing ones: barriers of a queue do not say what they wait for",
+        "grids and blocks of kernels, and so whether a GPU was full",
+        "ranks, sizes and groups of collectives: calls of xccl state their names alone",
+    )
+
+
+XPU = Vendor("SYCL", _is_one, _complete, _lacks)

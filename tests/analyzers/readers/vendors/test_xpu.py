@@ -1,0 +1,125 @@
+"""Kineto on Intel GPUs, on captures made in its layout: every figure again from the JSON, event by event."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceviz as tv
+from analyzers.common.errors import TracevizError
+from analyzers.info import info
+from analyzers.readers.kineto.read import read
+from analyzers.syncs.report import order_report
+from analyzers.trace.tables import QUEUED
+from tests.support.brute import busy_and_overlap, ns
+from tests.support.made import xpu
+
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+Event = dict[str, Any]
+
+
+def made(folder: Path, seed: int = 0) -> tuple[Path, list[Event]]:
+    path = folder / "trace.json"
+    path.write_text(xpu.capture(0, seed))
+    return path, json.loads(path.read_text())["traceEvents"]
+
+
+def spans(events: list[Event], queue: int) -> list[tuple[int, int]]:
+    of_queue = [e for e in events if e["cat"] in DEVICE_WORK and e["tid"] == queue]
+    return [(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in of_queue]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_busy_and_overlap_of_queues_to_the_ns(tmp_path: Path, seed: int) -> None:
+    path, events = made(tmp_path, seed)
+    (rank,) = tv.check_overlap(path, "queue:1", "queue:2").ranks
+    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(spans(events, 1), spans(events, 2))
+
+
+def test_ops_are_what_their_events_say(tmp_path: Path) -> None:
+    path, events = made(tmp_path)
+    work, trace = [e for e in events if e["cat"] in DEVICE_WORK], read(path)
+    assert trace.ops["name"].tolist() == [e["name"] for e in work]
+    assert trace.ops["device"].tolist() == [0] * len(work)
+    assert trace.ops["stream"].tolist() == [e["tid"] for e in work]
+    assert trace.ops["bytes"].tolist() == [e["args"].get("bytes", -1) for e in work]
+    copies = {
+        "Memcpy M2D (System -> Device)": ["HtoD", "pageable", "device"],
+        "Memcpy D2H (Device -> Host)": ["DtoH", "device", "pinned"],
+        "Memcpy D2D (Device -> Device)": ["DtoD", "device", "device"],
+    }
+    found = trace.ops[["copy", "source_memory", "target_memory"]].astype(str).to_numpy().tolist()
+    assert found == [copies.get(e["name"], ["", "", ""]) for e in work]
+    runtime = {e["args"]["correlation"]: e for e in events if e["cat"] == "xpu_runtime"}
+    for row, event in zip(trace.ops.itertuples(), work, strict=True):
+        assert trace.api["name"].iloc[row.launch] == runtime[event["args"]["correlation"]]["name"]
+
+
+def test_queueing_time_runs_from_submission_to_start(tmp_path: Path) -> None:
+    path, events = made(tmp_path)
+    base = json.loads(path.read_text())["baseTimeNanoseconds"]
+    waits = [base + ns(e["ts"]) - e["args"]["submitted"] for e in events if e["cat"] in DEVICE_WORK]
+    from analyzers.common.wording import duration
+
+    said = read(path).captures[0].metadata[QUEUED]
+    median = duration(int(statistics.median(waits)))
+    assert said == f"median {median}, longest {duration(max(waits))}, of {len(waits):,} ops"
+
+
+def test_xccl_calls_of_the_host_are_communication_calls(tmp_path: Path) -> None:
+    path, events = made(tmp_path)
+    calls = [e for e in events if e["cat"] == "collective_comm"]
+    inside = {
+        e["args"]["correlation"]
+        for e in events
+        for c in calls
+        if e["cat"] == "xpu_runtime" and c["ts"] <= e["ts"] <= c["ts"] + c["dur"]
+    }
+    comms = read(path).comms
+    assert set(comms["correlation"]) == inside
+    assert set(comms["operation"]) == {"all_reduce"}
+    assert len(comms) == len(calls)
+
+
+def test_host_syncs_are_named_and_barriers_claim_nothing(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    trace = tv.load(path)
+    assert set(trace.syncs["kind"]) == {"event"}
+    found = order_report(trace)
+    assert set(found.syncs.table["api"]) == {"zeEventHostSynchronize"}
+    assert not found.crossings.missing
+    result = tv.check_overlap(trace, "queue:1", "queue:2")
+    assert not {m.cause for r in result.ranks for m in r.missed if m.ns} & {"event-dependency", "gpu-full"}
+    assert trace.captures[0].runtime == "SYCL"
+    assert any("barriers of a queue" in text for text in info(trace).cannot)
+
+
+@pytest.mark.parametrize("how", ["no args", "odd values", "numbers as texts"])
+def test_what_events_do_not_say_stays_unknown(tmp_path: Path, how: str) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    for event in content["traceEvents"]:
+        if how == "no args":
+            event.pop("args")
+        elif how == "odd values":
+            event["args"] |= {"submitted": "then", "sycl queue": None, "Type": ["HOST_EVENT"], "bytes": -7}
+        else:
+            event["args"] = {key: str(value) for key, value in event["args"].items()}
+    path.write_text(json.dumps(content))
+    hurt = read(path)
+    assert hurt.ops["stream"].tolist() == read(made(tmp_path)[0]).ops["stream"].tolist()
+    if how != "numbers as texts":
+        assert QUEUED not in hurt.captures[0].metadata
+        assert not len(hurt.syncs)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.98])
+def test_a_cut_off_file_is_refused_in_one_line(tmp_path: Path, share: float) -> None:
+    text = xpu.capture()
+    (tmp_path / "trace.json").write_text(text[: int(len(text) * share)])
+    with pytest.raises(TracevizError, match="truncated"):
+        read(tmp_path / "trace.json")
