@@ -47,6 +47,10 @@ def _nothing(_: Path) -> None:
     return
 
 
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
 @dataclass(frozen=True)
 class MemoryPerByte:
     """Bytes of memory at most for a byte of a capture, as planned before; of JSON 0.9 and 0.03 were measured.
@@ -76,6 +80,7 @@ class Format:
     memory : what one of these bytes takes.
     check : refuses a file that can't be read as it is now, though the cache may have what it was.
     keeps : whether the cache may have its tables.
+    whole : bytes of a capture, of which the file that stands for it may be a part.
     """
 
     kind: str
@@ -88,6 +93,7 @@ class Format:
     memory: MemoryPerByte = MemoryPerByte()
     check: Callable[[Path], None] = _nothing
     keeps: bool = True
+    whole: Callable[[Path], int] = _size
 
     def is_worth_keeping(self, path: Path) -> bool:
         """Whether looking a capture's tables up is quicker than reading it."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from analyzers.readers.format import Format
 from analyzers.readers.kineto.format import KINETO
-from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS
+from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS, TABLES
 from analyzers.readers.xla.format import XLA, XPLANE
 
 FORMATS = (
     EXPORT,
     REPORT,
     GZIPPED_EXPORT,
+    TABLES,
     XLA,
     XPLANE,
     KINETO,

@@ -48,7 +48,7 @@ class Input:
     def bytes(self) -> int:
         """About how much there is to read, unpacked; 1 where that can't be told."""
         try:
-            size = self.path.stat().st_size
+            size = format_of(self.kind).whole(self.path)
         except OSError:
             return 1
         fold = format_of(self.kind).fold

@@ -12,6 +12,8 @@ from analyzers.trace.tables import Trace
 SQLITE = b"SQLite format 3\x00"
 REPORT_HEADER = b"NVIDIA Tegra Profiler Report"
 REPORTS = (".nsys-rep", ".qdrep")
+TABLE_OF_TEXTS = ("StringIds.parquet", "StringIds.arrow")  # every folder of tables has one, and it stands for all
+TABLES_FOLD = 2  # bytes of an SQLite export in one of such a folder
 REPORT_FOLD = 3  # bytes of an export in one of its report
 # Of exports without any other tables 4.3, 0.3 and, where every third kernel has a host sync, 0.9 were measured.
 EXPORT_MEMORY = MemoryPerByte(read=5.0, kept=0.35, listed=1.0)
@@ -26,6 +28,12 @@ def _read_export(path: Path, progress: Progress, nsys: str | None, counters: boo
     from analyzers.readers.nsys.read import read_sqlite
 
     return read_sqlite(path, progress, counters=counters)
+
+
+def _read_tables(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
+    from analyzers.readers.nsys.read import read_folder
+
+    return read_folder(path.parent, progress, counters=counters)
 
 
 def _read_report(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
@@ -77,5 +85,15 @@ GZIPPED_EXPORT = Format(
     _read_gzipped,
     suffixes=(".sqlite.gz",),
     memory=EXPORT_MEMORY,
+)
+TABLES = Format(
+    "nsys-tables",
+    lambda head: head.name in TABLE_OF_TEXTS,
+    _read_tables,
+    "a folder of its tables (--type parquetdir or arrowdir)",
+    TABLE_OF_TEXTS,
+    memory=EXPORT_MEMORY,
+    keeps=False,
+    whole=lambda path: sum(one.stat().st_size for one in path.parent.glob("*.*") if one.is_file()) * TABLES_FOLD,
 )
 STATS = Format("nsys-stats", _is_stats, _read_stats, "nsys stats output", keeps=False)

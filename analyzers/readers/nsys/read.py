@@ -29,6 +29,7 @@ from analyzers.readers.nsys.about import (
 from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
+from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.trace.columns import ints
@@ -56,11 +57,26 @@ def read_sqlite(
     TracevizError : it is no nsys export, incomplete, damaged, or being written.
     """
     with NsysFile(path) as file:
-        try:
-            return about_rows(_read(file, progress, report or path, counters))
-        except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
-            why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise TracevizError(f"holds values that nsys does not write ({why}).", path=path, hint=AGAIN) from error
+        return _read_all(file, progress, report or path, counters)
+
+
+def read_folder(path: Path, progress: Progress = silent, *, counters: bool = False) -> Trace:
+    """Read an export whose tables are files of a folder, Parquet or Arrow.
+
+    Raises
+    ------
+    TracevizError : it is no nsys export, incomplete, damaged, or being written.
+    """
+    with NsysFolder(path) as file:
+        return _read_all(file, progress, path, counters)
+
+
+def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) -> Trace:
+    try:
+        return about_rows(_read(file, progress, path, counters))
+    except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TracevizError(f"holds values that nsys does not write ({why}).", path=file.path, hint=AGAIN) from error
 
 
 def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:

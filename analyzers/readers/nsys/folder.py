@@ -1,0 +1,216 @@
+"""An nsys export as a folder of tables, a file each (`--type parquetdir` or `arrowdir`), in place of SQLite.
+
+Its tables are those of an SQLite export. Small ones are copied into an SQLite database in memory, where the reader's
+queries find them. Events are read column by column; the few forms of SQL that the reader asks of them are worked out
+on arrays (`_value`, `_chosen`).
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+
+from analyzers.common.errors import TracevizError
+from analyzers.readers.nsys.file import PART, NsysFile
+
+NVTX = "NVTX_EVENTS"
+AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
+_EVENTS = ("CUPTI_", NVTX)  # how tables are called that may have many rows
+_RANGES = (59, 60)  # event types of NVTX ranges: other rows are few
+_COLUMN = re.compile(r'"(\w+)"')
+_SHIFTED = re.compile(r'nullif\("(\w+)", 0\) >> (\d+)')
+_COALESCED = re.compile(r"coalesce\((.*), (-?\d+)\)")
+_AMONG = re.compile(r'"?(\w+)"? IN \(([\d, ]+)\)')
+_LIKE = re.compile(r"""\s*"(\w+)" LIKE '%([^%']*)%'\s*""")
+_SQL_TYPES = ((pa.types.is_integer, "INTEGER"), (pa.types.is_boolean, "INTEGER"), (pa.types.is_floating, "REAL"))
+
+
+class NsysFolder(NsysFile):
+    """One export, open for reading; use it in a `with`.
+
+    Raises
+    ------
+    TracevizError : a table can't be read, or the export is incomplete.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files = {file.name.partition(".")[0]: file for file in sorted(path.glob("*.*")) if _is_table(file)}
+        self._stamp = _stamp(self._files)
+        self._connection = sqlite3.connect(":memory:", check_same_thread=False)
+        self._lock = threading.Lock()
+        try:
+            self.tables = {name: self._columns(file) for name, file in self._files.items()}
+            for name in self.tables:
+                self._copy(name)
+            self._refuse_foreign()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; refuse what was read if a file changed meanwhile."""
+        self._connection.close()
+        if error is None and _stamp(self._files) != self._stamp:
+            raise TracevizError("changed while it was being read.", path=self.path, hint=AGAIN)
+
+    def _columns(self, file: Path) -> dict[str, str]:
+        return {each.name: _sql_type(each.type) for each in self._opened(file)[0]}
+
+    def _opened(self, file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """A file's schema and its rows, in batches."""
+        try:
+            if file.suffix == ".parquet":
+                table = pq.ParquetFile(file)
+                return table.schema_arrow, table.iter_batches(PART)
+            stream = ipc.open_stream(pa.memory_map(str(file)))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._unreadable(file, error) from error
+        return stream.schema, iter(stream)
+
+    def _unreadable(self, file: Path, error: Exception) -> TracevizError:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return TracevizError(f"{file.name} can't be read: {reason}.", path=self.path, hint=AGAIN)
+
+    def _batches_of(self, table: str, columns: set[str]) -> Iterator[pa.RecordBatch]:
+        file = self._files[table]
+        try:
+            if file.suffix == ".parquet":
+                yield from pq.ParquetFile(file).iter_batches(PART, columns=sorted(columns))
+                return
+            for batch in self._opened(file)[1]:
+                yield batch.select(sorted(columns))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._unreadable(file, error) from error
+
+    def _copy(self, name: str) -> None:
+        """Make a table in memory; of events without rows, but for those of NVTX that are no ranges."""
+        columns = self.tables[name]
+        if not columns:
+            return
+        declared = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
+        self._connection.execute(f'CREATE TABLE "{name}" ({declared})')
+        if name.startswith(_EVENTS) and (name != NVTX or "eventType" not in columns):
+            return
+        marks = ", ".join("?" * len(columns))
+        for batch in self._batches_of(name, set(columns)):
+            rows = batch
+            if name == NVTX:
+                is_range = pc.is_in(batch["eventType"], pa.array(_RANGES, batch["eventType"].type))
+                rows = batch.filter(pc.invert(is_range))
+            values = [_plain_values(rows[column]) for column in columns]
+            self._connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', zip(*values, strict=True))
+
+    def _span(self, table: str) -> tuple[int, int]:
+        """First and last row, as SQLite numbers them."""
+        if table not in self.tables:
+            return 0, -1
+        file = self._files[table]
+        if file.suffix == ".parquet":
+            count = pq.ParquetFile(file).metadata.num_rows
+        else:
+            count = sum(batch.num_rows for batch in self._opened(file)[1])
+        return (1, count) if count else (0, -1)
+
+    def _read(self, table: str, columns: Mapping[str, str], where: str) -> Iterator[pa.RecordBatch]:
+        if table not in self.tables:
+            return
+        asked = " ".join([*columns.values(), where])
+        needed = {name for name in re.findall(r"\w+", asked) if name in self.tables[table]}
+        needed = needed or {next(iter(self.tables[table]))}
+        first = 1
+        for batch in self._batches_of(table, needed):
+            rows = pa.array(np.arange(first, first + batch.num_rows))
+            first += batch.num_rows
+            values = {"row": rows, **{name: _value(sql, batch, rows) for name, sql in columns.items()}}
+            made = pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
+            made = made.filter(_chosen(where, batch)) if where else made
+            if made.num_rows:
+                yield made
+
+
+def _is_table(file: Path) -> bool:
+    return file.suffix in (".parquet", ".arrow") and file.is_file()
+
+
+def _stamp(files: Mapping[str, Path]) -> list[tuple[int, int]]:
+    return [(stat.st_size, stat.st_mtime_ns) for stat in (file.stat() for file in files.values())]
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    return next((name for fits, name in _SQL_TYPES if fits(kind)), "BLOB" if pa.types.is_binary(kind) else "TEXT")
+
+
+def _plain_values(values: pa.Array) -> list[Any]:
+    """As SQLite takes them: unsigned numbers of 64 bits wrap around, as nsys has them do there."""
+    return _signed(values).to_pylist()
+
+
+def _signed(values: pa.Array) -> pa.Array:
+    if pa.types.is_boolean(values.type) or (pa.types.is_integer(values.type) and values.type.bit_width < 64):
+        return values.cast(pa.int64())
+    return values.view(pa.int64()) if pa.types.is_uint64(values.type) else values
+
+
+def _value(sql: str, batch: pa.RecordBatch, rows: pa.Array) -> pa.Array:
+    """One column that is asked for, NULL where SQL would say so.
+
+    >>> batch = pa.RecordBatch.from_pydict({"a": [2, None], "b": [3, 4], "c": [5 << 32, 0]})
+    >>> sqls = ('"a"', 'coalesce("a", "b", -1)', 'coalesce("a" * "b", -1)', 'coalesce(nullif("c", 0) >> 32, -1)', "7")
+    >>> [_value(sql, batch, pa.array([1, 2])).to_pylist() for sql in sqls]
+    [[2, None], [2, 4], [6, -1], [5, -1], [7, 7]]
+    """
+    if sql == "rowid":
+        return rows
+    if column := _COLUMN.fullmatch(sql):
+        return _signed(batch[column[1]])
+    if re.fullmatch(r"-?\d+", sql):
+        return pa.array(np.full(batch.num_rows, int(sql)))
+    if shifted := _SHIFTED.fullmatch(sql):
+        values = _signed(batch[shifted[1]])
+        values = pc.if_else(pc.equal(values, 0), pa.scalar(None, pa.int64()), values)
+        return pc.shift_right(values, pa.scalar(int(shifted[2]), pa.int64()))
+    if coalesced := _COALESCED.fullmatch(sql):
+        terms = [_value(term, batch, rows) for term in coalesced[1].split(", ")] if "nullif" not in sql else []
+        terms = terms or [_value(coalesced[1], batch, rows)]
+        return pc.coalesce(*terms, pa.scalar(int(coalesced[2]), pa.int64()))
+    for sign, operate in ((" * ", pc.multiply), (" + ", pc.add)):
+        if sign in sql:
+            first, *others = [_value(term, batch, rows) for term in sql.split(sign)]
+            for other in others:
+                first = operate(first, other)
+            return first
+    if hexed := re.search(r'hex\("(\w+)"\)', sql):
+        values = batch[hexed[1]].to_pylist()
+        return pa.array([one.hex().upper() if isinstance(one, bytes) else one for one in values], pa.string())
+    raise ValueError(f"{sql} can't be asked of a folder of tables")
+
+
+def _chosen(where: str, batch: pa.RecordBatch) -> pa.Array:
+    """Which rows a condition picks."""
+    if among := _AMONG.fullmatch(where):
+        values = _signed(batch[among[1]])
+        return pc.is_in(values, pa.array([int(each) for each in among[2].split(",")], pa.int64()))
+    if where.endswith(" IS NOT NULL"):
+        return pc.is_valid(batch[where.removesuffix(" IS NOT NULL").strip('"')])
+    found = [_LIKE.fullmatch(part) for part in where.split(" OR ")]
+    if any(one is None for one in found):
+        raise ValueError(f"{where} can't be asked of a folder of tables")
+    hits = [pc.match_substring(batch[one[1]], one[2], ignore_case=True) for one in found if one]
+    chosen = hits[0]
+    for hit in hits[1:]:
+        chosen = pc.or_kleene(chosen, hit)
+    return chosen.fill_null(False)
