@@ -17,6 +17,7 @@ from analyzers.readers.format import Head
 from analyzers.readers.formats import FORMATS, KNOWN, SUFFIXES, format_of
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import REPORT
+from analyzers.readers.unread import unread
 from analyzers.readers.xla.format import XLA, XPLANE, twins_of
 from analyzers.trace.ranks import RANKS
 
@@ -130,6 +131,8 @@ def _kind_of_head(start: bytes, path: Path) -> str:
         raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
     head = Head(path.name, start)
     found = next((one for one in FORMATS if one.is_one(head)), None)
+    if found is None and (known := unread(head)):
+        raise TracevizError(known.what, path=path, hint=known.hint)
     if found is None:
         raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
     return (_own_kind(head, path) if found is KINETO else "") or found.kind

@@ -299,6 +299,9 @@ class NsysFile:
         if posing:
             raise TracevizError(f"no nsys export: {posing[0]} is a view, not a table.", path=self.path)
         ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
+        if any(name.startswith("rocpd_") for name in self.tables):
+            hint = "Export JSON: rocprofv3 --output-format json, or rocpd convert."
+            raise TracevizError("this is a rocpd database of rocprofv3, which isn't read.", path=self.path, hint=hint)
         if not self.has("StringIds", "id", "value"):
             raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
         ancient = bool(ours) and not any(name.startswith(("ENUM_", "META_DATA")) for name in self.tables)
