@@ -8,6 +8,7 @@ from __future__ import annotations
 from analyzers.readers.format import Format
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS, TABLES
+from analyzers.readers.rocprof.format import ROCPROF
 from analyzers.readers.xla.format import XLA, XPLANE
 
 FORMATS = (
@@ -15,6 +16,7 @@ FORMATS = (
     REPORT,
     GZIPPED_EXPORT,
     TABLES,
+    ROCPROF,
     XLA,
     XPLANE,
     KINETO,

@@ -24,6 +24,7 @@ _MODULE = re.compile(
     r"cu(Module|Library)(Load|Unload|Get)|cuLinkComplete|cuKernelGetFunction|cudaLibraryLoad"
     r"|cudaGetFuncBySymbol|cudaFuncGetAttributes|cudaFuncLoad|hipModule(Load|Unload|Get)"
 )
+_COPY = re.compile(r"(cuda|cu|hip)Memcpy")
 MODULE_LOAD_NS = 20_000  # a shorter call found the module loaded
 SMALL_COPY_BYTES = 64_000  # up to this CUDA copies from pageable memory to a device without waiting; nsys's own limit
 SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
@@ -144,9 +145,8 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     code, names = codes(trace.api, "name")
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
-    copies = copies[
-        np.array([not name.startswith("ur") for name in names] + [True])[code[launch[copies]]]
-    ]  # SYCL: unsaid
+    is_copy = np.array([_COPY.match(name) is not None for name in names] + [False], dtype=bool)
+    copies = copies[is_copy[code[launch[copies]]]]  # of others, such as a graph's or SYCL's, it is not said
     asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[launch[copies]]]
     source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
     direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.made import rocm, xla, xpu
+from tests.support.made import rocm, rocprof, xla, xpu
 from tests.traceviz.conftest import Run
 
 COMMANDS = (
@@ -24,6 +24,7 @@ THEIR_OWN = re.compile(r"at::native::\S*CUDA\S*|CUDAFunctor\w*")  # names of ker
 CAPTURES = {
     "roctracer": ("HIP", rocm.capture(0, 5)),
     "rocprofiler-sdk": ("HIP", rocm.capture(0, 6, sdk=True)),
+    "rocprofv3": ("rocprofv3", rocprof.capture()),
     "XPU": ("queue", xpu.capture()),
     "XLA": ("GPU", xla.viewer_json(xla.made(launches=False))),
 }

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.schemas import COPY_KINDS, OP_KINDS
@@ -21,7 +22,6 @@ from analyzers.trace.tables import Trace
 
 ITEMS_LAUNCH = "hipExtModuleLaunchKernel"  # its grid counts work-items
 PEER_COPY = "hipMemcpyPeer"
-_KERNELS = {"__amd_rocclr_copyBuffer": "memcpy", "__amd_rocclr_fillBuffer": "memset"}  # by how their names begin
 _DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")  # hipMemcpyKind; 4 is "as the pointers say"
 _SHARED_PROPERTIES = ("name", "sms", "threads_per_sm", "warp", "memory_bytes")
 
@@ -41,11 +41,12 @@ def _complete(trace: Trace, raw: Raw) -> Trace:
 def _kinds(ops: pd.DataFrame) -> Any:
     """Kinds of ops, with copies and fills that run as kernels for what they are."""
     code, names = codes(ops, "name")
-    stands_for = [next((kind for sign, kind in _KERNELS.items() if name.startswith(sign)), "") for name in names]
-    number = np.array([OP_KINDS.index(kind) if kind else -1 for kind in (*stands_for, "")])[code]
+    stands_for = np.array([OP_KINDS.index(kind_of_kernel(name)) for name in (*names, "")])[code]
     own, kinds = codes(ops, "kind")
     own = np.array([OP_KINDS.index(kind) for kind in kinds])[own]
-    return pd.Categorical.from_codes(np.where(number >= 0, number, own), dtype=pd.CategoricalDtype(list(OP_KINDS)))
+    return pd.Categorical.from_codes(
+        np.where(stands_for != OP_KINDS.index("kernel"), stands_for, own), dtype=pd.CategoricalDtype(list(OP_KINDS))
+    )
 
 
 def _told_by_calls(trace: Trace, raw: Raw) -> pd.DataFrame:

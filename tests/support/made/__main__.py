@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.made import rocm, xla, xpu
+from tests.support.made import rocm, rocprof, xla, xpu
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -18,6 +18,7 @@ def captures() -> Iterator[tuple[str, str | bytes]]:
         yield f"rocm/sdk.rank{rank}.json.gz", rocm.capture(rank, 1, sdk=True)
     for rank in range(2):
         yield f"xpu/rank{rank}.json.gz", xpu.capture(rank)
+    yield "rocm/rocprofv3_results.json.gz", rocprof.capture()
     program = xla.made(devices=4)
     yield "jax/gpu4.trace.json.gz", xla.viewer_json(program)
     yield "jax/perfetto_trace.json.gz", xla.viewer_json(program, perfetto=True)

@@ -1,0 +1,1 @@
+"""What rocprofv3 writes as JSON (`--output-format json`) of HIP programs: `format` tells it, `read` makes a Trace."""

@@ -1,0 +1,26 @@
+"""How JSON of rocprofv3 is told and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analyzers.common.progress import Progress
+from analyzers.readers.format import Format, Head
+from analyzers.trace.tables import Trace
+
+SIGN = b'"rocprofiler-sdk-tool"'
+
+
+def _is_one(head: Head) -> bool:
+    return SIGN in head.plain[:4096]
+
+
+def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
+    from analyzers.readers.rocprof.read import read
+
+    return read(path, progress)
+
+
+ROCPROF = Format(
+    "rocprof", _is_one, _read, "rocprofv3's JSON (--output-format json)", ("_results.json", "_results.json.gz")
+)

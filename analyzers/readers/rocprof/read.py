@@ -1,0 +1,375 @@
+"""Make a Trace of rocprofv3's JSON.
+
+Records stand in lists by what they trace; kernels, agents and the names of calls are numbered beside them. Times are ns
+since the machine's start. A grid counts work-items. A record's internal correlation id is that of the call it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from analyzers.arrays.groups import first_row
+from analyzers.arrays.types import Ints
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress
+from analyzers.readers.amd import kind_of_kernel
+from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
+from analyzers.trace.columns import ints, table
+from analyzers.trace.kernels import operation_of
+from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.tables import Capture, Process, Trace
+
+AGAIN = "Let the program end, and profile it again: rocprofv3 --sys-trace --output-format json -- COMMAND."
+GPU = 2  # type of an agent
+BLOCK_BYTES = 1 << 24
+_COPIES = {
+    "MEMORY_COPY_HOST_TO_HOST": "HtoH",
+    "MEMORY_COPY_HOST_TO_DEVICE": "HtoD",
+    "MEMORY_COPY_DEVICE_TO_HOST": "DtoH",
+    "MEMORY_COPY_DEVICE_TO_DEVICE": "DtoD",
+}
+_LACKS = (
+    "waits between streams and missing ones: which event a stream waits for is not in the records",
+    "registers of kernels: a GPU is said to be full only by its wavefronts",
+    "ranks and groups of collectives: calls of RCCL state their names alone",
+)
+
+
+class _Handle(msgspec.Struct, frozen=True):
+    handle: int = -1
+
+
+class _Sizes(msgspec.Struct, frozen=True):
+    x: int = 1
+    y: int = 1
+    z: int = 1
+
+
+class _Id(msgspec.Struct, frozen=True):
+    internal: int = -1
+
+
+class _Dispatch(msgspec.Struct, frozen=True):
+    agent_id: _Handle = _Handle()
+    queue_id: _Handle = _Handle()
+    kernel_id: int = -1
+    group_segment_size: int = -1
+    workgroup_size: _Sizes = _Sizes()
+    grid_size: _Sizes = _Sizes()
+
+
+class _Record(msgspec.Struct, frozen=True):
+    kind: int = -1
+    operation: int = -1
+    thread_id: int = -1
+    correlation_id: _Id = _Id()
+    start_timestamp: int = -1
+    end_timestamp: int = -1
+    dispatch_info: _Dispatch = _Dispatch()
+    stream_id: _Handle = _Handle()
+    src_agent_id: _Handle = _Handle()
+    dst_agent_id: _Handle = _Handle()
+    bytes: int = -1
+
+
+class _Kinds(msgspec.Struct, frozen=True):
+    kind: str = ""
+    operations: tuple[str, ...] = ()
+
+
+class _Named(msgspec.Struct, frozen=True):
+    key: int = -1
+    value: str = ""
+
+
+class _Strings(msgspec.Struct, frozen=True):
+    buffer_records: tuple[_Kinds, ...] = ()
+    marker_api: tuple[_Named, ...] = ()
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    id: _Handle = _Handle()
+    type: int = -1
+    name: str = ""
+    product_name: str = ""
+    logical_node_type_id: int = -1
+    cu_count: int = -1
+    simd_per_cu: int = -1
+    max_waves_per_simd: int = -1
+    wave_front_size: int = -1
+
+
+class _Symbol(msgspec.Struct, frozen=True):
+    kernel_id: int = -1
+    kernel_name: str = ""
+    formatted_kernel_name: str = ""
+
+
+class _Node(msgspec.Struct, frozen=True):
+    hostname: str = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    pid: int = -1
+    node: _Node = _Node()
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    agents: tuple[_Agent, ...] = ()
+    strings: _Strings = _Strings()
+    kernel_symbols: tuple[_Symbol, ...] = ()
+    buffer_records: dict[str, list[_Record]] = {}
+
+
+class _File(msgspec.Struct, frozen=True):
+    tools: tuple[_Tool, ...] = msgspec.field(name="rocprofiler-sdk-tool", default=())
+
+
+def read(path: Path, progress: Progress) -> Trace:
+    """Read one file.
+
+    Raises
+    ------
+    TracevizError : it can't be read, is truncated or damaged, or holds other than one process.
+    """
+    tools = _decoded(path, progress).tools
+    if len(tools) != 1:
+        raise TracevizError(f"holds {len(tools)} processes, and one is read.", path=path, hint="Give a file a process.")
+    return _Maker(path, tools[0]).trace()
+
+
+def _decoded(path: Path, progress: Progress) -> _File:
+    try:
+        with path.open("rb") as file:
+            plain, parts = Plain(file), []
+            while part := plain.read(BLOCK_BYTES):
+                parts.append(part)
+                progress(f"reading {path.name}", file.tell(), max(path.stat().st_size, 1))
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    except (DamagedGzip, Bomb) as error:
+        raise TracevizError(f"is a damaged gzip file ({error}).", path=path, hint=AGAIN) from error
+    if plain.cut_short:
+        raise TracevizError("is truncated.", path=path, hint=AGAIN)
+    try:
+        return msgspec.json.decode(b"".join(parts), type=_File)
+    except msgspec.ValidationError as error:
+        raise TracevizError(f"holds values that rocprofv3 does not write ({error}).", path=path, hint=AGAIN) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TracevizError(f"is truncated or not valid JSON ({error}).", path=path, hint=AGAIN) from None
+
+
+class _Maker:
+    """Makes the tables of one process."""
+
+    def __init__(self, path: Path, tool: _Tool) -> None:
+        self.path, self.tool = path, tool
+        self.left_out = 0
+        self.kernels, self.copies, self.calls, self.markers, self.rccl = (
+            self._records(*names)
+            for names in (
+                ("kernel_dispatch",),
+                ("memory_copy",),
+                ("hip_api", "hip_runtime_api", "hip_compiler_api"),
+                ("marker_api", "marker_core_api"),
+                ("rccl_api",),
+            )
+        )
+        every = (self.kernels, self.copies, self.calls, self.markers, self.rccl)
+        self.zero = min((one.start_timestamp for records in every for one in records), default=0)
+        gpus = [one for one in tool.agents if one.type == GPU]
+        numbers = [one.logical_node_type_id if one.logical_node_type_id >= 0 else at for at, one in enumerate(gpus)]
+        self.device_of = {one.id.handle: number for one, number in zip(gpus, numbers, strict=True)}
+        self.gpus = gpus
+
+    def trace(self) -> Trace:
+        """The Trace."""
+        api, ranges = self._api(), self._ranges()
+        ops = self._ops(api)
+        frames = [frame for frame in (ops, api, ranges) if len(frame)]
+        waits = any("StreamWaitEvent" in name for name in api["name"].array.unique())
+        capture = Capture(
+            path=str(self.path),
+            format="rocprof",
+            producer="rocprofv3",
+            host=self.tool.metadata.node.hostname,
+            first_ns=min((int(ints(frame, "start_ns").min()) for frame in frames), default=0),
+            last_ns=max((int(ints(frame, "end_ns").max()) for frame in frames), default=0),
+            runtime="HIP",
+            waits_logged=waits,
+            lacks=(*_LACKS, *self._not_traced(api, ranges)),
+        )
+        rank = rank_in_name(self.path)
+        claims = {} if rank is None else {"file-name": rank}
+        process = Process(capture=0, pid=self.tool.metadata.pid, host=capture.host, claims=claims)
+        text = f"{self.left_out:,} records have no times, or end before they start; they are left out."
+        return Trace(
+            captures=(capture,),
+            processes=(process,),
+            ops=ops,
+            api=api,
+            ranges=ranges,
+            syncs=table("syncs"),
+            records=table("records"),
+            comms=self._comms(ops, api),
+            devices=self._devices(),
+            streams=table("streams"),
+            warnings=(TraceWarning("absurd-times", text),) if self.left_out else (),
+        )
+
+    def _not_traced(self, api: pd.DataFrame, ranges: pd.DataFrame) -> tuple[str, ...]:
+        missing = (
+            ("who launched what: no HIP calls were traced (--hip-trace)", not len(api)),
+            ("ranges: no markers of roctx were traced (--marker-trace)", not len(ranges)),
+        )
+        return tuple(text for text, is_missing in missing if is_missing)
+
+    def _records(self, *names: str) -> list[_Record]:
+        found = [one for name in names for one in self.tool.buffer_records.get(name, [])]
+        fine = [one for one in found if 0 <= one.start_timestamp <= one.end_timestamp < 2**62]
+        self.left_out += len(found) - len(fine)
+        return fine
+
+    def _operation(self, one: _Record) -> str:
+        kinds = self.tool.strings.buffer_records
+        names = kinds[one.kind].operations if 0 <= one.kind < len(kinds) else ()
+        return names[one.operation] if 0 <= one.operation < len(names) else ""
+
+    def _times(self, records: Sequence[_Record]) -> dict[str, Ints]:
+        return {
+            "start_ns": _ints(records, lambda one: one.start_timestamp) - self.zero,
+            "end_ns": _ints(records, lambda one: one.end_timestamp) - self.zero,
+        }
+
+    def _api(self) -> pd.DataFrame:
+        return table(
+            "api",
+            {
+                "thread": _ints(self.calls, lambda one: one.thread_id),
+                "name": pd.Categorical([self._operation(one) for one in self.calls]),
+                **self._times(self.calls),
+                "correlation": _ints(self.calls, lambda one: one.correlation_id.internal),
+            },
+        )
+
+    def _ranges(self) -> pd.DataFrame:
+        named = {one.key: one.value for one in self.tool.strings.marker_api}
+        spans = [one for one in self.markers if one.correlation_id.internal in named]
+        return table(
+            "ranges",
+            {
+                "thread": _ints(spans, lambda one: one.thread_id),
+                "kind": ["annotation"] * len(spans),
+                "name": pd.Categorical([named[one.correlation_id.internal] for one in spans]),
+                **self._times(spans),
+            },
+        )
+
+    def _ops(self, api: pd.DataFrame) -> pd.DataFrame:
+        symbols = {one.kernel_id: one.formatted_kernel_name or one.kernel_name for one in self.tool.kernel_symbols}
+        every = [*self.kernels, *self.copies]
+        names = [symbols.get(one.dispatch_info.kernel_id, "unknown kernel") for one in self.kernels]
+        kinds = [kind_of_kernel(name) for name in names]
+        copies = ["unknown" if kind == "memcpy" else "" for kind in kinds] + [self._copy(one) for one in self.copies]
+        correlation = _ints(every, lambda one: one.correlation_id.internal)
+        return table(
+            "ops",
+            {
+                "device": _ints(every, self._device),
+                "stream": _ints(every, _stream),
+                "kind": [*kinds, *["memcpy"] * len(self.copies)],
+                "name": pd.Categorical([*names, *(self._operation(one) or "copy" for one in self.copies)]),
+                **self._times(every),
+                "correlation": correlation,
+                "launch": first_row(ints(api, "correlation"), correlation),
+                "bytes": _ints(every, lambda one: one.bytes),
+                "copy": copies,
+                "grid": _ints(every, lambda one: _blocks(one.dispatch_info)),
+                "block": _ints(every, lambda one: _threads(one.dispatch_info)),
+                "shared_bytes": _ints(every, lambda one: one.dispatch_info.group_segment_size),
+            },
+        )
+
+    def _device(self, one: _Record) -> int:
+        """The GPU that ran it; a copy's is that it comes from, else that it goes to."""
+        handles = (one.dispatch_info.agent_id, one.src_agent_id, one.dst_agent_id)
+        return next((self.device_of[each.handle] for each in handles if each.handle in self.device_of), -1)
+
+    def _copy(self, one: _Record) -> str:
+        ends = one.src_agent_id.handle, one.dst_agent_id.handle
+        between = ends[0] != ends[1] and all(end in self.device_of for end in ends)
+        return "PtoP" if between else _COPIES.get(self._operation(one), "unknown")
+
+    def _comms(self, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+        """A row for each op that a call of RCCL launched, and for each call that launched none."""
+        calls = [(one, operation_of(self._operation(one))) for one in self.rccl]
+        calls = [(one, operation) for one, operation in calls if operation]
+        if not calls:
+            return table("comms")
+        records = [one for one, _ in calls]
+        spans = table("ranges", {"thread": _ints(records, lambda one: one.thread_id), **self._times(records)})
+        launch = ints(ops, "launch")
+        rows = np.flatnonzero(launch >= 0)
+        thread, start = (ints(api, column)[launch[rows]] for column in ("thread", "start_ns"))
+        call = RangeIndex(spans).innermost(np.zeros(rows.size, np.int64), thread, start)
+        rows, call = rows[call >= 0], call[call >= 0]
+        alone = np.setdiff1d(np.arange(len(calls)), call)
+        every: Ints = np.append(call, alone)
+        return table(
+            "comms",
+            {
+                "correlation": np.append(ints(ops, "correlation")[rows], np.full(alone.size, -1)),
+                **{column: ints(spans, column)[every] for column in ("thread", "start_ns", "end_ns")},
+                "operation": pd.Categorical([calls[each][1] for each in every]),
+            },
+        )
+
+    def _devices(self) -> pd.DataFrame:
+        threads = [
+            one.simd_per_cu * one.max_waves_per_simd * one.wave_front_size
+            if min(one.simd_per_cu, one.max_waves_per_simd, one.wave_front_size) > 0
+            else -1
+            for one in self.gpus
+        ]
+        return table(
+            "devices",
+            {
+                "device": np.array([self.device_of[one.id.handle] for one in self.gpus], np.int64),
+                "name": [one.product_name or one.name for one in self.gpus],
+                "sms": np.array([one.cu_count for one in self.gpus], np.int64),
+                "warp": np.array([one.wave_front_size for one in self.gpus], np.int64),
+                "threads_per_sm": np.array(threads, np.int64),
+            },
+            length=len(self.gpus),
+        )
+
+
+def _ints(records: Sequence[_Record], of: Callable[[_Record], int]) -> Ints:
+    values: list[Any] = [of(one) for one in records]
+    return np.array([value - 2**64 if value >= 2**63 else value for value in values], np.int64)
+
+
+def _stream(one: _Record) -> int:
+    return one.stream_id.handle if one.stream_id.handle >= 0 else one.dispatch_info.queue_id.handle
+
+
+def _blocks(one: _Dispatch) -> int:
+    """Blocks in a grid of work-items, the last of each row not full."""
+    if one.kernel_id < 0:
+        return -1
+    sizes = [(getattr(one.grid_size, axis), getattr(one.workgroup_size, axis)) for axis in "xyz"]
+    blocks = [-(-grid // block) if block > 0 and grid > 0 else -1 for grid, block in sizes]
+    return -1 if min(blocks) < 0 else blocks[0] * blocks[1] * blocks[2]
+
+
+def _threads(one: _Dispatch) -> int:
+    size = one.workgroup_size
+    return -1 if one.kernel_id < 0 or min(size.x, size.y, size.z) <= 0 else min(size.x * size.y * size.z, 2**31 - 1)

@@ -1,0 +1,136 @@
+"""rocprofv3's JSON, on captures made in its layout: every figure again from the records, one by one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceviz as tv
+from analyzers.causes.occupancy import limits_of
+from analyzers.common.errors import TracevizError
+from analyzers.load import load
+from analyzers.syncs.report import order_report
+from tests.support.brute import busy_and_overlap
+from tests.support.made import rocprof
+
+Record = dict[str, Any]
+
+
+def made(folder: Path, seed: int = 0) -> tuple[Path, dict[str, list[Record]]]:
+    path = folder / "4711_results.json"
+    path.write_text(rocprof.capture(seed))
+    return path, json.loads(path.read_text())["rocprofiler-sdk-tool"][0]["buffer_records"]
+
+
+def span(record: Record) -> tuple[int, int]:
+    return record["start_timestamp"], record["end_timestamp"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_busy_and_overlap_to_the_ns(tmp_path: Path, seed: int) -> None:
+    """Communication is RCCL's kernels, and copies to the other GPU; a copy that runs as a kernel is no compute."""
+    path, records = made(tmp_path, seed)
+    kernels = records["kernel_dispatch"]
+    comm = [span(one) for one in kernels if one["dispatch_info"]["kernel_id"] == 11]
+    comm += [span(one) for one in records["memory_copy"] if one["dst_agent_id"]["handle"] == rocprof.GPUS[1]]
+    compute = [span(one) for one in kernels if one["dispatch_info"]["kernel_id"] == 10]
+    (rank,) = tv.check_overlap(path, "comm", "compute").ranks
+    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(comm, compute)
+
+
+def test_ops_are_what_their_records_say(tmp_path: Path) -> None:
+    path, records = made(tmp_path)
+    trace = load([path])
+    every = [*records["kernel_dispatch"], *records["memory_copy"]]
+    assert trace.ops["stream"].tolist() == [one["stream_id"]["handle"] for one in every]
+    assert set(trace.ops["device"]) == {0}
+    zero = every[0]["start_timestamp"] - int(trace.ops["start_ns"].iloc[0])
+    assert [
+        (low + zero, high + zero) for low, high in zip(trace.ops["start_ns"], trace.ops["end_ns"], strict=True)
+    ] == [span(one) for one in every]
+    calls = {one["correlation_id"]["internal"]: one for one in records["hip_api"]}
+    for row, one in zip(trace.ops.itertuples(), every, strict=True):
+        call = calls[one["correlation_id"]["internal"]]
+        assert trace.api["name"].iloc[row.launch] == rocprof.HIP[call["operation"]]
+        if info := one.get("dispatch_info"):
+            grid, block = info["grid_size"], info["workgroup_size"]
+            assert row.grid == -(-grid["x"] // block["x"]) * grid["y"]
+            assert (row.block, row.shared_bytes) == (block["x"], info["group_segment_size"])
+            assert row.name == rocprof.KERNELS[info["kernel_id"] - 10]
+            assert row.kind == ("memcpy" if info["kernel_id"] == 12 else "kernel")
+        else:
+            assert (row.kind, row.bytes) == ("memcpy", one["bytes"])
+            assert row.copy == ("HtoD" if one["operation"] == 1 else "PtoP")
+
+
+def test_ranges_collectives_and_devices(tmp_path: Path) -> None:
+    path, records = made(tmp_path)
+    trace = load([path])
+    for name in ("layer 0", "layer 1"):
+        spans = [span(one) for at, one in enumerate(records["marker_api"]) if f"layer {at % 2}" == name]
+        inside = [
+            one["correlation_id"]["internal"]
+            for one in records["hip_api"]
+            if any(low <= one["start_timestamp"] <= high for low, high in spans)
+        ]
+        from analyzers.select.select import select
+
+        assert sorted(trace.ops["correlation"][select(trace, f"nvtx:{name}").picked]) == sorted(inside)
+    assert set(trace.comms["operation"]) == {"all_reduce"}
+    rccl = {
+        one["correlation_id"]["internal"]
+        for one in records["kernel_dispatch"]
+        if one["dispatch_info"]["kernel_id"] == 11
+    }
+    assert set(trace.comms["correlation"]) == rccl
+    limits = limits_of(trace, 0, 0)
+    assert limits is not None
+    assert (limits.sms, limits.threads, limits.warp) == (304, 2048, 64)
+    assert trace.captures[0].host == "mi300"
+    assert not order_report(trace).crossings.missing
+
+
+def test_what_records_do_not_say_stays_unknown(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    tool = content["rocprofiler-sdk-tool"][0]
+    for one in tool["buffer_records"]["kernel_dispatch"]:
+        one["dispatch_info"] = {"kernel_id": 999}
+        one.pop("stream_id")
+    tool["buffer_records"]["memory_copy"][0]["end_timestamp"] = 5
+    tool["agents"] = []
+    tool["strings"] = {}
+    path.write_text(json.dumps(content))
+    trace = load([path])
+    assert set(trace.ops["device"]) == {-1}
+    kernels = trace.ops[trace.ops["kind"] == "kernel"]
+    assert set(kernels["name"]) == {"unknown kernel"}
+    assert set(trace.ops["copy"][trace.ops["kind"] == "memcpy"]) == {"unknown"}
+    assert "absurd-times" in {one.code for one in trace.warnings}
+    assert not len(trace.ranges)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.99])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_cut_off_file_is_refused_in_one_line(tmp_path: Path, share: float, packed: bool) -> None:
+    content = rocprof.capture().encode()
+    content = gzip.compress(content, mtime=0) if packed else content
+    path = tmp_path / ("x_results.json.gz" if packed else "x_results.json")
+    path.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(TracevizError, match="truncated") as refusal:
+        load([path])
+    assert "\n" not in str(refusal.value)
+
+
+def test_values_of_other_types_are_refused_in_one_line(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    content["rocprofiler-sdk-tool"][0]["buffer_records"]["hip_api"][3]["start_timestamp"] = "then"
+    path.write_text(json.dumps(content))
+    with pytest.raises(TracevizError, match="rocprofv3 does not write") as refusal:
+        load([path])
+    assert "\n" not in str(refusal.value)
