@@ -5,6 +5,7 @@ A description stands in a file of the format's reader, which knows its files' fi
 
 from __future__ import annotations
 
+from analyzers.readers.ascend.format import ASCEND
 from analyzers.readers.format import Format
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS, TABLES
@@ -17,6 +18,7 @@ FORMATS = (
     GZIPPED_EXPORT,
     TABLES,
     ROCPROF,
+    ASCEND,
     XLA,
     XPLANE,
     KINETO,

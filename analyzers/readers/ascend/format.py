@@ -1,0 +1,25 @@
+"""How a trace of Ascend NPUs is told and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analyzers.common.progress import Progress
+from analyzers.readers.format import Format, Head
+from analyzers.trace.tables import Trace
+
+_SIGNS = (b'"Ascend Hardware"', b'"CANN"')
+
+
+def _is_one(head: Head) -> bool:
+    start = head.plain[:4096]
+    return start.lstrip()[:1] in (b"[", b"{") and any(sign in start for sign in _SIGNS)
+
+
+def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
+    from analyzers.readers.ascend.read import read
+
+    return read(path, progress)
+
+
+ASCEND = Format("ascend", _is_one, _read, "torch_npu's trace_view.json", ("trace_view.json",))

@@ -1,0 +1,150 @@
+"""Make a Trace of torch_npu's `trace_view.json`.
+
+Work of the NPU stands in the process "Ascend Hardware", a thread a stream; calls of HCCL in "Communication" (once
+"HCCL"), on threads of groups, whose planes repeat them task by task. "Overlap Analysis" is derived of both. Times are
+texts. What the hosts' threads do is kept as ranges; what launched which task is not told but by arrows, which are not
+read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress
+from analyzers.readers.json_events import Event, JsonEvents
+from analyzers.trace.columns import ints, table
+from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.tables import Capture, Process, Trace
+
+HARDWARE = "Ascend Hardware"
+_COMMUNICATION = ("Communication", "HCCL")
+_GROUP = re.compile(r"Group .*")
+_STREAM = re.compile(r"Stream (\d+)")
+_NO_WORK = re.compile(r"(EVENT|NOTIFY|PLACE_?HOLDER|WRITE_VALUE|PROFILING|MODEL_(EXECUTE|MAINTAINCE))", re.IGNORECASE)
+_COPY = re.compile(r"(SDMA|MEMCPY|PCIE_DMA)", re.IGNORECASE)
+_EPOCH_SINCE = 10**18
+GROUPS_FROM = 1_000_000  # streams that stand for groups of HCCL are numbered from here
+_LACKS = (
+    "more than busy times and overlap by stream: of category 'Ascend Hardware' nothing else is known here, such as "
+    "what launched a task, waits between streams, and sizes",
+    "missing waits and a full NPU: tasks that record events or wait for them are left out",
+)
+
+
+class _Op(NamedTuple):
+    name: str
+    kind: str
+    stream: int
+    start_ps: int
+    end_ps: int
+
+
+def read(path: Path, progress: Progress) -> Trace:
+    """Read one file.
+
+    Raises
+    ------
+    TracevizError : it can't be read, is truncated or damaged, or holds no work of an NPU.
+    """
+    source = JsonEvents(path, progress)
+    events = list(source.read())
+    bad = source.unreadable
+    ops: list[_Op] = []
+    ranges: list[tuple[Event, int, int]] = []
+    for event in events:
+        process = source.processes.get(event.pid, "")
+        thread = source.threads.get((event.pid, event.tid), "")
+        try:
+            start, end = event.span_ps
+        except ValueError:
+            bad += 1
+            continue
+        if end < start:
+            bad += 1
+        elif process == HARDWARE:
+            ops += _task(event, thread, start, end)
+        elif process in _COMMUNICATION:
+            ops += [_Op(event.name, "kernel", GROUPS_FROM + event.tid, start, end)] if _GROUP.match(thread) else []
+        elif process == "Python":
+            ranges.append((event, start, end))
+    if not ops:
+        hint = "Were NPUs traced (ProfilerActivity.NPU)?"
+        raise TracevizError("This trace of torch_npu holds no work of an NPU.", path=path, hint=hint)
+    return _trace(path, ops, ranges, bad)
+
+
+def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
+    args = event.args or {}
+    kind = str(args.get("Task Type", ""))
+    if _NO_WORK.match(kind) or _NO_WORK.match(event.name):
+        return []
+    stream = str(args.get("Stream Id", ""))
+    found = _STREAM.match(thread)
+    number = int(stream) if stream.isdecimal() and len(stream) < 10 else int(found[1]) if found else event.tid
+    return [_Op(event.name, "memcpy" if _COPY.match(kind) else "kernel", number, start, end)]
+
+
+def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int) -> Trace:
+    starts, ends = _times(one.start_ps for one in ops), _times(one.end_ps for one in ops)
+    range_starts, range_ends = _times(one[1] for one in ranges), _times(one[2] for one in ranges)
+    zero = int(min(starts.min(), range_starts.min(initial=starts.min())))
+    work = table(
+        "ops",
+        {
+            "device": np.zeros(len(ops), np.int64),
+            "stream": np.array([one.stream for one in ops], np.int64),
+            "kind": [one.kind for one in ops],
+            "name": pd.Categorical([one.name for one in ops]),
+            "start_ns": starts - zero,
+            "end_ns": ends - zero,
+            "copy": ["unknown" if one.kind == "memcpy" else "" for one in ops],
+        },
+    )
+    marks = table(
+        "ranges",
+        {
+            "thread": np.array([one[0].tid for one in ranges], np.int64),
+            "kind": ["annotation" if one[0].cat == "user_annotation" else "op" for one in ranges],
+            "name": pd.Categorical([one[0].name for one in ranges]),
+            "start_ns": range_starts - zero,
+            "end_ns": range_ends - zero,
+        },
+    )
+    rank = rank_in_name(path)
+    capture = Capture(
+        path=str(path),
+        format="ascend",
+        producer="torch_npu",
+        start_utc_ns=zero if zero >= _EPOCH_SINCE else None,
+        first_ns=min(int(ints(one, "start_ns").min()) for one in (work, marks) if len(one)),
+        last_ns=max(int(ints(one, "end_ns").max()) for one in (work, marks) if len(one)),
+        runtime="CANN",
+        waits_logged=False,
+        lacks=_LACKS,
+    )
+    text = f"{bad:,} events have no readable time, process or thread; they are left out."
+    return Trace(
+        captures=(capture,),
+        processes=(Process(capture=0, pid=-1, claims={} if rank is None else {"file-name": rank}),),
+        ops=work,
+        ranges=marks,
+        api=table("api"),
+        syncs=table("syncs"),
+        records=table("records"),
+        comms=table("comms"),
+        streams=table("streams"),
+        devices=table("devices", {"device": np.zeros(1, np.int64), "name": ["Ascend NPU"]}),
+        origin_utc_ns=capture.start_utc_ns,
+        warnings=(TraceWarning("unreadable-events", text),) if bad else (),
+    )
+
+
+def _times(picoseconds: Iterable[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array([(one + 500) // 1000 for one in picoseconds], np.int64)

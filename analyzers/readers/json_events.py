@@ -1,0 +1,115 @@
+"""Events of JSON that says by metadata which device, stream or thread each stands on, whatever else they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress
+from analyzers.readers.json_stream import HINT_AGAIN, EventStream, malformed, without_nan
+
+_PS = Decimal(10**6)  # of a µs
+_MOST_PS = 2**62 * 1000
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; times stay text."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int = -1
+    tid: int = -1
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"0")
+    args: dict[str, Any] | None = None
+
+    @property
+    def span_ps(self) -> tuple[int, int]:
+        """Begin and end in ps; ValueError where a time is none."""
+        start = picoseconds(bytes(self.ts))
+        return start, start + picoseconds(bytes(self.dur))
+
+
+_ALL = msgspec.json.Decoder(list[Event])
+_ONE = msgspec.json.Decoder(Event)
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@dataclass
+class JsonEvents:
+    """The events of a file that last, and what its metadata call processes and threads; complete after `read`.
+
+    unreadable : events whose name, process or thread is none.
+    """
+
+    path: Path
+    progress: Progress
+    processes: dict[int, str] = field(default_factory=dict)
+    threads: dict[tuple[int, int], str] = field(default_factory=dict)
+    unreadable: int = 0
+
+    def read(self) -> Iterator[Event]:
+        """Events with a length, in the order of the file.
+
+        Raises
+        ------
+        TracevizError : the file can't be read, is empty, truncated, damaged, or not JSON.
+        """
+        try:
+            for event in self._events():
+                if event.ph == "X":
+                    yield event
+                elif event.ph == "M":
+                    named = str((event.args or {}).get("name", ""))
+                    if event.name == "process_name":
+                        self.processes[event.pid] = named
+                    elif event.name == "thread_name":
+                        self.threads[event.pid, event.tid] = named
+        except RecursionError:
+            raise TracevizError("nests brackets too deeply for a trace.", path=self.path, hint=HINT_AGAIN) from None
+
+    def _events(self) -> Iterator[Event]:
+        stream = EventStream(self.path, self.progress, exact=True)
+        for piece in stream.pieces():
+            text = b"[" + piece + b"]"
+            try:
+                try:
+                    yield from self._decoded(text)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    yield from self._decoded(without_nan(text.decode(errors="replace").encode()))
+            except msgspec.DecodeError as error:
+                raise malformed(self.path, False, stream.events, str(error)) from None
+
+    def _decoded(self, text: bytes) -> list[Event]:
+        try:
+            return _ALL.decode(text)
+        except msgspec.ValidationError:
+            events = []
+            for raw in _RAWS.decode(text):
+                try:
+                    events.append(_ONE.decode(raw))
+                except msgspec.ValidationError:
+                    self.unreadable += 1
+            return events
+
+
+def picoseconds(text: bytes) -> int:
+    """Decimal µs as whole ps.
+
+    >>> picoseconds(b"1149.2529999999999"), picoseconds(b'"9.9999999999999995e-07"')
+    (1149253000, 1)
+    """
+    try:
+        value = int((Decimal(text.strip(b'"').strip().decode()) * _PS).to_integral_value())
+    except (InvalidOperation, UnicodeDecodeError, OverflowError, ValueError) as error:
+        raise ValueError(text) from error
+    if not -_MOST_PS < value < _MOST_PS:
+        raise ValueError(text)
+    return value
