@@ -26,8 +26,8 @@ Examples:
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
 
 \b
-Selectors: nvtx:NAME, op:NAME, kernel:PART, stream:N, collective:NAME, group:NAME, memcpy:DtoH, comm, compute, memcpy,
-  memset.
+Selectors: nvtx:NAME, op:NAME, hlo:NAME, kernel:PART, stream:N, collective:NAME, group:NAME, memcpy:DtoH, comm, compute,
+  memcpy, memset.
   NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
 
 \b

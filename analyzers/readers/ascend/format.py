@@ -22,4 +22,4 @@ def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
     return read(path, progress)
 
 
-ASCEND = Format("ascend", _is_one, _read, "torch_npu's trace_view.json", ("trace_view.json",))
+ASCEND = Format("ascend", _is_one, _read, suffixes=("trace_view.json",))

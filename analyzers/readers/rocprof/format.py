@@ -21,6 +21,4 @@ def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
     return read(path, progress)
 
 
-ROCPROF = Format(
-    "rocprof", _is_one, _read, "rocprofv3's JSON (--output-format json)", ("_results.json", "_results.json.gz")
-)
+ROCPROF = Format("rocprof", _is_one, _read, "rocprofv3's JSON", ("_results.json", "_results.json.gz"))

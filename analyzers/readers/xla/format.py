@@ -42,5 +42,5 @@ def _read_xplane(path: Path, progress: Progress, nsys: str | None) -> Trace:
     return read(path, profile(path, progress))
 
 
-XLA = Format("xla", _is_json, _read_json, "a JAX profile (.trace.json.gz, .xplane.pb)", (VIEWER,))
+XLA = Format("xla", _is_json, _read_json, "a JAX profile", (VIEWER,))
 XPLANE = Format("xplane", _is_xplane, _read_xplane, suffixes=(SPACE,))
