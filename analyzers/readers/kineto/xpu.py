@@ -107,7 +107,12 @@ def _queued(trace: Trace, raw: Raw) -> str:
 
 
 def _comms(trace: Trace) -> pd.DataFrame:
-    """A row for each op that a communication call of the host launched, and for each call that launched none."""
+    """A row for each op that a communication call of the host launched, and for each call that launched none.
+
+    Where torch states its calls (`record_param_comms`) these stay: they say more.
+    """
+    if len(trace.comms):
+        return trace.comms
     code, names = codes(trace.ranges, "name")
     calls = np.flatnonzero(np.array([*(name.startswith(CALL) for name in names), False])[code])
     if not calls.size:

@@ -85,6 +85,17 @@ def test_xccl_calls_of_the_host_are_communication_calls(tmp_path: Path) -> None:
     assert len(comms) == len(calls)
 
 
+def test_what_torch_states_of_its_calls_comes_before_the_names_of_xccl(tmp_path: Path) -> None:
+    path, events = made(tmp_path)
+    content = json.loads(path.read_text())
+    call = next(e for e in events if e["cat"] == "collective_comm")
+    told = {"Collective name": "allreduce", "Process Group Name": "7", "In msg nelems": 5, "Group size": 2}
+    content["traceEvents"].append({**call, "cat": "cpu_op", "name": "record_param_comms", "args": told})
+    path.write_text(json.dumps(content))
+    comms = read(path).comms
+    assert comms[["group", "in_elements", "group_size"]].astype(str).to_numpy().tolist() == [["7", "5", "2"]]
+
+
 def test_host_syncs_are_named_and_barriers_claim_nothing(tmp_path: Path) -> None:
     path, _ = made(tmp_path)
     trace = tv.load(path)
