@@ -282,6 +282,7 @@ DEVICE_COLUMNS = {
     "gpu": "id",
     "sms": "smCount",
     "blocks_per_sm": "maxBlocksPerSm",
+    "warp": "threadsPerWarp",
     "registers_per_sm": "maxRegistersPerSm",
     "shared_bytes_per_sm": "maxShmemPerSm",
     "memory_bytes": "totalMemory",
