@@ -269,7 +269,8 @@ def test_gpus_have_the_size_the_export_states() -> None:
     first = devices.iloc[0].to_dict()
     assert first == {
         "process": 0, "device": 0, "gpu": 0, "name": "NVIDIA H200", "sms": 132, "threads_per_sm": 2048,
-        "blocks_per_sm": 32, "warp": 32, "registers_per_sm": 65536, "shared_bytes_per_sm": 233472, "memory_bytes": 150109880320,
+        "blocks_per_sm": 32, "warp": 32, "registers_per_sm": 65536, "shared_bytes_per_sm": 233472,
+        "memory_bytes": 150109880320,
     }  # fmt: skip
     assert devices["gpu"].tolist() == [0, 1, 2, 3]
 
