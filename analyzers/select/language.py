@@ -20,7 +20,7 @@ BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph")
 KINDS = ("nvtx", "kernel", "stream", "queue", "op", "hlo", "collective", "group", "memcpy", "copy")
 SAME = {"copy": "memcpy", "queue": "stream"}  # words for one thing
 _BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
-_KIND_WORDS = {"stream": "stream {}", "group": "{} communication", "memcpy": "{} copies"}
+_KIND_WORDS = {"stream": "stream {}", "queue": "queue {}", "group": "{} communication", "memcpy": "{} copies"}
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
 
 
@@ -123,8 +123,8 @@ def in_plain_words(selector: Selector) -> str:
     if not isinstance(selector, Atom) or selector.regex:
         return f"'{selector}'"
     if not selector.text:
-        return _BARE_WORDS.get(selector.kind, selector.kind)
-    return _KIND_WORDS.get(selector.kind, "{}").format(selector.text)
+        return _BARE_WORDS.get(selector.meaning, selector.kind)
+    return _KIND_WORDS.get(selector.kind, _KIND_WORDS.get(selector.meaning, "{}")).format(selector.text)
 
 
 def names_of(a: str, b: str) -> tuple[str, str]:

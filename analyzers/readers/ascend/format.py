@@ -16,7 +16,7 @@ def _is_one(head: Head) -> bool:
     return start.lstrip()[:1] in (b"[", b"{") and any(sign in start for sign in _SIGNS)
 
 
-def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.ascend.read import read
 
     return read(path, progress)

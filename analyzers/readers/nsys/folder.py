@@ -26,7 +26,7 @@ from analyzers.readers.nsys.file import PART, NsysFile
 
 NVTX = "NVTX_EVENTS"
 AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
-_EVENTS = ("CUPTI_", NVTX)  # how tables are called that may have many rows
+_EVENTS = ("CUPTI_", "GPU_METRICS", NVTX)  # how tables are called that may have many rows
 _RANGES = (59, 60)  # event types of NVTX ranges: other rows are few
 _COLUMN = re.compile(r'"(\w+)"')
 _SHIFTED = re.compile(r'nullif\("(\w+)", 0\) >> (\d+)')

@@ -15,7 +15,7 @@ def _is_one(head: Head) -> bool:
     return SIGN in head.plain[:4096]
 
 
-def _read(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.rocprof.read import read
 
     return read(path, progress)

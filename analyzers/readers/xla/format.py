@@ -28,14 +28,14 @@ def twins_of(path: Path) -> set[Path]:
     return {path.with_name(path.name.removesuffix(SPACE) + VIEWER)} if path.name.endswith(SPACE) else set()
 
 
-def _read_json(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read_json(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.xla.read import read
     from analyzers.readers.xla.trace_json import profile
 
     return read(path, profile(path, progress))
 
 
-def _read_xplane(path: Path, progress: Progress, nsys: str | None) -> Trace:
+def _read_xplane(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
     from analyzers.readers.xla.read import read
     from analyzers.readers.xla.xplane import profile
 
