@@ -50,7 +50,7 @@ def check_right_by_design(seeds: range, fmt: str, folder: Path) -> None:
             assert not missing(program, fmt, folder), (seed, shape)
 
 
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+@pytest.mark.parametrize("fmt", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
 def test_a_needed_wait_taken_out_is_found_and_nothing_else_is(fmt: str, tmp_path: Path) -> None:
     check(range(24), fmt, tmp_path)
 

@@ -100,6 +100,7 @@ def many_ranks(folder: Path, count: int) -> list[str]:
     return [str(path) for path in paths]
 
 
+@pytest.mark.nightly
 def test_a_job_of_64_ranks_fits_and_its_next_command_names_all_of_them(tmp_path: Path) -> None:
     paths = many_ranks(tmp_path, 64)
     answer = brief("check-overlap", *paths)
@@ -136,6 +137,7 @@ def test_what_could_change_the_verdict_comes_first_among_caveats() -> None:
     assert answer["caveats"][0]["code"] in ("profiler-distorts", "ranks-missing")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["check-overlap", "collectives"])
 def test_what_it_says_to_run_next_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -151,6 +153,7 @@ def test_what_it_says_to_run_next_runs(command: str, tmp_path: Path, monkeypatch
             assert shown["schema"] == "traceviz.show/1"
 
 
+@pytest.mark.nightly
 def test_ids_of_the_full_answers_open(run: Run) -> None:
     full = json.loads(run("check-overlap", ITEM, "--format", "json").out)
     ids = [one["id"] for rank in full["ranks"][:1] for one in (*rank["missed"], *rank["instances"][:1])]
@@ -185,6 +188,7 @@ def test_an_unknown_id_is_one_line_that_says_how_to_list_them(run: Run, finding:
     assert "--format json --brief" in err
 
 
+@pytest.mark.nightly
 def test_brief_text_is_the_first_lines_alone(run: Run) -> None:
     for command in ("check-overlap", "syncs", "collectives", "info"):
         brief_out, full_out = run(command, ITEM, "--brief").out, run(command, ITEM).out

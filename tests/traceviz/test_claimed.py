@@ -52,6 +52,7 @@ def test_a_claim_is_held_against_the_baseline(
     assert found.exit_code == code
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("claim", [claim for claim, *_ in CLAIMS])
 def test_compare_and_report_end_as_check_overlap_does(
     run: Run, pair: tuple[Path, Path], tmp_path: Path, claim: str

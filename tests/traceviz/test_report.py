@@ -257,6 +257,7 @@ def test_what_stays_of_a_chart_shows_both_sides_at_once_where_the_bar_is_met() -
     assert any(text.startswith("overlap ") for row, text, *_ in tasks_of(chart) if row == "A and B")
 
 
+@pytest.mark.nightly
 def test_nothing_of_a_report_names_where_its_captures_lie_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +370,7 @@ def test_the_command_ends_as_the_verdict_does_once_all_is_written(tmp_path: Path
     assert CliRunner().invoke(app, met).exit_code == 0
 
 
+@pytest.mark.nightly
 def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
     first = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--steps", "0:2", "-o", str(tmp_path / "one")]
     CliRunner().invoke(app, first)
@@ -394,6 +396,7 @@ def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so
     assert (made.overlap.passed, "--accept-apparent" in made.command) == (True, True)
 
 
+@pytest.mark.nightly
 def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one")])
     made = tv.report(tv.load(*FILES), tmp_path / "two", *DP_MP)

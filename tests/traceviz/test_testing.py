@@ -57,6 +57,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "profile_steps", profile)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("recorded")
 def test_a_step_leaves_nothing_where_it_holds_and_its_captures_where_not(tmp_path: Path) -> None:
     report = tmp_path / "report"

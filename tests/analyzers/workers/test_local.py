@@ -101,6 +101,7 @@ def test_a_bug_in_a_worker_is_no_answer(count: int) -> None:
         workers.map(failing, [(0,), (1,)], nobody(2))
 
 
+@pytest.mark.nightly
 def test_what_a_killed_worker_left_is_done_by_fewer(tmp_path: Path) -> None:
     with local_workers(2) as workers:
         assert workers.map(deadly, [(str(tmp_path), number, 1) for number in range(5)], nobody(5)) == [0, 1, 2, 3, 4]
@@ -108,6 +109,7 @@ def test_what_a_killed_worker_left_is_done_by_fewer(tmp_path: Path) -> None:
         assert workers.map(doubled, [(1,), (2,)], nobody(2)) == [2, 4]  # and what comes next is done as well
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_again_is_one_clear_error(tmp_path: Path) -> None:
     with (
         local_workers(2) as workers,
@@ -142,6 +144,7 @@ def test_a_bad_rank_is_an_error_that_names_it(with_a_bad_rank: list[str], count:
         load.load(with_a_bad_rank[:3], reading=Reading(workers=count))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("count", ["1", "3"])
 def test_bad_ranks_are_skipped_on_request_and_named(with_a_bad_rank: list[str], count: str) -> None:
     answer = run_json("check-overlap", *with_a_bad_rank, "--skip-bad", "--workers", count)

@@ -87,6 +87,7 @@ def test_each_tool_answers_briefly_and_only_reads() -> None:
     served([TORCH], use)
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_with_a_call_is_one_line_with_the_hint() -> None:
     async def use(client: Client) -> None:
         assert "Ids look like gap:r0.d0:1876012" in await refused(client, "show", captures=ITEM, id="first")
