@@ -38,7 +38,9 @@ def hold(tally: Tally, fmt: str, named: float | None = None) -> None:
         assert tally.over[True] <= 0.03 * tally.over.total(), tally.wrong
 
 
-@pytest.mark.parametrize("fmt", HELD)
+@pytest.mark.parametrize(
+    "fmt", ["nsys", *(pytest.param(fmt, marks=pytest.mark.nightly) for fmt in HELD if fmt != "nsys")]
+)
 def test_a_named_cause_held_the_op_and_its_promise_is_kept(fmt: str, tmp_path: Path) -> None:
     hold(tally_of(range(24), fmt, tmp_path), fmt)
 

@@ -98,7 +98,7 @@ def check_races(seeds: range, fmt: str, folder: Path) -> None:
     assert found[False].count("broken") <= max(1, 0.1 * len(found[False]))
 
 
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+@pytest.mark.parametrize("fmt", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
 def test_a_race_between_the_sides_breaks_it_and_right_programs_hold(fmt: str, tmp_path: Path) -> None:
     check_races(range(14), fmt, tmp_path)
 

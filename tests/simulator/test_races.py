@@ -55,7 +55,7 @@ def test_a_needed_wait_taken_out_is_found_and_nothing_else_is(fmt: str, tmp_path
     check(range(24), fmt, tmp_path)
 
 
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+@pytest.mark.parametrize("fmt", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
 def test_what_is_right_by_design_raises_no_alarm(fmt: str, tmp_path: Path) -> None:
     check_right_by_design(range(6), fmt, tmp_path)
 

@@ -381,6 +381,7 @@ def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
     assert other["overlap"] == data["overlap"]
 
 
+@pytest.mark.nightly
 def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so(tmp_path: Path) -> None:
     words = ["report", FILES[0], "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "r")]
     refused = CliRunner().invoke(app, words)
@@ -413,6 +414,7 @@ def test_a_part_taken_in_python_names_no_command_that_would_show_something_else(
     assert "<h2>Command</h2>" not in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.nightly
 def test_the_page_draws_what_overlap_cost() -> None:
     """Of a possible 75 ms some 17 were paid back by the compute side; what the other paid is not known."""
     report = make(load(["tests/data/contention/reduce_after.rank*.json.gz"]), "comm", "compute")

@@ -74,6 +74,7 @@ def run(folder: Path, *words: str, fake: bool = True) -> str:
     return ran.stdout + ran.stderr
 
 
+@pytest.mark.nightly
 def test_a_contract_passes_or_fails_with_the_reason_and_a_report(tmp_path: Path) -> None:
     text = run(tmp_path, "--traceviz-dir=out")
     assert "2 failed, 2 passed" in text
