@@ -13,7 +13,7 @@ trap 'for one in "${background[@]}"; do kill -- "-$one" 2>/dev/null && wait "$on
 
 # The tests that depend on the Python and on versions most: quick, and through every command and all of the API.
 QUICK="tests/traceviz/test_api.py tests/traceviz/test_cli.py tests/analyzers/readers/nsys tests/analyzers/readers/kineto/test_tables.py tests/analyzers/arrays \
-tests/analyzers/trace tests/analyzers/overlap/test_measure.py tests/analyzers/verdict/test_check.py"
+tests/analyzers/trace tests/analyzers/verdict/test_check.py"
 
 step() { printf '\n== %3d s  %s\n' "$SECONDS" "$*"; }
 fail() { printf '\n%s: %s\n' "$0" "$*" >&2; exit 1; }
