@@ -27,6 +27,10 @@ _AT_ONCE = 1 << 22  # drawn numbers held in memory
 EQUAL, NOISE, MORE, LESS, TOO_FEW = "equal", "noise", "more", "less", "too-few"
 DIFFERS = (MORE, LESS, TOO_FEW)
 
+# Of 208 captures of four programs that did not change, step times differ beyond what steps scatter by in 19 % of
+# comparisons, and by more than this in 4.4 % (docs/measured/false-alarms.md).
+RUNS_APART = 0.03
+
 Floats = npt.NDArray[np.floating[Any]]
 
 
@@ -64,6 +68,11 @@ class Change:
     def ratio(self) -> float | None:
         """(After − before) / before; None where before is 0."""
         return self.delta_ns / self.before_ns if self.before_ns else None
+
+    @property
+    def beyond_runs(self) -> bool:
+        """Whether it changed by more than captures of the same program differ by."""
+        return self.call in (MORE, LESS) and (self.ratio is None or abs(self.ratio) >= RUNS_APART)
 
 
 def spread(samples: Ints) -> Spread:

@@ -102,13 +102,15 @@ class ComparedRun:
 
     @property
     def verdict(self) -> str:
-        """faster, slower, changed, too-few-steps or no-difference, against the first run."""
+        """faster, slower, changed, too-few-steps or no-difference, against the first run.
+
+        "changed" where the step time differs by no more than that of captures of the same program, or another figure.
+        """
         calls = [one.call for one in self.changes.values()]
         calls += [one.call for lane in self.lanes for one in lane.changes.values()]
         calls += [MORE if one.change is None else one.change.call for one in self.regions]
-        step = self.changes["step_ns"].call
-        if step in (MORE, LESS):
-            return "slower" if step == MORE else "faster"
+        if self.changes["step_ns"].beyond_runs:
+            return "slower" if self.changes["step_ns"].call == MORE else "faster"
         if MORE in calls or LESS in calls:
             return "changed"
         return "too-few-steps" if any(call in DIFFERS for call in calls) else "no-difference"

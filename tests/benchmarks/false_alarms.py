@@ -6,6 +6,8 @@ steps come together. Of each capture, DRAWS times:
 - nothing changed: two drawn runs of 20 steps, and two halves of the capture at random; each call but "noise" is a false
   alarm. Once a capture: its first half against its second, which holds what drifts within a capture, too;
 - a change: the second drawn run takes x % more; detected where it is called so;
+- the same program captured again: every two of 52 captures of ten steps, 13 in each of four processes, on two H200s
+  (`tools/capture-repeats.py`), whose figures are in `tests/data/repeats.json`;
 - histories: medians of drawn runs, each with a scatter from run to run besides, and a newest one that takes x % more.
 
 Prints the tables of docs/measured/false-alarms.md.
@@ -13,7 +15,9 @@ Prints the tables of docs/measured/false-alarms.md.
 
 from __future__ import annotations
 
+import json
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +25,14 @@ import numpy as np
 from analyzers.arrays.types import Ints
 from analyzers.compare.compare import common_of, without_late_starts
 from analyzers.compare.late_start import late_start
-from analyzers.compare.noise import LESS, MORE, change, trend
+from analyzers.compare.noise import LESS, MORE, Change, change, trend
 from analyzers.compare.steps import FIGURES, group_steps, slowest, step_figures
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 
 PAIRS = Path(__file__).parents[1] / "data" / "pairs"
+REPEATS = PAIRS.parent / "repeats.json"
 STEPS, BLOCK = 20, 5
 INJECTED = (0.01, 0.02, 0.05, 0.10)
 GRID = (0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20)
@@ -37,20 +42,27 @@ ENOUGH = 0.8  # of draws, for a change to count as detected
 
 
 def captures() -> dict[str, dict[str, Ints]]:
-    """Of each capture, figures of the job a step: step time on the slowest rank, others a mean over ranks, ns."""
-    found = {}
-    for first in sorted(PAIRS.glob("*.rank0.json.gz")):
-        trace = load(sorted(str(path) for path in PAIRS.glob(first.name.replace("rank0", "rank*"))))
-        groups = group_steps(trace)
-        common = without_late_starts(common_of(("one",), [groups]), [late_start(trace, groups)])
-        a, b, _ = without_shared(trace, select(trace, "comm"), select(trace, "compute"))
-        figures = step_figures(trace, groups, a.picked, b.picked)
-        values = {name: figures.at(common.lanes, common.steps, name) for name in ("step_ns", "real_overlap_ns")}
-        found[first.name.partition(".")[0]] = {
-            "step_ns": slowest(values["step_ns"]),
-            "real_overlap_ns": np.rint(values["real_overlap_ns"].mean(axis=0)).astype(np.int64),
-        }
-    return found
+    """The figures of each capture."""
+    return {
+        first.name.partition(".")[0]: figures_of(
+            sorted(str(path) for path in PAIRS.glob(first.name.replace("rank0", "rank*")))
+        )
+        for first in sorted(PAIRS.glob("*.rank0.json.gz"))
+    }
+
+
+def figures_of(paths: list[str]) -> dict[str, Ints]:
+    """Of one capture, figures of the job a step: step time on the slowest rank, others a mean over ranks, ns."""
+    trace = load(paths)
+    groups = group_steps(trace)
+    common = without_late_starts(common_of(("one",), [groups]), [late_start(trace, groups)])
+    a, b, _ = without_shared(trace, select(trace, "comm"), select(trace, "compute"))
+    figures = step_figures(trace, groups, a.picked, b.picked)
+    values = {name: figures.at(common.lanes, common.steps, name) for name in ("step_ns", "real_overlap_ns")}
+    return {
+        "step_ns": slowest(values["step_ns"]),
+        "real_overlap_ns": np.rint(values["real_overlap_ns"].mean(axis=0)).astype(np.int64),
+    }
 
 
 def drawn(samples: Ints, rng: np.random.Generator, steps: int = STEPS) -> Ints:
@@ -101,6 +113,36 @@ def false_alarms(runs: dict[str, dict[str, Ints]], draws: int, rng: np.random.Ge
     return lines
 
 
+def repeated() -> list[str]:
+    """How often captures of one program are called different, and by more than a share of the step."""
+    counts: dict[tuple[str, bool], list[Change]] = {}
+    runs = {
+        name: {key: np.array(value) for key, value in one.items()}
+        for name, one in json.loads(REPEATS.read_text()).items()
+    }
+    for before, after in combinations(sorted(runs), 2):
+        (program, first, _), (other, second, _) = before.split("."), after.split(".")
+        if program == other:
+            one = change(runs[before]["step_ns"], runs[after]["step_ns"])
+            counts.setdefault((program, first == second), []).append(one)
+    lines = [
+        "| program captured again | comparisons | step time differs | faster or slower | by over 5 % |",
+        "|---|---|---|---|---|",
+    ]
+    for (program, together), changes in sorted(counts.items()):
+        called = [one for one in changes if one.call in (MORE, LESS)]
+        shares = [
+            called,
+            [one for one in called if one.beyond_runs],
+            [one for one in called if abs(one.ratio or 0) > 0.05],
+        ]
+        cells = " | ".join(f"{len(some) / len(changes):.1%}" for some in shares)
+        lines.append(
+            f"| {program}, {'in one process' if together else 'in another process'} | {len(changes):,} | {cells} |"
+        )
+    return lines
+
+
 def detection(runs: dict[str, dict[str, Ints]], draws: int, rng: np.random.Generator) -> list[str]:
     """Share of changes of step time that are detected, and of each capture the smallest that mostly is."""
     shares = {by: [] for by in {*INJECTED, *GRID}}  # type: ignore[var-annotated]
@@ -145,6 +187,7 @@ def main() -> None:
     print(f"{len(runs)} captures of {STEPS} steps, {draws} draws each.\n")
     for part in (false_alarms, detection, histories):
         print("\n".join(part(runs, draws, rng)), end="\n\n", flush=True)
+    print("\n".join(repeated()))
 
 
 if __name__ == "__main__":

@@ -94,3 +94,13 @@ def test_the_same_samples_always_give_the_same_answer() -> None:
     samples = np.random.default_rng(5).integers(0, 10**6, 30)
     assert change(samples, samples[::-1].copy()) == change(samples, samples[::-1].copy())
     assert spread(np.arange(3000)) == spread(np.arange(3000))
+
+
+def test_a_change_that_captures_of_one_program_differ_by_is_no_speedup() -> None:
+    steps = ns(*range(1000, 1010))
+    assert not change(steps, steps).beyond_runs
+    less, enough = change(steps, steps + 29), change(steps, steps + 32)  # of a median of 1004.5: 2.9 and 3.2 %
+    assert (less.call, less.beyond_runs) == ("more", False)
+    assert (enough.call, enough.beyond_runs) == ("more", True)
+    assert change(steps + 32, steps).beyond_runs, "31 of 1036: 3.0 %"
+    assert change(ns(*[0] * 9), ns(*range(1, 10))).beyond_runs, "of nothing it is no share"

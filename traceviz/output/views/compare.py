@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analyzers.common.wording import Times
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import DIFFERS, EQUAL, TOO_FEW, Change, Spread
+from analyzers.compare.noise import DIFFERS, EQUAL, LESS, MORE, RUNS_APART, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
@@ -66,7 +66,10 @@ def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     moved = f"step time {duration(step.before_ns)} → {duration(step.after_ns)} ({_signed(step)}), {_sure(step)}"
     if all(one.call == EQUAL for one in _all_changes(run)):
         moved = "every figure of every step is the same"
-    return Headline(word, f"{run.label} against {first}: {moved}, on {_on(result)}.", MOODS[run.verdict])
+    text = f"{run.label} against {first}: {moved}, on {_on(result)}."
+    if step.call in (MORE, LESS) and not step.beyond_runs:
+        text += f" Captures of one program differ by {percent(RUNS_APART)} as well: repeat both."
+    return Headline(word, text, MOODS[run.verdict])
 
 
 def _all_changes(run: ComparedRun) -> list[Change]:
