@@ -25,7 +25,8 @@ SHOWN: dict[str, tuple[str, str, tuple[tuple[str, ...], ...]]] = {
     "clock": ("GPC clock", "MHz", (("gpc_clock",),)),
 }
 DEFAULT = ("tensor", "dram", "nvlink")
-MOST_POINTS = 20_000  # of an area in a page
+MOST_POINTS, POINTS_OF_PAGE = 20_000, 200_000  # of an area, and of all areas of a page together
+LEAST_POINTS = 1_000  # of an area
 HEIGHT = 0.9  # of its row
 LEAST_BUCKETS, MOST_BUCKETS, POINTS_AT_ONCE = 60, 1_000, 24_000
 
@@ -66,8 +67,29 @@ def present(trace: Trace, process: int, device: int, wanted: Sequence[str]) -> l
     ]
 
 
-def area(trace: Trace, process: int, device: int, name: str, row: int, span: tuple[int, int]) -> Area:
-    """A counter's course over a span, ns, of as many points as a page can have."""
+def points_for(count: int) -> int:
+    """How many points each of so many areas has in a page."""
+    return max(LEAST_POINTS, min(MOST_POINTS, POINTS_OF_PAGE // max(count, 1)))
+
+
+def area(
+    trace: Trace,
+    process: int,
+    device: int,
+    name: str,
+    row: int,
+    span: tuple[int, int],
+    *,
+    opening: tuple[int, int] | None = None,
+    points: int = MOST_POINTS,
+) -> Area:
+    """A counter's course over a span, ns.
+
+    Parameters
+    ----------
+    opening : what the page opens on, ns: half of the points are for that and as much again on either side of it.
+    points : how many there may be, about.
+    """
     label, unit, alternatives = SHOWN[name]
     rows = _rows(trace, process, device)
     near = rows[(ints(trace.counters, "end_ns")[rows] > span[0]) & (ints(trace.counters, "start_ns")[rows] < span[1])]
@@ -79,7 +101,28 @@ def area(trace: Trace, process: int, device: int, name: str, row: int, span: tup
         elif not start.size:
             start, value = other_start, other
     most = int(value.max(initial=1)) if unit != "%" else 100
-    return Area(row, label, unit, most, *thinned(start, np.minimum(value, most), *span, MOST_POINTS // 2))
+    value = np.minimum(value, most)
+    cuts = [min(max(at, span[0]), span[1]) for at in _around(opening or span)]
+    parts = [
+        thinned(start, value, low, high, buckets)
+        for low, high, buckets in _pieces((span[0], *cuts, span[1]), points // 2)
+    ]
+    return Area(row, label, unit, most, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _around(opening: tuple[int, int]) -> tuple[int, int]:
+    length = opening[1] - opening[0]
+    return opening[0] - length, opening[1] + length
+
+
+def _pieces(cuts: tuple[int, int, int, int], buckets: int) -> list[tuple[int, int, int]]:
+    """Before, within and after what a page opens on: from, to, and how many parts it is thinned to."""
+    low, inner_low, inner_high, high = cuts
+    outside = (inner_low - low) + (high - inner_high)
+    pieces = [(low, inner_low), (inner_low, inner_high), (inner_high, high)]
+    shares = [(end - start) * (buckets // 2) // max(outside, 1) for start, end in pieces]
+    shares[1] = buckets // 2 if outside else buckets
+    return [(*piece, max(share, 1)) for piece, share in zip(pieces, shares, strict=True) if piece[1] > piece[0]]
 
 
 def thinned(start: Ints, value: Ints, low: int, high: int, buckets: int) -> tuple[Ints, Ints]:

@@ -67,11 +67,13 @@
   }
 
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  const number = (value) => value.toLocaleString("en-US");
+  // Formatters made once: toLocaleString makes one at each call, a third of the time that a fill takes.
+  const [rounded, ...decimal] = [0, 1, 2, 3].map((decimals) => new Intl.NumberFormat("en-US",
+    {minimumFractionDigits: decimals, maximumFractionDigits: decimals}));
+  const number = (value) => rounded.format(value);
 
   function micros(ns) {  // as `micros` in texts.py
-    const decimals = ns >= 99950 || !ns ? 0 : ns >= 9995 ? 1 : 2;
-    return (ns / 1000).toLocaleString("en-US", {minimumFractionDigits: decimals, maximumFractionDigits: decimals}) + " µs";
+    return (ns >= 99950 || !ns ? rounded : decimal[ns >= 9995 ? 0 : 1]).format(ns / 1000) + " µs";
   }
 
   function nameOf(found, k, role) {  // in full, on a mark, in a hover text
@@ -161,7 +163,7 @@
       trace.customdata.push([
         many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[2]) : escaped(name[2]),
         rows[found.row[k]], found.start[k], span, moreOf(found, k), many ? micros(found.busy[k]) + " busy" : "",
-        "from " + (found.start[k] / 1000).toLocaleString("en-US", {minimumFractionDigits: 3}) + " µs · "
+        "from " + decimal[2].format(found.start[k] / 1000) + " µs · "
           + micros(span) + " long"]);
       trace.at.push(k);
       if (role.shade && !many) {

@@ -23,7 +23,7 @@ from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.held import held_by_device
 from traceviz.output.quantities import duration, percent
 from traceviz.timelines import parts
-from traceviz.timelines.areas import DEFAULT, SHOWN, Area, area, present
+from traceviz.timelines.areas import DEFAULT, SHOWN, Area, area, points_for, present
 from traceviz.timelines.fold import representative_ranks
 from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
 from traceviz.timelines.ranges import on_gpu, user_ranges
@@ -136,8 +136,9 @@ def picture(
     if marks.size > MOST_MARKS:
         marks = fit(marks, low, high, MOST_MARKS, fine=1)
     verdict = f"{result.verdict.upper()}: {result.sentence}"
+    points = points_for(sum(len(names) for names in sampled.values()))
     areas = [
-        area(trace, band.process, band.device, name, row.number, (first, last))
+        area(trace, band.process, band.device, name, row.number, (first, last), opening=(low, high), points=points)
         for band in found
         for name, row in zip(
             sampled[band.process, band.device], (row for row in band.rows if row.kind == "counter"), strict=True

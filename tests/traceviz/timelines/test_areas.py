@@ -91,6 +91,24 @@ def test_missing_samples_fall_to_nothing() -> None:
     ]
 
 
+def test_where_a_page_opens_every_sample_is_drawn_and_elsewhere_every_peak() -> None:
+    """100,000 samples, of which a page has room for 2,000: all 900 of the opening and as much again on either side."""
+    run = Builder()
+    run.rank(0).kernel("one", 1, 0, 1_000_000)
+    values = np.random.default_rng(7).integers(0, 90, 100_000)
+    values[[17, 99_123]] = 99
+    for at, value in enumerate(values.tolist()):
+        run.add("counters", process=0, device=0, start_ns=10 * at, end_ns=10 * at + 10, sm_active=value)
+    one = area(run.trace(), 0, 0, "sm", 0, (0, 1_000_000), opening=(500_000, 503_000), points=2_000)
+    drawn_points = dict(zip(one.start.tolist(), one.value.tolist(), strict=True))
+    for at in range(497_000, 506_000, 10):
+        assert drawn_points[at] == values[at // 10]
+    assert [at for at, value in drawn_points.items() if value == 99] == [170, 991_230]
+    assert len(drawn_points) == len(one.start) <= 2_000
+    assert all(values[at // 10] == value for at, value in list(drawn_points.items())[:-1])
+    assert (np.diff(one.start) > 0).all()
+
+
 def test_counters_that_there_are_not_are_refused() -> None:
     with pytest.raises(TracevizError, match="no counter 'heat'") as error:
         read_counters("tensor,heat")
