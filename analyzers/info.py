@@ -21,6 +21,7 @@ from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranks import RULES
 from analyzers.trace.regions import launched_in_all
+from analyzers.trace.samples import of_nics
 from analyzers.trace.schemas import COUNTERS
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
@@ -296,7 +297,9 @@ def _sampled(trace: Trace, process: int) -> tuple[int, int, tuple[str, ...]]:
     if not len(own):
         return 0, 0, ()
     known = [name for name in COUNTERS if name not in _OF_SAMPLE and (ints(own, name) >= 0).any()]
-    return len(own), int(np.median(ints(own, "end_ns") - ints(own, "start_ns"))), tuple(known)
+    of_gpu = own[~of_nics(own)]
+    counted = of_gpu if len(of_gpu) else own
+    return len(counted), int(np.median(ints(counted, "end_ns") - ints(counted, "start_ns"))), tuple(known)
 
 
 def _gpu_name(trace: Trace, process: int) -> str:

@@ -26,6 +26,7 @@ from analyzers.arrays.intervals import Union, clip, coverage, either, intersect,
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.columns import ints
+from analyzers.trace.samples import of_nics
 from analyzers.trace.tables import Trace
 
 STATES = ("a", "b", "both", "waiting", "neither")
@@ -40,8 +41,9 @@ UNRECORDED = 0.01  # of a device's span
 class State:
     """Samples of one state.
 
-    time_ns : how long it held. sampled_ns : how much of that samples cover. whole_ns : how much of that lies in samples
-    which it fills: the others' values are partly another state's. weights : counter -> ns for each value, from 0.
+    time_ns : how long it held. sampled_ns : how much of that samples of the GPU cover; of network cards, where it has
+    none. whole_ns : how much of that lies in samples which it fills: the others' values are partly another state's.
+    weights : counter -> ns for each value, from 0.
     """
 
     time_ns: int
@@ -170,6 +172,8 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
     start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
     values = {name: ints(trace.counters, name)[rows] for name in COUNTERS}
     length = end - start
+    counted = ~of_nics(trace.counters)[rows]
+    counted |= ~counted.any()
     found, shares = {}, np.zeros((len(STATES), rows.size))
     for at, (name, state) in enumerate(_states(trace, ops, *sides).items()):
         weight = coverage(start, end, state)
@@ -179,8 +183,8 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
             known = (value >= 0) & (weight > 0)
             if known.any():
                 weights[counter] = np.bincount(value[known], weights=weight[known]).astype(np.float64)
-        whole = int(weight[weight == length].sum())
-        found[name] = State(measure(state), int(weight.sum()), whole, weights)
+        whole = int(weight[counted & (weight == length)].sum())
+        found[name] = State(measure(state), int(weight[counted].sum()), whole, weights)
     inside = (start >= ints(trace.ops, "start_ns")[ops].min()) & (end <= ints(trace.ops, "end_ns")[ops].max())
     unrecorded = inside & (values["sm_active"] >= WORKING) & (coverage(start, end, _any_op(trace, ops[0])) == 0)
     mixtures = {
@@ -189,7 +193,8 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
         if (known := inside & (value >= 0)).any()
     }
     unrecorded_ns = int(length[unrecorded].sum())
-    return DeviceStates(rank, device, int(np.median(length)), rows.size, found, mixtures, unrecorded_ns)
+    period_ns = int(np.median(length[counted]))
+    return DeviceStates(rank, device, period_ns, int(counted.sum()), found, mixtures, unrecorded_ns)
 
 
 def _mixture(shares: Floats, values: Ints) -> Mixture:

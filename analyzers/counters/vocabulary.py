@@ -33,6 +33,8 @@ COUNTERS = {
     "unallocated_warps": Counter("unallocated warps"),
     "gpc_clock": Counter("GPC clock", "MHz"),
     "sys_clock": Counter("SYS clock", "MHz"),
+    "nic_in": Counter("NIC in (host)", "Gbit/s"),
+    "nic_out": Counter("NIC out (host)", "Gbit/s"),
 }
 
 

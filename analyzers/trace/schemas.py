@@ -164,6 +164,8 @@ COUNTERS: Schema = {  # what the hardware did, a row a sample of a GPU; -1 where
     "unallocated_warps": ("int16", -1),  # places of warps free on SMs that hold one, % of all
     "gpc_clock": ("int32", -1),  # MHz
     "sys_clock": ("int32", -1),
+    "nic_in": ("int16", -1),  # Gbit/s of all network cards of the host, in rows of their own, which its GPUs share
+    "nic_out": ("int16", -1),
 }
 TABLES: Mapping[str, Schema] = {
     "ops": OPS,

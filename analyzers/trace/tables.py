@@ -40,7 +40,7 @@ class Capture:
     span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
     `runtime` whose calls its host calls are; `waits_logged` whether a stream made to wait for another would show;
     `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
-    left in the file, as nobody asked for them.
+    left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows.
     """
 
     path: str
@@ -57,6 +57,7 @@ class Capture:
     waits_logged: bool = True
     lacks: tuple[str, ...] = ()
     unread_counters: int = 0
+    host_gpus: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.counters --gpus 8 --seconds 10 --keep capture.sqlite
 
-The export is a real one, repeated: 20 kHz and 30 metrics a GPU, an all-reduce beside matmuls (tests/data/counters), each
-process and GPU beyond the first four a copy under another id. 8 GPUs for 10 s are 48 million rows.
+The export is a real one, repeated: 20 kHz and 30 metrics a GPU, an all-reduce beside matmuls (tests/data/counters),
+each process and GPU beyond the first four a copy under another id. 8 GPUs for 10 s are 48 million rows.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _copy_group(database: sqlite3.Connection, group: int) -> None:
         wanted = ", ".join(f'"{name}" + {gpu}' if name == key else f'"{name}"' for name in columns)
         database.execute(f"INSERT INTO {table} SELECT {wanted} FROM {table} WHERE {key} % 256 < {GPUS}")
     database.execute(
-        f"INSERT INTO TARGET_INFO_CUDA_DEVICE SELECT gpuId + {gpu}, cudaId, pid + {process} FROM TARGET_INFO_CUDA_DEVICE "
-        f"WHERE gpuId < {GPUS}"
+        f"INSERT INTO TARGET_INFO_CUDA_DEVICE SELECT gpuId + {gpu}, cudaId, pid + {process} "
+        f"FROM TARGET_INFO_CUDA_DEVICE WHERE gpuId < {GPUS}"
     )
 
 
@@ -105,9 +105,8 @@ def main() -> None:
         taken = time.process_time() - began - without
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         print(f"rows                {rows / 1e6:6.1f} million")
-        print(
-            f"read                {taken:6.1f} s of CPU: {rows / taken / 1e6:.1f} million rows a second, {peak:.2f} GB at most"
-        )
+        print(f"read                {taken:6.1f} s of CPU, {rows / taken / 1e6:.1f} million rows a second")
+        print(f"memory              {peak:6.2f} GB at most")
         page = Path(folder) / "timeline.html"
         began = time.perf_counter()
         words = ["timeline", str(path), "--no-cache", "--counters", "tensor,dram,nvlink", "-o", str(page)]

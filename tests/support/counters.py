@@ -81,3 +81,38 @@ def with_metrics(path: Path, gpus: Iterable[int], times: Iterable[int], value: C
                     rows.append((at, at, kind, number, known * (10**6 if "MHz" in metric else 1)))
                 database.executemany("INSERT INTO GPU_METRICS VALUES (?, ?, ?, ?, ?)", rows)
         database.commit()
+
+
+# As nsys documents its export: https://docs.nvidia.com/nsight-systems, SQLite Schema Reference; units as exports have
+# them. No such capture was made on hardware here.
+NIC_METRICS = ("IB: Bytes sent", "IB: Bytes received", "IB: Send waits", "Eth: Bytes sent", "Eth: Bytes received")
+
+
+def with_nics(path: Path, samples: Iterable[tuple[int, int, str, int, int, float]], unit: str = "bytes/ms") -> None:
+    """Give an export traffic of network cards: card, port, metric, begin, end and value of each."""
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            """
+            CREATE TABLE NET_NIC_METRIC (start INTEGER NOT NULL, end INTEGER NOT NULL, globalId INTEGER NOT NULL,
+                portId INTEGER NOT NULL, metricsListId INTEGER NOT NULL, metricsIdx INTEGER NOT NULL,
+                value REAL NOT NULL);
+            CREATE TABLE TARGET_INFO_NETWORK_METRICS (metricsListId INTEGER NOT NULL, metricsIdx INTEGER NOT NULL,
+                name TEXT NOT NULL, description TEXT NOT NULL, unit TEXT NOT NULL);
+            CREATE TABLE NIC_ID_MAP (nicId INTEGER NOT NULL, globalId INTEGER NOT NULL);
+            CREATE TABLE TARGET_INFO_NIC_INFO (GUID INTEGER, stateName TEXT NOT NULL, nicId INTEGER NOT NULL,
+                name TEXT NOT NULL, deviceId INTEGER NOT NULL, vendorId INTEGER NOT NULL, linkLayer INTEGER NOT NULL);
+            """
+        )
+        database.executemany(
+            "INSERT INTO TARGET_INFO_NETWORK_METRICS VALUES (0, ?, ?, '', ?)",
+            [(index, name, "ticks/ms" if "waits" in name else unit) for index, name in enumerate(NIC_METRICS)],
+        )
+        rows = [
+            (start, end, 281_474_976_710_656 + card, port, 0, NIC_METRICS.index(metric), value)
+            for card, port, metric, start, end, value in samples
+        ]
+        database.executemany("INSERT INTO NET_NIC_METRIC VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        for card in {one[2] for one in rows}:
+            database.execute("INSERT INTO NIC_ID_MAP VALUES (?, ?)", (card - 281_474_976_710_656, card))
+            database.execute("INSERT INTO TARGET_INFO_NIC_INFO VALUES (0, '', ?, 'mlx5', 4129, 5555, 2)", (card % 256,))
+        database.commit()

@@ -57,7 +57,7 @@ def timeline(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="GPU counters to show: sm, issue, tensor, dram, nvlink, pcie, warps, clock.",
+            help="GPU counters to show: sm, issue, tensor, dram, nvlink, pcie, nic, warps, clock.",
             show_default="tensor,dram,nvlink, where captured",
         ),
     ] = None,

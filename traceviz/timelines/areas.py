@@ -21,10 +21,11 @@ SHOWN: dict[str, tuple[str, str, tuple[tuple[str, ...], ...]]] = {
     "dram": ("DRAM", "%", (("dram_read", "dram_write"),)),
     "nvlink": ("NVLink", "%", (("nvlink_in",), ("nvlink_out",))),
     "pcie": ("PCIe", "%", (("pcie_in",), ("pcie_out",))),
+    "nic": ("NIC (host)", "Gbit/s", (("nic_in",), ("nic_out",))),
     "warps": ("warps", "%", (("warps",),)),
     "clock": ("GPC clock", "MHz", (("gpc_clock",),)),
 }
-DEFAULT = ("tensor", "dram", "nvlink")
+DEFAULT = ("tensor", "dram", "nvlink", "nic")
 MOST_POINTS, POINTS_OF_PAGE = 20_000, 200_000  # of an area, and of all areas of a page together
 LEAST_POINTS = 1_000  # of an area
 HEIGHT = 0.9  # of its row
@@ -102,24 +103,19 @@ def area(
             start, value = other_start, other
     most = int(value.max(initial=1)) if unit != "%" else 100
     value = np.minimum(value, most)
-    cuts = [min(max(at, span[0]), span[1]) for at in _around(opening or span)]
+    low, high = opening or span
+    inner = tuple(min(max(at, span[0]), span[1]) for at in (2 * low - high, 2 * high - low))
     parts = [
         thinned(start, value, low, high, buckets)
-        for low, high, buckets in _pieces((span[0], *cuts, span[1]), points // 2)
+        for low, high, buckets in _pieces(span, (inner[0], inner[1]), points // 2)
     ]
     return Area(row, label, unit, most, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _around(opening: tuple[int, int]) -> tuple[int, int]:
-    length = opening[1] - opening[0]
-    return opening[0] - length, opening[1] + length
-
-
-def _pieces(cuts: tuple[int, int, int, int], buckets: int) -> list[tuple[int, int, int]]:
-    """Before, within and after what a page opens on: from, to, and how many parts it is thinned to."""
-    low, inner_low, inner_high, high = cuts
-    outside = (inner_low - low) + (high - inner_high)
-    pieces = [(low, inner_low), (inner_low, inner_high), (inner_high, high)]
+def _pieces(span: tuple[int, int], inner: tuple[int, int], buckets: int) -> list[tuple[int, int, int]]:
+    """Before, within and after the inner part: from, to, and how many parts it is thinned to."""
+    outside = (inner[0] - span[0]) + (span[1] - inner[1])
+    pieces = [(span[0], inner[0]), inner, (inner[1], span[1])]
     shares = [(end - start) * (buckets // 2) // max(outside, 1) for start, end in pieces]
     shares[1] = buckets // 2 if outside else buckets
     return [(*piece, max(share, 1)) for piece, share in zip(pieces, shares, strict=True) if piece[1] > piece[0]]

@@ -136,9 +136,9 @@ def picture(
     if marks.size > MOST_MARKS:
         marks = fit(marks, low, high, MOST_MARKS, fine=1)
     verdict = f"{result.verdict.upper()}: {result.sentence}"
-    points = points_for(sum(len(names) for names in sampled.values()))
+    room = points_for(sum(len(names) for names in sampled.values()))
     areas = [
-        area(trace, band.process, band.device, name, row.number, (first, last), opening=(low, high), points=points)
+        area(trace, band.process, band.device, name, row.number, (first, last), opening=(low, high), points=room)
         for band in found
         for name, row in zip(
             sampled[band.process, band.device], (row for row in band.rows if row.kind == "counter"), strict=True

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import ints, is_one_of, table
@@ -316,12 +316,38 @@ def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -
 
 
 def physical_gpus(file: NsysFile) -> dict[tuple[int, int], int]:
-    """(process id, device as CUDA numbers it there) -> index of the GPU on the host."""
-    source = "TARGET_INFO_CUDA_DEVICE"
-    if not file.has(source, "gpuId", "cudaId", "pid"):
+    """(process id, device as CUDA numbers it there) -> index of the GPU on the host, by that or by its UUID."""
+    source, gpus = "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_GPU"
+    if not file.has(source, "cudaId", "pid"):
         return {}
-    rows = file.rows(f"SELECT pid, cudaId, gpuId FROM {source} WHERE gpuId IS NOT NULL")
-    return {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
+    found: dict[tuple[int, int], int] = {}
+    if file.has(source, "uuid") and file.has(gpus, "id", "uuid"):
+        same = "replace(lower(g.uuid), 'gpu-', '') = replace(lower(c.uuid), 'gpu-', '')"
+        rows = file.rows(f"SELECT c.pid, c.cudaId, g.id FROM {source} c JOIN {gpus} g ON {same}")
+        found |= {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
+    if file.has(source, "gpuId"):
+        rows = file.rows(f"SELECT pid, cudaId, gpuId FROM {source} WHERE gpuId IS NOT NULL")
+        found |= {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
+    return found
+
+
+def host_gpus(file: NsysFile) -> int:
+    """How many GPUs the export lists; 0 where it lists none."""
+    return len(file.rows("SELECT DISTINCT id FROM TARGET_INFO_GPU")) if file.has("TARGET_INFO_GPU", "id") else 0
+
+
+def told_gpus(file: NsysFile, keys: list[int], devices: pd.DataFrame) -> Mask:
+    """Rows of `devices` whose GPU is known; of others it is that of their number, as if no process renumbered them.
+
+    The export says it of each, or has one GPU only, or all of its GPUs are at work, each under a number of its own.
+    """
+    own = list(zip(ints(devices, "process").tolist(), ints(devices, "device").tolist(), strict=True))
+    count = host_gpus(file)
+    numbers = {device for _, device in own}
+    if count == 1 or (len(own) == len(numbers) == count):
+        return np.ones(len(own), dtype=bool)
+    physical = physical_gpus(file)
+    return np.array([(pid(keys[process]), device) in physical for process, device in own], dtype=bool)
 
 
 def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:

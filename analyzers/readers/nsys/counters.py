@@ -1,8 +1,9 @@
-"""GPU metrics of an nsys export: samples of hardware counters, with names of any chip and version told by rule.
+"""Metrics in an nsys export: samples of hardware counters, with names of any chip and version told by rule.
 
 `GPU_METRICS` has a row a metric a sample. The lowest byte of its `typeId` is the GPU's index on the host, as in
 `TARGET_INFO_GPU`; `TARGET_INFO_GPU_METRICS` names the metrics. A sample's time is its begin: reads and writes of DRAM
-fit the kernels that make them within 2 µs if it is taken so, and are a whole period off if not.
+fit the kernels that make them within 2 µs if it is taken so, and are a whole period off if not. Traffic of network
+cards has rows of its own (`nics`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
+from analyzers.readers.nsys.nics import RULES as NIC_RULES
+from analyzers.readers.nsys.nics import SOURCE as NICS
+from analyzers.readers.nsys.nics import read_nics
 from analyzers.trace.columns import ints, table
 
 SOURCE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
@@ -43,6 +47,7 @@ RULES = {
     "sys_clock": r"sys clock",
 }
 CLOCKS = ("gpc_clock", "sys_clock")
+_OF_ROW = ("start_ns", "end_ns", *RULES, *NIC_RULES)
 _NAME = re.compile(r"(?P<name>[^\[]*?)\s*(\[(?P<unit>[^\]]*)\])?\s*")
 
 
@@ -77,43 +82,61 @@ class Counters:
     lacks: tuple[str, ...] = ()
 
 
-def read_counters(file: NsysFile, devices: pd.DataFrame, shift_ns: int, *, asked: bool) -> Counters:
-    """Samples of the GPUs that the capture's processes worked on.
+def read_counters(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int, *, asked: bool) -> Counters:
+    """Samples of the GPUs that the capture's processes worked on, and of their host's network cards.
 
     Parameters
     ----------
     devices : the table; a GPU that several processes worked on has a copy of its samples for each.
+    told : its rows whose GPU is known: others have no samples.
     shift_ns : what the export added to every time.
     asked : whether to read them however many there are.
     """
     nothing = table("counters", length=0)
-    rows = file.most_rows(SOURCE)
-    if not rows or not file.has(NAMES, "typeId", "metricId", "metricName"):
-        return Counters(nothing)
+    rows = file.most_rows(SOURCE) + file.most_rows(NICS)
     if rows > QUICK_ROWS and not asked:
         text = f"what {rows:,} rows of GPU counters say: they are read where a question needs them (traceviz counters)"
         return Counters(nothing, rows, (text,))
+    frames, lacks = _of_gpus(file, devices, told, shift_ns)
+    lacks += _gaps(frames)
+    nics = read_nics(file, shift_ns)
+    if nics is not None:
+        lacks += nics.lacks
+        owners = zip(ints(devices, "process").tolist(), ints(devices, "device").tolist(), strict=True)
+        frames += [_nic_frame(nics.samples, *owner) for owner in owners if nics.samples]
+    if not frames:
+        return Counters(nothing, 0, tuple(lacks))
+    joined = {name: np.concatenate([frame[name] for frame in frames]) for name in frames[0]}
+    return Counters(table("counters", joined), 0, tuple(lacks))
+
+
+def _of_gpus(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int) -> tuple[list[Samples], list[str]]:
+    lacks: list[str] = []
+    frames: list[Samples] = []
+    if not file.most_rows(SOURCE) or not file.has(NAMES, "typeId", "metricId", "metricName"):
+        return frames, lacks
     metrics = _metrics(file)
-    lacks = []
     unknown = {name for name, counter in metrics.names.items() if counter is None}
     if unknown:
         listed = ", ".join(sorted(unknown)[:3]) + (", …" if len(unknown) > 3 else "")
         lacks.append(f"what {len(unknown)} of {len(metrics.names)} GPU metrics say: no rule knows them ({listed})")
-    used = rows_by_key(ints(devices, "gpu"))
-    frames = []
+    known = np.flatnonzero(told)
+    used = rows_by_key(ints(devices, "gpu")[known])
     sampled = set()
     for gpu, samples in _samples(file, metrics):
         sampled.add(gpu)
-        for row in used.get((gpu,), np.empty(0, np.int64)).tolist():
+        for row in known[used.get((gpu,), np.empty(0, np.int64))].tolist():
             owner = {name: int(devices[name].iloc[row]) for name in ("process", "device")}
             frames.append(_frame(samples, owner, shift_ns))
+    if not told.all():
+        lacks.append(
+            f"whose GPU counters are: nothing tells which GPU of the host a process calls device "
+            f"{', '.join(map(str, np.unique(ints(devices, 'device')[~told]).tolist()))}"
+        )
     idle = sorted(sampled - {gpu for (gpu,) in used})
-    if idle:
+    if idle and told.all():
         lacks.append(f"whose GPU {', '.join(map(str, idle))} is: sampled, but no process here worked on it")
-    if not frames:
-        return Counters(nothing, 0, tuple(lacks))
-    joined = {name: np.concatenate([frame[name] for frame in frames]) for name in frames[0]}
-    return Counters(table("counters", joined), 0, (*lacks, *_gaps(frames)))
+    return frames, lacks
 
 
 @dataclass(frozen=True)
@@ -206,8 +229,16 @@ def _frame(samples: Samples, owner: dict[str, int], shift_ns: int) -> Samples:
     end = np.append(start[1:], start[-1:] + period)
     end = np.where(end - start > 1.5 * period, start + period, end)
     repeated = {name: np.full(start.size, value, np.int64) for name, value in owner.items()}
-    counters = {name: samples.get(name, np.full(start.size, -1, np.int16)) for name in RULES}
+    unknown = np.full(start.size, -1, np.int64)
+    counters = {name: samples.get(name, unknown) for name in (*RULES, *NIC_RULES)}
     return {**repeated, "start_ns": start - shift_ns, "end_ns": end - shift_ns, **counters}
+
+
+def _nic_frame(samples: Samples, process: int, device: int) -> Samples:
+    size = samples["start_ns"].size
+    owner = {"process": np.full(size, process, np.int64), "device": np.full(size, device, np.int64)}
+    columns: Samples = {name: samples.get(name, np.full(size, -1, np.int64)) for name in _OF_ROW}
+    return {**owner, **columns}
 
 
 def _gaps(frames: list[Samples]) -> list[str]:

@@ -19,11 +19,13 @@ from analyzers.readers.nsys.about import (
     contexts,
     describe_process,
     gpus_of,
+    host_gpus,
     missing,
     read_about,
     read_devices,
     read_overhead,
     read_streams,
+    told_gpus,
     warnings,
 )
 from analyzers.readers.nsys.counters import read_counters
@@ -92,7 +94,8 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         for index, key in enumerate(keys)
     ]
     first_ns, last_ns = _span(ops, tables["api"])
-    counters = read_counters(file, devices, about.shift_ns, asked=asked)
+    told = told_gpus(file, keys, devices)
+    counters = read_counters(file, devices, told, about.shift_ns, asked=asked)
     capture = Capture(
         path=str(path),
         format="nsys",
@@ -105,6 +108,7 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         world_size=about.world_size if only is not None else None,
         lacks=(*missing(file, tables), *counters.lacks),
         unread_counters=counters.unread,
+        host_gpus=host_gpus(file),
         metadata=about.metadata,
     )
     trace = Trace(

@@ -14,7 +14,10 @@ from traceviz.output.views.caveats import caveats
 
 STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
 # Columns of the table by rank, in which there is room for few.
-MAIN = ("sm_active", "tensor_active", "dram_read", "dram_write", "nvlink_in", "nvlink_out", "gpc_clock")
+MAIN = (
+    *("sm_active", "tensor_active", "dram_read", "dram_write", "nvlink_in", "nvlink_out", "nic_in", "nic_out"),
+    "gpc_clock",
+)
 
 
 def blocks(result: CountersResult) -> list[Block]:
