@@ -260,14 +260,14 @@ def contention(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamContentio
         return answers.stream_contention(run)
 
 
-def counters(trace: Run, a: str = "comm", b: str = "compute", **reading: Unpack[ReadingOfAll]) -> CountersResult:
+def counters(trace: Run, a: str = "comm", b: str = "compute", **reading: Unpack[ReadingOptions]) -> CountersResult:
     """What the hardware did while A, B, both or neither ran, where GPU counters were captured.
 
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
     a, b : selectors, as in `check_overlap`.
-    reading : for paths, all that `load` takes by name.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
@@ -286,7 +286,8 @@ def counters(trace: Run, a: str = "comm", b: str = "compute", **reading: Unpack[
     """
     from analyzers.counters import report
 
-    return report.counters(loaded(trace, reading, counters=True), a, b)
+    with progress() as on_progress, opened(trace, reading, on_progress, counters=True) as run:
+        return report.counters(run, a, b)
 
 
 def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:

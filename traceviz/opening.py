@@ -42,9 +42,9 @@ class ReadingOptions(ReadingOfAll, total=False):
 
 
 def opened(
-    run: Run, how: ReadingOptions, on_progress: Progress, *, lists: bool = False
+    run: Run, how: ReadingOptions, on_progress: Progress, *, lists: bool = False, counters: bool = False
 ) -> AbstractContextManager[PartitionedRun]:
-    """A run to ask something of, for the time of a block."""
+    """A run to ask something of, for the time of a block; with its GPU counters, however many, where asked."""
     from analyzers.scale.parts import opened
     from analyzers.trace import tables as tables
     from analyzers.trace.run import OnePart
@@ -52,11 +52,12 @@ def opened(
     if isinstance(run, tables.Trace):
         _refuse(how)
         return nullcontext(OnePart(run))
-    return opened(paths_of((run,)), _reading(how), align=how.get("align", True), lists=lists, progress=on_progress)
+    reading = replace(_reading(how), counters=counters)
+    return opened(paths_of((run,)), reading, align=how.get("align", True), lists=lists, progress=on_progress)
 
 
-def loaded(run: Run, how: ReadingOfAll, *, counters: bool = False) -> tables.Trace:
-    """A run as one trace, for what needs all of it at once; with its GPU counters, however many, where asked."""
+def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
+    """A run as one trace, for what needs all of it at once."""
     from analyzers.load import load as read
     from analyzers.trace import tables as tables
 
@@ -64,8 +65,7 @@ def loaded(run: Run, how: ReadingOfAll, *, counters: bool = False) -> tables.Tra
         _refuse(how)
         return run
     with progress() as on_progress:
-        reading = replace(_reading(how), counters=counters)
-        return read(paths_of((run,)), align=how.get("align", True), reading=reading, progress=on_progress)
+        return read(paths_of((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
 from analyzers.counters.limits import MOSTLY, Contended, contended
 from analyzers.counters.states import DeviceStates, device_states, mixed, pooled
 from analyzers.counters.vocabulary import COUNTERS
-from analyzers.select.language import names_of
+from analyzers.select.language import names_of, parse
 from analyzers.select.select import select
-from analyzers.select.sides import without_shared
+from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
-from analyzers.trace.tables import Trace
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, OnePart, PartitionedRun
+from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
 
 UNSEEN = 0.1  # of communication, from which on its unseen waits are said
 HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
@@ -72,22 +75,69 @@ class CountersResult:
         return f"<counters: '{self.a}' against '{self.b}', {len(self.ranks)} rank(s). {self.sentence}>"
 
 
-def counters(trace: Trace, a: str = "comm", b: str = "compute") -> CountersResult:
-    """Join a run's GPU counters to what ran.
+def counters(
+    run: Trace | PartitionedRun, a: str = "comm", b: str = "compute", narrowing: Narrowing = ALL
+) -> CountersResult:
+    """Join a run's GPU counters to what ran, part by part.
 
     Raises
     ------
     TracevizError : no GPU counters were captured; a selector can't be read, or the sides share ops.
     """
-    refuse_without(trace)
-    first, second, notes = without_shared(trace, select(trace, a), select(trace, b))
-    names = str(first.selector), str(second.selector)
-    ranks = device_states(trace, first.picked, second.picked)
-    notes += [
-        TraceWarning("empty-side", f"'{side.selector}': {side.reason}.") for side in (first, second) if side.reason
-    ]
-    warnings = (*trace.warnings, *notes, *about(trace, ranks, first.picked | second.picked))
+    run = OnePart(run) if isinstance(run, Trace) else run
+    names = str(parse(a)), str(parse(b))
+    shared = reduce(add, run.ask(partial(_shared, a=a, b=b), narrowing).values())
+    notes = about_shared(shared, *names)
+    parts = [*run.ask(partial(_joined, a=a, b=b, given_to=shared.given_to), narrowing).values()]
+    ranks = tuple(sorted((one for part in parts for one in part.ranks), key=lambda one: (one.rank, one.device)))
+    if not ranks:
+        _refuse(parts)
+    for name, reasons in zip(names, zip(*(part.reasons for part in parts), strict=True), strict=True):
+        if all(reasons):
+            notes.append(TraceWarning("empty-side", f"'{name}': {reasons[0]}."))
+    warnings = (*run.trace.warnings, *notes, *_about(parts, ranks))
     return CountersResult(*names, ranks, in_all(ranks, *names_of(*names)), warnings)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one part of a run says.
+
+    reasons : why each side is empty, "" where it is not. without : (rank, device) that worked and have no samples.
+    unseen_ns, communication_ns : of both sides' communication. unread : rows of counters left in the file.
+    """
+
+    ranks: tuple[DeviceStates, ...]
+    reasons: tuple[str, str]
+    without: tuple[tuple[int, int], ...]
+    unseen_ns: int
+    communication_ns: int
+    unread: int
+    path: str
+    lacks: tuple[str, ...]
+
+
+def _shared(trace: Trace, a: str, b: str) -> Shared:
+    return count_shared(trace, select(trace, a), select(trace, b))
+
+
+def _joined(trace: Trace, a: str, b: str, given_to: SharedOps) -> _Part:
+    first, second = share_out(trace, select(trace, a), select(trace, b), given_to)
+    ranks = device_states(trace, first.picked, second.picked)
+    worked = np.unique(np.stack([ints(trace.ops, "rank"), ints(trace.ops, "device")]), axis=1).T.tolist()
+    sampled = {(one.rank, one.device) for one in ranks}
+    length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
+    ops = first.picked | second.picked
+    return _Part(
+        ranks,
+        (first.reason, second.reason),
+        tuple((rank, device) for rank, device in worked if (rank, device) not in sampled),
+        int(length[ops & (ints(trace.ops, "wait_seen") == 0)].sum()),
+        int(length[ops & is_communication(trace)].sum()),
+        sum(one.unread_counters for one in trace.captures),
+        trace.captures[0].path,
+        tuple(text for one in trace.captures for text in one.lacks if text.startswith(COUNTERS_UNJOINED)),
+    )
 
 
 def in_all(devices: Sequence[DeviceStates], a: str, b: str, before: Sequence[DeviceStates] = ()) -> Contended:
@@ -105,29 +155,24 @@ def in_all(devices: Sequence[DeviceStates], a: str, b: str, before: Sequence[Dev
     return contended(states, mixed(whole), int(np.median([one.period_ns for one in whole])), a, b)
 
 
-def refuse_without(trace: Trace) -> None:
-    """Refuse a run without GPU counters.
-
-    Raises
-    ------
-    TracevizError : there are none, or they were left unread.
-    """
-    if len(trace.counters):
-        return
-    unread = sum(one.unread_counters for one in trace.captures)
+def _refuse(parts: Sequence[_Part]) -> None:
+    """Say why a run has no GPU counters: they were left unread, nothing tells whose they are, or there are none."""
+    unread = sum(part.unread for part in parts)
     if unread:
         text = f"{unread:,} rows of GPU counters were left in the file when this trace was read."
         raise TracevizError(text, hint="Load it with counters=True.")
-    raise TracevizError("There are no GPU counters in this capture.", path=trace.captures[0].path, hint=HINT)
+    lacks = next((text for part in parts for text in part.lacks), "")
+    if lacks:
+        text = f"GPU counters can't be joined to ranks: it can't be told {lacks}."
+        raise TracevizError(text, path=parts[0].path, hint="Export the report with a newer nsys.")
+    raise TracevizError("There are no GPU counters in this capture.", path=parts[0].path, hint=HINT)
 
 
-def about(trace: Trace, devices: Sequence[DeviceStates], ops: Mask) -> list[TraceWarning]:
+def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[TraceWarning]:
     """What the reader of the figures has to know."""
     labels = DeviceLabels.of((one.rank, one.device) for one in devices)
     found = []
-    sampled = {(one.rank, one.device) for one in devices}
-    rank, device = (np.unique(np.stack([ints(trace.ops, "rank"), ints(trace.ops, "device")]), axis=1)).tolist()
-    without = [key for key in zip(rank, device, strict=True) if key not in sampled]
+    without = sorted(key for part in parts for key in part.without)
     if without:
         listed = ", ".join(DeviceLabels.of(without).short(*key) for key in without[:8])
         found.append(TraceWarning("no-counters", f"No GPU counters of rank {listed}: left out."))
@@ -142,9 +187,7 @@ def about(trace: Trace, devices: Sequence[DeviceStates], ops: Mask) -> list[Trac
             "lie nearer to each other than the truth. Sample at a higher rate."
         )
         found.append(TraceWarning("smeared", text))
-    length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
-    unseen_ns = int(length[ops & (ints(trace.ops, "wait_seen") == 0)].sum())
-    if unseen_ns > UNSEEN * int(length[ops & is_communication(trace)].sum()):
+    if sum(part.unseen_ns for part in parts) > UNSEEN * sum(part.communication_ns for part in parts):
         text = "Peers of some communication were not captured: its waiting counts as running."
         found.append(TraceWarning("unseen-waits", text))
     lacking = [one for one in devices if one.lacks_ops]

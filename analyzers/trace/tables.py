@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
+COUNTERS_UNJOINED = "whose GPU counters are"  # how `Capture.lacks` begins where nothing tells
 QUEUED = "queued before running"  # a key of `Capture.metadata`: how long ops were, where they say when submitted
 NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
 

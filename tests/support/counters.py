@@ -35,6 +35,23 @@ def contend(which: str, folder: Path) -> Path:
     return target
 
 
+def of_rank(which: str, gpu: int, folder: Path) -> Path:
+    """One rank's share of a real capture: what nsys would have written around that rank alone."""
+    path = contend(which, folder)
+    with closing(sqlite3.connect(path)) as database:
+        (owner,) = database.execute(
+            "SELECT DISTINCT globalPid FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE deviceId = ?", (gpu,)
+        ).fetchone()
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in tables:
+            columns = [column for _, column, *_ in database.execute(f"PRAGMA table_info({name})")]
+            for column in ("globalPid", "globalTid"):
+                if column in columns:
+                    database.execute(f"DELETE FROM {name} WHERE {column} >> 24 != {owner} >> 24")
+        database.commit()
+    return path.rename(folder / f"{which}.rank{gpu}.sqlite")
+
+
 def samples(path: Path) -> dict[int, dict[int, dict[str, int]]]:
     """GPU -> time of a sample -> metric -> value as the file has it."""
     found: dict[int, dict[int, dict[str, int]]] = {}

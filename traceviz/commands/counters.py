@@ -14,6 +14,7 @@ EPILOG = """\b
 Examples:
   traceviz counters report.sqlite
   traceviz counters report.sqlite -a comm -b "kernel:~nvjet"
+  traceviz counters report.sqlite --memory 4GB
   traceviz counters report.sqlite --ranks 0-1 --format json"""
 
 
@@ -31,6 +32,8 @@ def counters(
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
+    memory: option.Memory = None,
+    dask: option.Dask = None,
     output: option.OutputFormat = "text",
 ) -> None:
     """What did the hardware do while A, B, both or neither ran?
@@ -43,6 +46,6 @@ def counters(
     from traceviz.output.views import counters as view
 
     options = replace(options, reading=replace(options.reading, counters=True))
-    with progress() as on_progress:
-        result = report.counters(options.loaded(on_progress), a, b)
+    with progress() as on_progress, options.opened(on_progress) as run:
+        result = report.counters(run, a, b, options.narrowing)
     emit(result, output, view.blocks, contract.counters)

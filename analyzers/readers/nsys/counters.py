@@ -22,6 +22,7 @@ from analyzers.readers.nsys.nics import RULES as NIC_RULES
 from analyzers.readers.nsys.nics import SOURCE as NICS
 from analyzers.readers.nsys.nics import read_nics
 from analyzers.trace.columns import ints, table
+from analyzers.trace.tables import COUNTERS_UNJOINED
 
 SOURCE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 QUICK_ROWS = 4_000_000  # read unasked, in some two seconds: half a second of 4 GPUs at 200 kHz, 2 s at 20 kHz × 30
@@ -130,7 +131,7 @@ def _of_gpus(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int) -
             frames.append(_frame(samples, owner, shift_ns))
     if not told.all():
         lacks.append(
-            f"whose GPU counters are: nothing tells which GPU of the host a process calls device "
+            f"{COUNTERS_UNJOINED}: nothing tells which GPU of the host a process calls device "
             f"{', '.join(map(str, np.unique(ints(devices, 'device')[~told]).tolist()))}"
         )
     idle = sorted(sampled - {gpu for (gpu,) in used})

@@ -101,3 +101,11 @@ def test_info_says_which_counters_there_are() -> None:
     assert [(one["samples"], one["counters"]) for one in without] == [(0, [])] * 2
     shown = markdown(info_view.blocks(info(load([AFTER]))))
     assert "**GPU counters:** 13 counters, a sample every 50.0 µs on ranks 0–3" in shown
+
+
+@pytest.mark.parametrize("more", [[], ["--ranks", "0", "--steps", "1"], ["-a", "kernel:~absent"]])
+def test_counters_of_reports_looked_at_one_by_one_are_those_of_all(more: list[str], tmp_path: Path) -> None:
+    paths = [str(raw.of_rank("after", gpu, tmp_path)) for gpu in (0, 1)]
+    whole, parts = (run_json("counters", *paths, "--no-cache", *more, *by) for by in ([], ["--memory", "8GB"]))
+    assert [one["rank"] for one in parts["ranks"]] == ([0] if "--ranks" in more else [0, 1])
+    assert whole == parts

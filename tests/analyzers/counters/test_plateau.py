@@ -25,23 +25,13 @@ UNCACHED = Reading(cache=False)
 
 
 def lone(which: str, gpu: int, folder: Path, *, metrics: bool = True) -> Trace:
-    """One rank's share of a capture: what nsys would have written around that rank alone."""
-    path = raw.contend(which, folder)
-    with closing(sqlite3.connect(path)) as database:
-        (owner,) = database.execute(
-            "SELECT DISTINCT globalPid FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE deviceId = ?", (gpu,)
-        ).fetchone()
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for name in tables:
-            columns = [column for _, column, *_ in database.execute(f"PRAGMA table_info({name})")]
-            for column in ("globalPid", "globalTid"):
-                if column in columns:
-                    database.execute(f"DELETE FROM {name} WHERE {column} >> 24 != {owner} >> 24")
-        if not metrics:
+    """One rank's share of a capture."""
+    path = raw.of_rank(which, gpu, folder)
+    if not metrics:
+        with closing(sqlite3.connect(path)) as database:
             database.execute("DELETE FROM GPU_METRICS")
-        database.commit()
-    target = folder / f"{which}.rank{gpu}.sqlite"
-    return load([path.rename(target)], reading=UNCACHED)
+            database.commit()
+    return load([path], reading=UNCACHED)
 
 
 def collectives(trace: Trace, rank: int) -> list[tuple[int, int, int, int, int, int]]:
@@ -119,20 +109,8 @@ def test_the_plateau_counts(traffic: list[int], begin: int | None) -> None:
 
 def by_nics(which: str, gpu: int, folder: Path, begins: dict[int, int], *, host_gpus: int = 1) -> Trace:
     """One rank whose traffic goes over a network card: 100 Gbit/s from when each of its collectives transfers on."""
-    path = raw.contend(which, folder)
+    path = raw.of_rank(which, gpu, folder)
     with closing(sqlite3.connect(path)) as database:
-        (owner,) = database.execute(
-            "SELECT DISTINCT globalPid FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE deviceId = ?", (gpu,)
-        ).fetchone()
-        for name, key in (
-            ("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"),
-            ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
-            ("NVTX_EVENTS", "globalTid"),
-            ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "globalPid"),
-            ("CUPTI_ACTIVITY_KIND_MEMSET", "globalPid"),
-            ("CUPTI_ACTIVITY_KIND_CUDA_EVENT", "globalPid"),
-        ):
-            database.execute(f"DELETE FROM {name} WHERE {key} >> 24 != {owner} >> 24")
         database.execute("DELETE FROM GPU_METRICS")
         if host_gpus == 1:
             database.execute("DELETE FROM TARGET_INFO_GPU WHERE id != ?", (gpu,))
@@ -145,7 +123,7 @@ def by_nics(which: str, gpu: int, folder: Path, begins: dict[int, int], *, host_
         busy = sum(max(0, min(at + 100_000, end) - max(at, begin)) for begin, end in moving) / 100_000
         rows += [(0, 1, f"IB: Bytes {way}", at, at + 100_000, 12.5e6 * busy) for way in ("sent", "received")]
     raw.with_nics(path, rows)
-    return load([path.rename(folder / f"{which}.rank{gpu}.sqlite")], reading=UNCACHED)
+    return load([path], reading=UNCACHED)
 
 
 def test_network_cards_tell_where_nvlink_does_not(tmp_path: Path) -> None:
