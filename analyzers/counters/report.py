@@ -155,11 +155,19 @@ def in_all(devices: Sequence[DeviceStates], a: str, b: str, before: Sequence[Dev
     return contended(states, mixed(whole), int(np.median([one.period_ns for one in whole])), a, b)
 
 
+def unread(trace: Trace) -> Contended | None:
+    """That counters were left in the file, where they were; None where there are none."""
+    rows = sum(one.unread_counters for one in trace.captures)
+    if not rows:
+        return None
+    return Contended(unknown=f"{rows:,} rows of GPU counters were left unread here; traceviz counters reads them")
+
+
 def _refuse(parts: Sequence[_Part]) -> None:
     """Say why a run has no GPU counters: they were left unread, nothing tells whose they are, or there are none."""
-    unread = sum(part.unread for part in parts)
-    if unread:
-        text = f"{unread:,} rows of GPU counters were left in the file when this trace was read."
+    rows = sum(part.unread for part in parts)
+    if rows:
+        text = f"{rows:,} rows of GPU counters were left in the file when this trace was read."
         raise TracevizError(text, hint="Load it with counters=True.")
     lacks = next((text for part in parts for text in part.lacks), "")
     if lacks:

@@ -12,7 +12,7 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import count_of, duration, percent, percent_span
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
-from analyzers.counters.report import in_all
+from analyzers.counters.report import in_all, unread
 from analyzers.matching.peers import ranks_known
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
@@ -105,7 +105,7 @@ def check_overlap(
     return replace(
         found,
         contention=contention(_timings(parts), found.ranks, _timings(alone_parts)),
-        contended=in_all(devices, *found.names, devices_alone) if devices else None,
+        contended=in_all(devices, *found.names, devices_alone) if devices else unread(run.trace),
     )
 
 

@@ -16,6 +16,7 @@ _PART = ("ranks", "steps", "window", "no_align")
 _OPTIONS = {
     "check-overlap": ("a", "b", "min_overlap", "accept_apparent", *_PART, *_READING),
     "what-if": ("a", "b", *_PART, *_READING),
+    "counters": ("a", "b", *_PART, *_READING),
     "timeline": ("a", "b", *_PART, *_READING),
     "show": ("a", "b", *_PART, *_READING),
     "collectives": (*_PART, *_READING),

@@ -100,6 +100,7 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
             for one in instances
             if deciding is not None and one.missed_ns > 0
         ],
+        "counters": _counters(result),
         "remedy": _remedy(result),
         "caveats": caveats(result.warnings),
         "next": _after_overlap(result, line, [one for one in (gap_of(deciding, cause) for cause in causes) if one])
@@ -133,6 +134,12 @@ def _rank(one: RankOverlap) -> Json:
     }
 
 
+def _counters(result: OverlapResult) -> Json | None:
+    """What the sides likely contend for; null where no GPU counters were captured."""
+    found = result.contended
+    return None if found is None else {"sentence": found.sentence, "likely": [one.contention for one in found.likely]}
+
+
 def _remedy(result: OverlapResult) -> Json | None:
     one = result.remedy
     if one is None:
@@ -155,6 +162,8 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
         following.append(line.again("collectives"))
     if result.passed is None:
         following.append(line.again("info"))
+    if result.contended is not None and not result.contended.unknown:
+        following.append(line.again("counters"))
     return following
 
 

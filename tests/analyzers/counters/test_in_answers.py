@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from analyzers.compare.compare import compare
 from analyzers.counters.report import counters
 from analyzers.counters.states import mean_within, pooled
 from analyzers.info import info
 from analyzers.load import load
+from analyzers.readers.nsys import counters as reader
+from analyzers.readers.reading import Reading
 from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.verdict.check import check_overlap
 from tests.support import counters as raw
 from tests.support.builder import Builder
 from tests.support.command_lines import run_json
+from traceviz.cli import app
 from traceviz.output import contract
 from traceviz.output.document import markdown
+from traceviz.output.fitting import MOST_TOKENS, tokens
 from traceviz.output.views import compare as view
 from traceviz.output.views import info as info_view
 
@@ -109,3 +115,21 @@ def test_counters_of_reports_looked_at_one_by_one_are_those_of_all(more: list[st
     whole, parts = (run_json("counters", *paths, "--no-cache", *more, *by) for by in ([], ["--memory", "8GB"]))
     assert [one["rank"] for one in parts["ranks"]] == ([0] if "--ranks" in more else [0, 1])
     assert whole == parts
+
+
+def test_counters_that_were_left_unread_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "QUICK_ROWS", 1000)
+    found = check_overlap(load([AFTER], reading=Reading(cache=False)), "comm", "compute").contended
+    assert found is not None
+    assert "89,670 rows of GPU counters were left unread here; traceviz counters" in found.sentence
+
+
+def test_brief_answers_name_the_contention() -> None:
+    text = CliRunner().invoke(app, ["check-overlap", str(AFTER), "--brief"]).output
+    assert "Likely contention: SMs taken by communication" in " ".join(text.split())
+    answer = run_json("check-overlap", str(AFTER), "--brief")
+    assert answer["counters"]["likely"] == ["sms", "power"]
+    assert answer["counters"]["sentence"] == check_overlap(load([AFTER]), "comm", "compute").contended.sentence
+    assert tokens(json.dumps(answer)) <= MOST_TOKENS
+    without = run_json("check-overlap", str(DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"), "--brief")
+    assert without["counters"] is None

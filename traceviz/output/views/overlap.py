@@ -24,7 +24,11 @@ MOST_INSTANCES = 8
 
 
 def brief(result: OverlapResult) -> list[Block]:
-    """The first lines alone, and what a claim comes to."""
+    """The first lines alone, what a claim comes to, and what the sides contend for."""
+    return [*_head(result), *contended(result.contended)]
+
+
+def _head(result: OverlapResult) -> list[Block]:
     lines = after_the_verdict(result)
     return [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
@@ -39,7 +43,7 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     Verbose: also both sides' busy time and waits, other tools' figures, each cause's evidence at length, instances.
     """
     shown: list[Block] = [
-        *brief(result),
+        *_head(result),
         *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
