@@ -322,7 +322,7 @@ def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
     steps = tuple(sorted(set.intersection(*present)))
     if steps:
         return Common(lanes, steps)
-    return Common(lanes, (), _no_step(labels, groups))
+    return Common(lanes, (), _no_step(labels, groups, lanes))
 
 
 def without_late_starts(common: Common, late: Sequence[LateStart | None]) -> Common:
@@ -332,14 +332,31 @@ def without_late_starts(common: Common, late: Sequence[LateStart | None]) -> Com
     return replace(common, steps=steps, late=tuple(sorted(numbers))) if steps else common
 
 
-def _no_step(labels: Sequence[str], groups: Sequence[StepGroups]) -> str:
+def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> str:
     unmarked = [label for label, one in zip(labels, groups, strict=True) if WHOLE_CAPTURE in one.numbers]
     if unmarked and len(unmarked) < len(labels):
         return f"{', '.join(unmarked)} has no step marks and the others have: there is no step to compare"
     steps_of = "; ".join(
         f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True)
     )
-    return f"no step is in every run, whole on every common rank ({steps_of})"
+    text = f"no step is in every run, whole on every common rank ({steps_of})"
+    ranks = _with_a_step(groups, lanes)
+    return f"{text}; on some ranks there is one: --ranks {','.join(map(str, ranks))}" if ranks else text
+
+
+def _with_a_step(groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> list[int]:
+    """The ranks of the step that is whole on most of them in every run; none where no step is in every run."""
+    ranks = list(dict.fromkeys(rank for rank, _ in lanes))
+    best: list[int] = []
+    for step in sorted(set.intersection(*(set(one.numbers.tolist()) for one in groups))):
+        found = [rank for rank in ranks if all(_is_whole(one, rank, step, lanes) for one in groups)]
+        best = max(best, found, key=len)
+    return best
+
+
+def _is_whole(group: StepGroups, rank: int, step: int, lanes: Sequence[Lane]) -> bool:
+    rows = [group.lanes.index(lane) for lane in lanes if lane[0] == rank]
+    return bool(group.there[rows][:, group.numbers == step].all())
 
 
 def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:

@@ -14,12 +14,14 @@ from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
 from analyzers.compare.results import Comparison
 from analyzers.load import load
+from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle, raw_captures
 from tests.support.builder import Builder, one_rank
 
 TORCH = Path(__file__).parents[2] / "data" / "torch"
+COUNTERS = Path(__file__).parents[2] / "data" / "counters"
 PAIRS = {
     "dpmp": ("DP Embedding", "MP Embedding"),
     "opt": ("optimizer", "emb_lookup"),
@@ -209,6 +211,16 @@ def test_where_nothing_is_in_both_it_says_so_and_ends_with_3(after: Trace, reaso
     result = compare([steps_of({1: 10, 2: 10}), after])
     assert reason in result.reason
     assert result.exit_code == 3
+
+
+def test_ranks_that_have_a_common_step_are_named_where_not_all_have_one() -> None:
+    """Of the real pair, ranks 2 and 3 lack ops of the last steps in one run each: 0 and 1 are what can be compared."""
+    pair = [load([COUNTERS / f"contend_{which}.sqlite.gz"]) for which in ("before", "after")]
+    result = compare(pair)
+    assert result.reason.endswith("on some ranks there is one: --ranks 0,1")
+    asked = compare([only_ranks(one, (0, 1)) for one in pair])
+    assert not asked.reason
+    assert asked.runs[1].contended is not None
 
 
 def test_other_ranks_of_one_run_are_no_second_run() -> None:
