@@ -48,6 +48,8 @@ def test_counters_are_sampled_where_everybody_may(tmp_path: Path) -> None:
     "says",
     [
         "Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM.",
+        "The user running nsys does not have permission to access NVIDIA GPU Performance Counters on the target device. "
+        "For more details, please visit https://developer.nvidia.com/ERR_NVGPUCTRPERM",
         "Possible --gpu-metrics-device values are:\n\tNVIDIA GPUs not found, feature is not available",
         "None of the installed GPUs are supported.",
     ],
@@ -57,7 +59,7 @@ def test_what_nsys_says_is_passed_on_with_what_to_do(says: str, tmp_path: Path) 
         check_permission(fake(tmp_path, says))
     assert says.splitlines()[-1].strip().rstrip(".") in error.value.message
     asks_for_rights = "NVreg_RestrictProfilingToAdminUsers=0" in (error.value.hint or "")
-    assert asks_for_rights == ("privilege" in says)
+    assert asks_for_rights == ("ERR_NVGPUCTRPERM" in says)
 
 
 def test_a_driver_that_asks_for_an_administrator(driver: Path) -> None:

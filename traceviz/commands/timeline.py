@@ -58,7 +58,7 @@ def timeline(
         typer.Option(
             metavar="LIST",
             help="GPU counters to show: sm, issue, tensor, dram, nvlink, pcie, nic, warps, clock.",
-            show_default="tensor,dram,nvlink, where captured",
+            show_default="tensor,dram,nvlink,nic, where captured",
         ),
     ] = None,
     workers: option.Workers = None,
