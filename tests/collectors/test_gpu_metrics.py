@@ -48,8 +48,8 @@ def test_counters_are_sampled_where_everybody_may(tmp_path: Path) -> None:
     "says",
     [
         "Insufficient privilege, see https://developer.nvidia.com/ERR_NVGPUCTRPERM.",
-        "The user running nsys does not have permission to access NVIDIA GPU Performance Counters on the target device. "
-        "For more details, please visit https://developer.nvidia.com/ERR_NVGPUCTRPERM",
+        "The user running nsys does not have permission to access NVIDIA GPU Performance Counters on the target "
+        "device. For more details, please visit https://developer.nvidia.com/ERR_NVGPUCTRPERM",
         "Possible --gpu-metrics-device values are:\n\tNVIDIA GPUs not found, feature is not available",
         "None of the installed GPUs are supported.",
     ],

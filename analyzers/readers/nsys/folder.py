@@ -26,9 +26,10 @@ from analyzers.readers.nsys.file import PART, NsysFile
 
 NVTX = "NVTX_EVENTS"
 AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
-_EVENTS = ("CUPTI_", "GPU_METRICS", NVTX)  # how tables are called that may have many rows
+_EVENTS = ("CUPTI_", "GPU_METRICS", "NET_NIC_METRIC", NVTX)  # how tables are called that may have many rows
 _RANGES = (59, 60)  # event types of NVTX ranges: other rows are few
 _COLUMN = re.compile(r'"(\w+)"')
+_ROUNDED = re.compile(r'CAST\(round\("(\w+)"\) AS INTEGER\)')
 _SHIFTED = re.compile(r'nullif\("(\w+)", 0\) >> (\d+)')
 _COALESCED = re.compile(r"coalesce\((.*), (-?\d+)\)")
 _AMONG = re.compile(r'"?(\w+)"? IN \(([\d, ]+)\)')
@@ -179,6 +180,8 @@ def _value(sql: str, batch: pa.RecordBatch, rows: pa.Array) -> pa.Array:
         return _signed(batch[column[1]])
     if re.fullmatch(r"-?\d+", sql):
         return pa.array(np.full(batch.num_rows, int(sql)))
+    if rounded := _ROUNDED.fullmatch(sql):
+        return pc.round(batch[rounded[1]]).cast(pa.int64())
     if shifted := _SHIFTED.fullmatch(sql):
         values = _signed(batch[shifted[1]])
         values = pc.if_else(pc.equal(values, 0), pa.scalar(None, pa.int64()), values)

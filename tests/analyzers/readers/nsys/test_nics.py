@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from analyzers.counters.report import counters
 from analyzers.load import load
 from analyzers.readers.nsys.nics import _Series, _together
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.read import read_folder, read_sqlite
 from analyzers.readers.reading import Reading
 from tests.support import counters as raw
+from tests.support.nsys_folders import as_folder
 
 PLAIN = Path(__file__).parents[3] / "data" / "nsys" / "collectives.2gpu.pinned.sqlite"
 MS = 1_000_000
@@ -65,6 +66,16 @@ def test_what_was_not_sampled_is_not_zero(export: Path) -> None:
     own = own[own["process"] == 0]
     assert own["nic_out"].tolist() == [400] * 4 + [-1] * 6
     assert own["nic_in"].tolist() == [-1] * 10
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_folder_of_tables_gives_what_its_export_gives(kind: str, export: Path, tmp_path: Path) -> None:
+    begin = first_ns(export)
+    raw.with_nics(export, [(0, 1, "IB: Bytes sent", at, at + MS, 25e6 + 0.4) for at in range(begin, begin + MS, MS)])
+    raw.with_metrics(export, (0, 1), range(begin, begin + MS, MS // 10), lambda _, gpu, __: 10 + gpu)
+    found = read_folder(as_folder(export, tmp_path / "folder", kind)).counters
+    assert len(found) == 2 * 11
+    assert found.equals(read_sqlite(export).counters)
 
 
 def test_another_unit_is_said_and_not_guessed(export: Path) -> None:
