@@ -70,6 +70,8 @@ def gain_without(explainer: Explainer, one: Explained, gap: int, removed: int) -
     if len(replay.ops) > MOST_OPS or replay.may_be_full():
         return None
     gain = replay.gain()
+    if gain.next_cause == "gpu-full" and explainer.ordering.after_unrecorded_wait(np.array([replay.op]))[0]:
+        return None
     unrecorded_ns = [each.may_have_waited_until(replay.op) for each in (explainer.ordering, explainer.queues)]
     return None if max(unrecorded_ns) > replay.high - gain.sooner_ns else gain
 

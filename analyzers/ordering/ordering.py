@@ -114,20 +114,23 @@ class Ordering:
         """Until when an unrecorded wait may have held an op, though it is taken for another stream's; MIN_NS: for none.
 
         That is a wait made since the op before it on its stream, for all that other streams had been given by then and
-        that ended before the op began.
+        that ended before the op began; where no wait would show, one may have been made right before the op.
         """
         lanes, unit = self.lanes, int(self.lanes.unit_of_op[op])
         lane, host = int(self._lane_of_unit[unit]), int(lanes.launcher[unit])
-        rows = self._unrecorded.get((host,), np.empty(0, np.int64))
-        since = lanes.enqueue_ns[unit - 1] if unit > lanes.first[lane] else MIN_NS
-        start = self.linked.calls.waits.start_ns[rows]
-        low, high = np.searchsorted(start, [since, lanes.enqueue_ns[unit]])
-        others = np.flatnonzero(self.linked.wait_lane[rows[low:high]] != lane)
-        if not others.size:
-            return int(MIN_NS)
+        waited_ns = lanes.enqueue_ns[unit]
+        if self._logged[lanes.process[lane]]:
+            rows = self._unrecorded.get((host,), np.empty(0, np.int64))
+            since = lanes.enqueue_ns[unit - 1] if unit > lanes.first[lane] else MIN_NS
+            start = self.linked.calls.waits.start_ns[rows]
+            low, high = np.searchsorted(start, [since, waited_ns])
+            others = np.flatnonzero(self.linked.wait_lane[rows[low:high]] != lane)
+            if not others.size:
+                return int(MIN_NS)
+            waited_ns = start[low + others[-1]]
         streams = np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0))
         streams = streams[streams != lane]
-        given = lanes.queued_before(streams, np.full(streams.size, start[low + others[-1]]))
+        given = lanes.queued_before(streams, np.full(streams.size, waited_ns))
         ended = take_or(lanes.end_ns, lanes.unit(streams, given - 1), MIN_NS)
         return int(ended[ended <= lanes.start_ns[unit]].max(initial=MIN_NS))
 

@@ -14,6 +14,7 @@ import numpy as np
 from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
+from analyzers.ordering.calls import call_kind
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import tables
@@ -239,8 +240,10 @@ def unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
     """Warn where streams were made to wait, and nothing says which of them waited: what torch.profiler does unasked."""
     code, names = codes(trace.api, "name")
     is_wait = np.array(["StreamWaitEvent" in name for name in names] + [False])[code]
-    if not is_wait.any() or is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
+    if is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
         return trace
+    if not is_wait.any():
+        return _only_launches(trace) if vendor.records_waits else trace
     if not vendor.records_waits:
         return trace.warn(
             "waits-not-recorded",
@@ -252,6 +255,24 @@ def unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
         "The capture does not record which stream waits for what: that is inferred from the order of calls and from "
         "times, no missing wait can be told, and a full GPU not from a wait. To record it: profile(..., experimental_"
         "config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)).",
+    )
+
+
+def _only_launches(trace: Trace) -> Trace:
+    """Where host calls were left out but for launches, that no stream waits on record does not say that none did.
+
+    torch.profiler itself synchronizes the device, so a capture of several streams without any call that records, waits
+    or synchronizes was cut down after it was written, as published profiles are.
+    """
+    names = [name for name in codes(trace.api, "name")[1] if name]
+    streams = trace.ops[["process", "device", "stream"]].drop_duplicates()
+    if not names or any(map(call_kind, names)) or len(trace.syncs) or len(streams) < 2:
+        return trace
+    captures = tuple(replace(one, waits_logged=False) for one in trace.captures)
+    return replace(trace, captures=captures).warn(
+        "waits-not-recorded",
+        "The capture holds launches alone, no call that records, waits or synchronizes: no missing wait can be told, and "
+        "a full GPU not from a wait.",
     )
 
 
