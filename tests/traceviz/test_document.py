@@ -37,6 +37,24 @@ def test_no_control_character_of_a_name_reaches_the_terminal(terminal: bool) -> 
     assert "<script>" in own, "the text itself stays"
 
 
+NUMBERS = "DP ran 0.16 of 1.01 ms: 16 %, bar 60 % on rank 0 device 1, stream 7, ± 49.0 µs, 0 % → 46.6 % in 3 s"
+
+
+@pytest.mark.parametrize("width", range(16, 60))
+def test_no_line_ends_between_a_number_and_its_unit(width: int) -> None:
+    for block in (Headline("PARTIAL", NUMBERS), Paragraph(NUMBERS, "Title"), Bullets("Some", [NUMBERS])):
+        lines = [line.rstrip() for line in printed(block, width=width).splitlines()]
+        assert max(map(len, lines)) <= width
+        assert not any(re.match(r"\s*(%|ms|µs|s)\b|\s*%", line) for line in lines)
+        assert not any(re.search(r"(rank|device|stream|±)$", line) for line in lines)
+        assert "".join("".join(lines).split()).endswith("".join(NUMBERS.split()))
+
+
+def test_a_word_that_no_line_holds_goes_on_in_the_next() -> None:
+    text = printed(Bullets("", [f"a {'x' * 30} b"]), width=14)
+    assert text.splitlines() == ["  • a", "    " + "x" * 10, "    " + "x" * 10, "    " + "x" * 10, "    b"]
+
+
 @given(st.text())
 def test_plain_text_holds_nothing_that_moves_a_cursor(text: str) -> None:
     assert plain(text) == plain(plain(text))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -12,7 +14,13 @@ from rich.text import Text
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, plain
 
 PADDING = 2  # between columns
-NARROW = 12  # letters, to which a column of words may shrink
+NARROW, WORD = 12, 24  # letters, to which a column of words may shrink; it breaks no word up to WORD
+# Spaces that no line breaks at: between a number and its unit, and between what is numbered and its number.
+_KEPT = re.compile(
+    r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB|GB/s)(?!\w))|(?<=±) (?=\d)"
+    r"|(?:(?<=\brank)|(?<=\branks)|(?<=\bdevice)|(?<=\bstream)|(?<=\bstep)) (?=\d)",
+    re.IGNORECASE,
+)
 STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "": ""}
 
 
@@ -22,25 +30,41 @@ def print_blocks(blocks: Sequence[Block], console: Console) -> None:
         if index:
             console.print()
         if isinstance(block, Headline):
-            console.print(Text.assemble((plain(block.word), STYLES[block.mood]), "  ", plain(block.text)))
+            _print(Text.assemble((plain(block.word), STYLES[block.mood]), "  ", plain(block.text)), console)
         elif isinstance(block, Paragraph):
             head = f"{block.title}: " if block.title else ""
-            console.print(Text.assemble((plain(head), "bold"), plain(block.text)))
+            _print(Text.assemble((plain(head), "bold"), plain(block.text)), console)
         elif isinstance(block, Bullets):
             if block.title:
-                console.print(Text(plain(block.title), "bold"))
+                _print(Text(plain(block.title), "bold"), console)
             for item in block.items:
-                _print_item(plain(item), console)
+                _print(Text(plain(item)), console, "  • " if console.encoding.startswith("utf") else "  - ")
         else:
             _print_table(block, console)
 
 
-def _print_item(text: str, console: Console) -> None:
-    grid = RichTable.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row("  •" if console.encoding.startswith("utf") else "  -", Text(text))
-    console.print(grid)
+def _print(text: Text, console: Console, mark: str = "") -> None:
+    """Print a text in lines, behind `mark`; rich itself would part a number from its unit."""
+    for k, line in enumerate(_lines(text, max(console.width - len(mark), 1))):
+        console.print(Text.assemble(" " * len(mark) if k else mark, line), no_wrap=True, overflow="ignore", crop=False)
+
+
+def _lines(text: Text, width: int) -> Iterator[Text]:
+    starts, used = [], 0
+    for word in re.finditer(r"\s*\S+\s*", _KEPT.sub("_", text.plain)):
+        letters = word[0].rstrip()
+        if used and used + cell_len(letters) > width:
+            starts.append(word.start())
+            used = 0
+        *whole, rest = chop_cells(letters, width) or [""]  # of a word that no line holds
+        at = word.start()
+        for piece in whole:
+            at += len(piece)
+            starts.append(at)
+        used = (0 if whole else used) + cell_len(rest) + len(word[0]) - len(letters)
+    for line in text.divide(starts):
+        line.rstrip()
+        yield line
 
 
 def _columns_that_fit(block: Table, width: int) -> list[list[int]]:
@@ -76,12 +100,15 @@ def _least_width(block: Table, k: int) -> int:
     header = block.headers[k]
     words = max((len(word) for word in plain(header).split()), default=0)
     longest = max((len(plain(row[k])) for row in block.rows), default=0)
-    return max(words, longest if header in block.numeric else min(longest, NARROW))
+    if header in block.numeric:
+        return max(words, longest)
+    word = max((len(word) for row in block.rows for word in plain(row[k]).split()), default=0)
+    return max(words, min(longest, NARROW), min(word, WORD))
 
 
 def _print_table(block: Table, console: Console) -> None:
     if block.title:
-        console.print(Text(plain(block.title), "bold"))
+        _print(Text(plain(block.title), "bold"), console)
     for columns in _columns_that_fit(block, console.width):
         table = RichTable(box=None, padding=(0, PADDING, 0, 0), show_edge=False, header_style="dim")
         for k, width in zip(columns, _widths(block, columns, console.width), strict=True):
@@ -92,4 +119,4 @@ def _print_table(block: Table, console: Console) -> None:
             table.add_row(*(Text(plain(row[k])) for k in columns))
         console.print(table)
     for line in block.note.splitlines():
-        console.print(Text(plain(line), "dim"))
+        _print(Text(plain(line), "dim"), console)
