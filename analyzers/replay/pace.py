@@ -115,7 +115,7 @@ def _scatter(kind: Ints, taken: Floats) -> Floats:
     """By how much the times alone of each unit's kind differ, of their median: from their first tenth to their last."""
     of_kind = pd.Series(taken).groupby(kind)
     low, middle, high = (of_kind.quantile(part).reindex(kind).to_numpy() for part in (0.1, 0.5, 0.9))
-    return (high - low) / middle
+    return np.divide(high - low, middle, out=np.full(len(taken), np.nan), where=middle > 0)
 
 
 def _beside(units: Units, load: Ints) -> Ints:
