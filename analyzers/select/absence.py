@@ -160,7 +160,7 @@ def _no_communication(work: Work) -> str:
         return "there are no kernels and no peer copies in the trace"
     (first, _), *others = sorted(work.kernel_ns.items(), key=lambda one: (-one[1], one[0]))
     where = f"busiest other stream: {others[0][0]}" if others else f"all kernels ran on stream {first}"
-    return f"no kernel known as communication; {where}; if yours have other names: --comm kernel:…"
+    return f"no kernel known as communication; {where}. If yours have other names, give them: --comm kernel:NAME"
 
 
 def _texts(trace: Trace, column: str, rows: Mask) -> frozenset[str]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.wording import numbers_in_words
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import ints, is_one_of, table
 from analyzers.trace.ranks import rank_in_name
@@ -173,7 +174,7 @@ def _lost_events(diagnostics: list[tuple[str, int, int]]) -> list[TraceWarning]:
     return [
         TraceWarning(
             "dropped-events",
-            f"nsys says of process {', '.join(map(str, sorted(owners)))}: {what}"
+            f"nsys says of {numbers_in_words(owners, 'process')}: {what}"
             f"{f': {counts[what]}' if counts[what] else ''}. Work at the capture's edge may be missing.",
         )
         for what, owners in found.items()
@@ -190,7 +191,7 @@ def _doubts(diagnostics: list[tuple[str, int, int]], working: set[int]) -> list[
     if not doubts:
         return []
     owners = sorted({owner for _, owner in doubts} - {EVERYBODY})
-    whom = f" of process {', '.join(map(str, owners))}" if owners else ""
+    whom = f" of {numbers_in_words(owners, 'process')}" if owners else ""
     texts = "; ".join(dict.fromkeys(text for text, _ in doubts))
     end = "" if texts.endswith("?") else "."
     return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}{end} What it did not collect is in no figure.")]
@@ -205,13 +206,13 @@ def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) ->
     idle = sorted(contexts - having_ops)
     copying = sorted(contexts & having_ops - {processes[index].pid for index in working})
     if copying and working:
-        text = f"process {', '.join(map(str, copying))} has copies or memsets, but no kernel in this capture."
+        text = f"{numbers_in_words(copying, 'Process')}: copies or memsets, but no kernel in this capture."
         found.append(TraceWarning("no-kernels", f"{text} {FIRST_STOP}"))
     if idle and working:
         found.append(
             TraceWarning(
                 "no-gpu-work",
-                f"process {', '.join(map(str, idle))} has a CUDA context but no GPU work in this capture. {FIRST_STOP}",
+                f"{numbers_in_words(idle, 'Process')}: a CUDA context, but no GPU work in this capture. {FIRST_STOP}",
             )
         )
     last = {index: int(end[owner == index].max()) for index in sorted(working)}

@@ -335,8 +335,8 @@ def test_captures_that_lost_something_say_so(name: str, codes: set[str]) -> None
 
 def test_warnings_say_which_process_lost_what() -> None:
     messages = {warning.code: warning.message for warning in read_sqlite(DATA / "rowpar_s4.4gpu.sqlite").warnings}
-    assert "process 1282 has copies or memsets, but no kernel" in messages["no-kernels"]
-    assert "process 1281, 1283: Number of incomplete CUPTI events dropped: 2." in messages["dropped-events"]
+    assert "Process 1282: copies or memsets, but no kernel" in messages["no-kernels"]
+    assert "processes 1281, 1283: Number of incomplete CUPTI events dropped: 2." in messages["dropped-events"]
     early = {warning.code: warning.message for warning in read_sqlite(UNEVEN).warnings}["uneven-ends"]
     assert "process 963 by 3.0 ms" in early
 
