@@ -35,6 +35,15 @@ def duration(ns: int) -> Times:
     return Times("{} {unit}", ns)
 
 
+def error(ns: int) -> Times:
+    """How far a time may be off, either way.
+
+    >>> print(error(49_000))
+    ± 49.0 µs
+    """
+    return Times("± {} {unit}", ns)
+
+
 def part_of(part: int, whole: int, between: str = "of a possible") -> Times:
     """A time and what it is part of, in one unit.
 
@@ -53,6 +62,15 @@ def span(low: int, high: int) -> Times:
     if low == high:
         return duration(low)
     return Times("{} to {} {unit}" if low < 0 else "{}–{} {unit}", low, high)
+
+
+def from_to(before: int, after: int) -> Times:
+    """A time and what it became, in one unit.
+
+    >>> print(from_to(1_000_000, 877_000), from_to(4_780_000, 4_000_000), sep="; ")
+    1.00 → 0.88 ms; 4.78 → 4.00 ms
+    """
+    return Times("{} → {} {unit}", before, after)
 
 
 def instant(ns: int) -> str:

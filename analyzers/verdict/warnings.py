@@ -91,7 +91,7 @@ def about_missing_waits(found: Iterable[MissingWait]) -> list[TraceWarning]:
     return [
         TraceWarning(
             "missing-wait",
-            f"{ranks_in_words(on).capitalize()}, {text}" + (f" ({len(on)} times)." if len(on) > 1 else "."),
+            f"{ranks_in_words(on).capitalize()}, {text}" + (f" (seen {len(on)} times)." if len(on) > 1 else "."),
         )
         for text, on in ranks.items()
     ]

@@ -10,7 +10,7 @@ from analyzers.matching.match import MATCHED_BY
 from analyzers.trace.alignment import METHODS, Clocks
 from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Table
-from traceviz.output.quantities import duration, percent, size, unshown
+from traceviz.output.quantities import duration, error, percent, size, unshown
 from traceviz.output.views.caveats import caveats
 
 MOST_COLLECTIVES = 24
@@ -44,7 +44,7 @@ def clocks(found: Clocks | None) -> list[Block]:
             str(one.rank),
             str(one.device),
             duration(one.offset_ns),
-            "–" if one.residual_ns is None else f"± {duration(one.residual_ns)}",
+            "–" if one.residual_ns is None else error(one.residual_ns),
             f"{one.drift * 1e6:+.2f} ppm" if one.drift else "–",
             str(one.collectives),
         )
@@ -158,11 +158,13 @@ def _straggler(one: Kind, labels: DeviceLabels) -> str:
 
 
 def _collectives(result: Collectives) -> Table:
-    headers = ("#", "operation", "size", "dtype", "group", "fastest", "on rank", "last to arrive", "by", "most wait",
-               "end skew", "bus GB/s", "matched by")  # fmt: skip
+    headers = ["#", "operation", "size", "dtype", "group", "fastest", "on rank", "last to arrive", "by", "most wait",
+               "end skew", "bus GB/s", "matched by"]  # fmt: skip
     labels = _device_labels(result)
-    rows = [_collective(one, labels) for one in islice(result, MOST_COLLECTIVES)]
+    rows = [[*_collective(one, labels)] for one in islice(result, MOST_COLLECTIVES)]
     rules = [f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"])]
+    if len(rules) == 1 and result.table["sure"].all():  # the note says it of all
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
     note = "\n".join([*rules, unshown(len(result) - MOST_COLLECTIVES)])
     return Table(headers, rows, "Collectives", frozenset(headers) - {"operation", "dtype", "group", "matched by"}, note)
 

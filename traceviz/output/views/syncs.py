@@ -33,7 +33,7 @@ def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
     missing = result.crossings.missing
     if missing:
         shown.append(
-            Bullets("Missing waits (unordered: a possible race; the trace can't see the data)", _races(missing))
+            Bullets("Missing waits, each a possible race: the trace can't see the data", _races(missing))
         )
     if len(result.plan):
         shown.append(_plan(result))
@@ -57,15 +57,18 @@ def _headline(result: OrderReport) -> Headline:
 
 
 def _groups(result: OrderReport) -> Table:
-    headers = ("count", "ranks", "blocked", "longest", "GPU idle", "idle after", "kind", "call", "from", "in",
-               "waited for", "delayed")  # fmt: skip
+    headers = ["count", "ranks", "blocked", "longest", "GPU idle", "idle after", "kind", "call", "from", "in",
+               "waited for", "delayed"]  # fmt: skip
     groups = sync_groups(result.syncs)
     note = (
         "Sums over all of a row but for longest. GPU idle: from the device's drain to the call's return, its cost. "
         f"Idle after: from there to the next launch, the host's own time.\n{unshown(len(groups) - MOST)}"
     )
     rows = [_group(one) for one in groups[:MOST]]
-    return Table(headers, rows, "Host syncs, costliest first", frozenset(headers[:6]), note)
+    shown = [k for k in range(len(headers)) if k < 8 or any(row[k] != "–" for row in rows)]
+    cells = [[row[k] for k in shown] for row in rows]
+    title = "Host syncs, costliest first"
+    return Table([headers[k] for k in shown], cells, title, frozenset(headers[:6]), note)
 
 
 def _group(one: SyncGroup) -> tuple[str, ...]:
@@ -80,14 +83,25 @@ def _group(one: SyncGroup) -> tuple[str, ...]:
         duration(one.after_ns),
         one.kind,
         one.api + copy,
-        origin + (f" ({one.frame})" if one.frame else ""),
+        _short_origin(origin) + (f" ({one.frame})" if one.frame else ""),
         one.range or "–",
         _cut(one.waited) or "–",
         one.delayed or "–",
     )
 
 
+def _short_origin(origin: str) -> str:
+    """What made a call, without what shows it: the column beside it has the call.
+
+    >>> _short_origin(".item() or nonzero(): a DtoH copy of 1 B and cudaStreamSynchronize"), _short_origin("aten::item")
+    ('.item() or nonzero()', 'aten::item')
+    """
+    return origin.partition(": ")[0]
+
+
 def _cut(name: str) -> str:
+    """The name of an op without its namespaces, shortened."""
+    name = name.rsplit("::", 1)[-1]
     return name if len(name) < 48 else name[:47] + "…"
 
 
@@ -144,7 +158,8 @@ def _races(missing: list[Crossing]) -> list[str]:
     for one in missing:
         ranks.setdefault(f"{one.what}: {one.message}", []).append(one.rank)
     lines = [
-        f"{ranks_in_words(on)}, {text}" + (f" ({len(on)} times)" if len(on) > 1 else "") for text, on in ranks.items()
+        f"{ranks_in_words(on)}, {text}" + (f" (seen {len(on)} times)" if len(on) > 1 else "")
+        for text, on in ranks.items()
     ]
     return lines[:MOST] + ([f"… and {len(lines) - MOST} more"] if len(lines) > MOST else [])
 
