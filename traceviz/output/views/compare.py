@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyzers.common.wording import Times
+from analyzers.common.wording import Times, ranks_in_words
 from analyzers.compare.gain import PairGain
 from analyzers.compare.noise import DIFFERS, EQUAL, LESS, MORE, RUNS_APART, TOO_FEW, Change, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
@@ -12,7 +12,7 @@ from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
 from traceviz.output.document import Block, Headline, Paragraph, Table
-from traceviz.output.quantities import duration, listing, percent, size, span, unshown
+from traceviz.output.quantities import count_of, duration, from_to, listing, percent, size, span, unshown
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.contended import contended, side_by_side
@@ -63,10 +63,11 @@ def headline(result: Comparison) -> str:
 def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     step, first = run.changes["step_ns"], result.runs[0].label
     word = run.verdict.replace("-", " ").upper()
-    moved = f"step time {duration(step.before_ns)} → {duration(step.after_ns)} ({_signed(step)}), {_sure(step)}"
+    change = percent(step.ratio, signed=True) if step.ratio is not None else _signed(step)
+    moved = f"step time {from_to(step.before_ns, step.after_ns)} ({change}), {_sure(step)}"
     if all(one.call == EQUAL for one in _all_changes(run)):
         moved = "every figure of every step is the same"
-    text = f"{run.label} against {first}: {moved}, on {_on(result)}."
+    text = f"{run.label} against {first}: {moved}, over {_over(result)}."
     if step.call in (MORE, LESS) and not step.beyond_runs:
         text += f" Captures of one program differ by {percent(RUNS_APART)} as well: repeat both."
     return Headline(word, text, MOODS[run.verdict])
@@ -82,14 +83,14 @@ def _sure(change: Change) -> str:
         return "the same in every step"
     within = f"95 % interval {span(change.low_ns, change.high_ns)}"
     if change.call == TOO_FEW:
-        return "on too few steps to tell it from noise"
+        return "too few steps to tell it from noise"
     return within if change.call in DIFFERS else f"within noise ({within})"
 
 
-def _on(result: Comparison) -> str:
+def _over(result: Comparison) -> str:
     count = len(result.steps)
-    steps = f"{count} step{'s' * (count != 1)} that all have" if count else "whole captures, which have no step marks"
-    return f"{steps} (rank{'s' * (len(result.ranks) != 1)} {listing([str(rank) for rank in result.ranks])})"
+    steps = count_of(count, "common step") if count else "whole captures, which have no step marks,"
+    return f"{steps} of {ranks_in_words(result.ranks)}"
 
 
 def _figures(result: Comparison) -> Table:
@@ -182,7 +183,7 @@ def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     """What the pair gained, what it could have, and what contention took."""
     together = gain.together
     text = (
-        f"A or B runs {duration(together.before_ns)} → {duration(together.after_ns)} ({_signed(together)}) per "
+        f"A or B runs {from_to(together.before_ns, together.after_ns)} ({_signed(together)}) per "
         f"instance on rank {gain.rank} (medians of {gain.first_instances} and {gain.instances}): "
         f"{_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / together and / max(A, B), A and B "
         f"those of {first.label}. Effective gain, (A + B - together) / min(A, B): {percent(gain.effective_gain)}. "
@@ -190,8 +191,8 @@ def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     if gain.speedup and gain.speedup_bound and gain.speedup > gain.speedup_bound:
         text += "That is more than overlap can give: A and B themselves take less. "
     text += (
-        f"Contention, own time against {first.label}: A {duration(gain.a.before_ns)} → {duration(gain.a.after_ns)} "
-        f"({_signed(gain.a)}), B {duration(gain.b.before_ns)} → {duration(gain.b.after_ns)} ({_signed(gain.b)})"
+        f"Contention, own time against {first.label}: A {from_to(gain.a.before_ns, gain.a.after_ns)} "
+        f"({_signed(gain.a)}), B {from_to(gain.b.before_ns, gain.b.after_ns)} ({_signed(gain.b)})"
     )
     if gain.overlap_ns and gain.lost_ns > 0:
         text += f"; together they lose {duration(gain.lost_ns)}, while {duration(gain.overlap_ns)} overlap"
