@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from analyzers.show.result import Shown
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
+    from analyzers.verdict.claim import Claim
     from analyzers.verdict.result import OverlapResult
 
 Json = dict[str, Any]
@@ -42,6 +43,7 @@ MOST_CAVEATS = 5
 def overlap(result: OverlapResult, line: CommandLine) -> Json:
     """`traceviz.overlap-brief/1`: verdict, first lines, the rank that decides, the worst ranks, what to run next.
 
+    `claim` is what was `--claimed`, None where nothing was or that can't be told, as `claim_reason` then says.
     `causes` and `worst_instances` are of the rank that decides (`job`); `causes_of_all_ranks_ns` adds up all ranks'.
     """
     job = result.job
@@ -102,6 +104,8 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         ],
         "counters": _counters(result),
         "remedy": _remedy(result),
+        "claim": _claim(result.claim),
+        "claim_reason": result.claim_reason,
         "caveats": caveats(result.warnings),
         "next": _after_overlap(result, line, [one for one in (gap_of(deciding, cause) for cause in causes) if one])
         if deciding
@@ -146,6 +150,19 @@ def _remedy(result: OverlapResult) -> Json | None:
         return None
     names = ("change", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns", "now_step_ns", "step_ns")
     return {**{name: getattr(one, name) for name in names}, "assumes": one.assumes}
+
+
+def _claim(claim: Claim | None) -> Json | None:
+    """A stated speedup; None where none was, or it could not be checked."""
+    if claim is None:
+        return None
+    return {
+        "claimed": claim.claimed,
+        "bound": _ratio(claim.bound),
+        "possible": claim.possible,
+        "measured": _ratio(claim.measured),
+        "shown": claim.shown,
+    }
 
 
 def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]) -> list[str]:
@@ -314,15 +331,7 @@ def compare(result: Comparison, line: CommandLine) -> Json:
         "steps": _ranks(result.steps),
         "ranks": _ranks(result.ranks),
         "runs": [_compared(run) for run in result.runs],
-        "claim": None
-        if result.claim is None
-        else {
-            "claimed": result.claim.claimed,
-            "bound": _ratio(result.claim.bound),
-            "possible": result.claim.possible,
-            "measured": _ratio(result.claim.measured),
-            "shown": result.claim.shown,
-        },
+        "claim": _claim(result.claim),
         "caveats": caveats(result.warnings),
         "next": [line.again("check-overlap", traces=[path]) for path in list(paths.values())[::-1][:MOST_NEXT]],
     }
