@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
-from analyzers.common.wording import duration, percent, span
+from analyzers.common.wording import duration, from_to, percent, span
 from analyzers.overlap.job import DECIDES_FROM
 from analyzers.replay.path import KERNEL as COMPUTATION
 from analyzers.replay.path import Segment, by_kind
@@ -45,8 +45,8 @@ class Fidelity:
     def sentence(self) -> str:
         """How well it does, in a sentence."""
         return (
-            f"step {duration(self.step_ns)}, captured {duration(self.measured_step_ns)} (error {percent(self.error)}), "
-            f"{percent(self.unexplained)} of the time streams stood idle has no reason"
+            f"step {duration(self.step_ns)}, captured {duration(self.measured_step_ns)} (error {percent(self.error)}); "
+            f"{percent(self.unexplained)} of the time that streams stood idle has no known reason"
         )
 
 
@@ -270,8 +270,7 @@ class WhatIf:
         within = span(one.step_low_ns, one.step_high_ns)
         if not one.tells:
             return f"step {duration(one.now_ns)} → anything from {within}, too wide a range to say anything"
-        steps = f"{duration(one.now_ns)} → {duration(one.step_ns)}"
-        return f"step {steps} (range {within}), {change_in_words(one)}"
+        return f"step {from_to(one.now_ns, one.step_ns)} (range {within}), {change_in_words(one)}"
 
     def _overlap_in_words(self, one: Prediction) -> str:
         now, then = one.worst_now, one.worst

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analyzers.common.wording import duration, percent, span
+from analyzers.common.wording import duration, from_to, percent, span
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,6 @@ class Remedy:
         assumed = f" It assumes that {self.assumes}." if self.assumes else ""
         return (
             f"{self.change}. {duration(self.recoverable_ns)} more real overlap on {device} (range {overlap}), "
-            f"{percent(self.now_ratio)} → {percent(self.ratio)}; step {duration(self.now_step_ns)} → "
-            f"{duration(self.step_ns)} (range {step}).{assumed} Predicted by replay: traceviz what-if has all changes."
+            f"{percent(self.now_ratio)} → {percent(self.ratio)}; step {from_to(self.now_step_ns, self.step_ns)} "
+            f"(range {step}).{assumed} Predicted by replay: traceviz what-if has all changes."
         )

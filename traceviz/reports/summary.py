@@ -35,7 +35,7 @@ def summary(report: Report, *, with_image: bool) -> str:
     figures = overlap.blocks(result, verbose=True)[len(overlap.brief(result)) :]
     folded = [
         *(markdown([_short(block)]) for block in figures),
-        markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
+        markdown([_short(block) for block in fixes.short_blocks(report.what_if, report.overlap.remedy)]),
         markdown(conditions(report)),
     ]
     kept = [_unbroken(part) for part in folded if part]

@@ -250,7 +250,7 @@ def test_results_are_frames_cards_and_sentences() -> None:
 def test_fidelity_is_said_in_a_line() -> None:
     one = Fidelity(4_783_000, 4_783_000, 0.0, 0.0, 0.002, "")
     assert one.sentence == (
-        "step 4.78 ms, captured 4.78 ms (error 0 %), 0.2 % of the time streams stood idle has no reason"
+        "step 4.78 ms, captured 4.78 ms (error 0 %); 0.2 % of the time that streams stood idle has no known reason"
     )
 
 
