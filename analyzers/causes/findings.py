@@ -22,8 +22,8 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
     call, blocked_ns = writer.last_sync(one, gap) if one.after_sync[gap] else (-1, 0)
     if call >= 0:
         return (
-            f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)}, and the host had not "
-            f"got ahead of the GPU again when it launched {side}"
+            f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)}; the host was still "
+            f"behind the GPU when it launched {side}"
         )
     where, late = writer.thread_was_in(one, gap), duration(writer.late_ns(one, gap))
     if writer.full_queue_ns(one, gap):
@@ -44,7 +44,9 @@ def event_dependency(writer: EvidenceWriter, one: Explained, gap: int, ns: int) 
     if writer.shares_stream(one, gap):
         return f"same stream: {side} and {other} both run on stream {stream}, which waits for {other}'s {blocker}"
     queued, ops = writer.queued_before(one, gap)
-    after = f"all {ops} of {other}'s ops" if queued == ops else f"{queued} of {other}'s {ops} ops"
+    after = f"{queued} of {other}'s {ops} ops"
+    if queued == ops:
+        after = f"both of {other}'s ops" if ops == 2 else f"all {ops} of {other}'s ops"
     issued = f", issued after {after}" if queued and ops > 1 else ""
     return f"event wait: {side} (stream {stream}) waits for {other}'s {blocker}{issued}"
 

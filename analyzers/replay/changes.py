@@ -77,7 +77,7 @@ class DropSync:
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return f"drop the host syncs in {_called(self.where)}, if the host needs no result there"
+        return f"drop the host syncs in {_called(self.where)}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
@@ -109,7 +109,7 @@ class DropWait:
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return f"let {_called(self.a)} wait no longer for {_called(self.b)}, if it needs nothing written there"
+        return f"drop the wait of {_called(self.a)} for {_called(self.b)}, unless it needs the result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, of_a, of_b = tasks.units, _units_of(trace, tasks, self.a), _units_of(trace, tasks, self.b)
@@ -135,7 +135,7 @@ class MoveWait:
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return f"submit {_called(self.a)}, with its waits, before {_called(self.b)}, if it needs nothing of it"
+        return f"submit {_called(self.a)} and its waits before {_called(self.b)}, unless it needs the result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
@@ -174,9 +174,9 @@ class OwnStream:
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
         return (
-            f"give {_called(self.where)} a stream of its own"
+            f"give {_called(self.where)} its own stream"
             + (f", joined before {_called(self.join_before)}" if self.join_before else "")
-            + ", if nothing before the join needs what it writes"
+            + ", unless something before the join needs its result"
         )
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
@@ -285,7 +285,7 @@ class Split:
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return f"split {_called(self.where)} into {self.pieces} pieces, if they can be worked on one by one"
+        return f"split {_called(self.where)} into {self.pieces} pieces, if these can be computed one by one"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units

@@ -240,9 +240,10 @@ class OverlapResult:
         count, known = job.ranks_deciding, self.ranks_known
         short = known is not None and known > self.ranks_given
         which = f"{'asked for' if self.ranks_asked else 'given'}, of {known}" if short else ""
-        if self.ranks_given < 2:
-            return f"{name}, the only one {which}" if short else name
         met = f"; {_share(job.ranks_met, count)} it" if count > 1 else ""
+        if self.ranks_given < 2:
+            only = f", the only one {which}" if short else ""
+            return f"worst of {count} GPUs: {name}{met}{only}" if count > 1 else f"{name}{only}"
         return f"worst of {'the ' if short else ''}{self.ranks_given} ranks{f' {which}' if short else ''}: {name}{met}"
 
     def _repr_html_(self) -> str:

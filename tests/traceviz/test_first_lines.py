@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,17 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import traceviz as tv
+from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TraceWarning
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.overlap.test_job import job_run
 from tests.support.builder import one_rank
 from traceviz.cli import app
 from traceviz.output.document import Bullets, Headline
+from traceviz.output.quantities import duration, percent
 from traceviz.output.views import overlap as view
 from traceviz.output.views.caveats import caveats
-from traceviz.output.views.first_lines import first_lines
+from traceviz.output.views.first_lines import _HOLDERS, _held, first_lines
 
 US = 1_000
 DATA = Path(__file__).parents[1] / "data"
@@ -105,6 +108,57 @@ def test_there_are_at_most_five_plain_lines(path: str) -> None:
     headline, *more = view.brief(result)
     assert isinstance(headline, Headline)
     assert [line for block in more if isinstance(block, Bullets) for line in block.items] == lines[1:]
+
+
+def in_words(line: str) -> int:
+    """Words of a line; a number and its unit are one, and so is a range's name, however long people make it."""
+    line = re.sub(r"(?<=\d) (?=%|[nµm]?s\b)", "", line).replace("DP Embedding", "DP").replace("MP Embedding", "MP")
+    return len(re.findall(r"[^\s–→]\S*", line))
+
+
+@pytest.mark.parametrize("name", ["dpmp_overlap", "dpmp_hidden_sync", "dpmp_race"])
+def test_a_fix_is_said_in_25_words_with_what_a_step_gains(name: str) -> None:
+    result = tv.check_overlap(sorted(TORCH.glob(f"{name}.rank*.json.gz")), DP, MP)
+    assert result.remedy is not None
+    assert result.stake is not None
+    (line,) = (line for line in first_lines(result) if line.startswith("Fix: "))
+    assert in_words(line) <= 25
+    assert (
+        f"predicted: {duration(round(result.remedy.recoverable_ns / result.stake.steps))} more overlap a step" in line
+    )
+    assert line.endswith(f"{percent(result.remedy.now_ratio)} → {percent(result.remedy.ratio)}.")
+
+
+def test_the_fix_of_an_inconclusive_answer_shows_no_ratio() -> None:
+    result = tv.check_overlap(sorted(TORCH.glob("dpmp_hidden_sync.rank*.json.gz")), DP, MP)
+    unsure = replace(result, verdict="inconclusive", passed=None, reason="it can't be told")
+    (line,) = (line for line in first_lines(unsure) if line.startswith("Fix: "))
+    assert line.endswith(" µs).")
+    assert "%" not in line
+
+
+def test_what_holds_an_op_next_is_said_in_words() -> None:
+    """Every cause has words, and no code of one is in a line."""
+    assert set(_HOLDERS) == set(CAUSES)
+    line = next(line for line in of("dpmp_serial") if line.startswith("Fixing only this"))
+    assert not any(code in line for code in CAUSES if "-" in code)
+
+
+def test_what_reads_as_all_of_it_is_said_so() -> None:
+    assert _held(1_808_000, 1_812_000) == "nearly all 1.81 ms"
+    assert _held(1_800_000, 1_812_000) == "1.80 of the 1.81 ms"
+    assert _held(500, 500) == "all 500 ns"
+
+
+def test_several_gpus_of_one_rank_are_told_apart() -> None:
+    """Of 2 GPUs of one process one runs both at once, the other one after the other."""
+    run, rank = one_rank()
+    for device, start in ((0, 0), (1, 500)):
+        rank.device = device
+        rank.kernel("first", 7, 0, 500)
+        rank.kernel("second", 9, start, start + 500)
+    line = first_lines(check_overlap(run.trace(), "kernel:first", "kernel:second"))[0]
+    assert line.endswith("(worst of 2 GPUs: rank 0 device 1; 1 of 2 meet it).")
 
 
 def test_brief_stops_after_them_and_the_default_is_short() -> None:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from analyzers.common.wording import count_of, duration, error, from_to, instant, part_of, percent, percent_span, size, span
+from analyzers.common.wording import (
+    count_of,
+    duration,
+    error,
+    from_to,
+    instant,
+    part_of,
+    percent,
+    percent_span,
+    size,
+    span,
+)
 
 __all__ = [
     "count_of",

@@ -122,9 +122,7 @@ def test_a_trace_without_ranges_says_that_there_are_none() -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 1, launch=(0, 1))
     assert select(run.trace(), "nvtx:x").reason == "no range 'x'; the trace has no ranges"
-    unknown = (
-        "no kernel known as communication; all kernels ran on stream 7. If yours have other names, give them: --comm kernel:NAME"
-    )
+    unknown = "no kernel known as communication; all kernels ran on stream 7. If yours have other names, give them: --comm kernel:NAME"
     assert select(run.trace(), "collective:x").reason == f"no collective 'x'; {unknown}"
     assert select(run.trace(), "comm").reason == unknown
 

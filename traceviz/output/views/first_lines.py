@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.measure import Missed, RankOverlap
+from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
 from traceviz.output.quantities import count_of, duration, part_of, percent, span
 
 DIFFER = 0.01  # apparent and real ratios that differ by less are told as one
 LITTLE = 0.05  # of what is possible: where the bar is met, why less than this was missed is not told
+_HOLDERS = {  # what would hold an op next, by its cause
+    "host-sync": "a host sync",
+    "late-launch": "a late launch",
+    "same-stream": "the shared stream",
+    "event-dependency": "an event wait",
+    "stream-busy": "other work on its stream",
+    "gpu-full": "a full GPU",
+    "peer-wait": "a late rank",
+    "unknown": "what the capture does not show",
+}
 
 _MOST = {
     TRANSFER: "transfer dominates",
@@ -57,6 +68,10 @@ def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
     waiting = rank.unseen.waiting if rank.unseen else None
     about = f"; probably about {percent(waiting)} of its communication is waiting" if waiting is not None else ""
     where = result.device_labels.name(rank.rank, rank.device)
+    if result.ranks_known is not None and result.ranks_given >= result.ranks_known:
+        return (
+            f"Apparent only: some communication of {where} matches no other rank's, so its waits are not seen{about}."
+        )
     return f"Apparent only: the ranks that {where} may have waited for were not captured{about}."
 
 
@@ -65,33 +80,50 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     found = result.findings
     if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
         return ""
-    missed = rank.missed_ns
-    held = f"all {duration(missed)}" if found[0].ns == missed else part_of(found[0].ns, missed, "of the")
-    text = f"{found[0].text} ({held} missed)."
+    text = f"{found[0].text} ({_held(found[0].ns, rank.missed_ns)} missed)."
     return f"Still missed, {text}" if result.passed else f"{text[0].upper()}{text[1:]}"
+
+
+def _held(part: int, whole: int) -> str:
+    """How much of what was missed: what reads as all of it is said to be all, or nearly.
+
+    >>> _held(1_808_000, 1_812_000), _held(161_600, 1_012_000), _held(500, 500)
+    ('nearly all 1.81 ms', '0.16 of the 1.01 ms', 'all 500 ns')
+    """
+    if part == whole:
+        return f"all {duration(whole)}"
+    return f"nearly all {duration(whole)}" if duration(part) == duration(whole) else part_of(part, whole, "of the")
 
 
 def _remedy(result: OverlapResult, rank: RankOverlap) -> str:
     """The change worth most, as the replay has it; else what removing the largest cause gains at its longest gap."""
     one, found = result.remedy, result.findings
     if one is not None:
-        return (
-            f"Fix: {one.advice}. Worth {duration(one.recoverable_ns)} more overlap (range "
-            f"{span(one.recoverable_low_ns, one.recoverable_high_ns)}), {percent(one.now_ratio)} → "
-            f"{percent(one.ratio)}, predicted by replay."
-        )
+        return f"Fix: {one.advice} – predicted: {_gained(result, one)}."
     if result.passed or not found or found[0].cause.sooner_ns is None:
         return ""
     cause = found[0].cause
     if not cause.sooner_ns:
-        return f"Fixing only this gains nothing: {cause.next_cause} would have held it as long."
+        return f"Fixing only this gains nothing: {_holder(cause)} would hold it as long."
     missed = rank.missed_ns  # a start that comes sooner by more than that gains no more
     gains = f"Fixing only this gains at most {duration(cause.sooner_ns)} in its longest gap"
     if cause.sooner_ns >= missed:
         gains = f"Fixing only this may gain all {duration(missed)}"
-    return (
-        f"{gains}. Next in line: {cause.next_cause}." if cause.next_cause else f"{gains}; nothing else held it there."
+    return f"{gains}; then {_holder(cause)} holds it." if cause.next_cause else f"{gains}; nothing else held it there."
+
+
+def _holder(cause: Missed) -> str:
+    return _HOLDERS.get(cause.next_cause or "", "something else")
+
+
+def _gained(result: OverlapResult, one: Remedy) -> str:
+    """Overlap gained, a step where steps are marked; and the ratio, unless an inconclusive answer leaves that open."""
+    steps = result.stake.steps if result.stake else 0
+    likely, low, high = (
+        round(ns / max(steps, 1)) for ns in (one.recoverable_ns, one.recoverable_low_ns, one.recoverable_high_ns)
     )
+    text = f"{duration(likely)} more overlap{' a step' if steps else ''} ({span(low, high)})"
+    return text if result.passed is None else f"{text}, {percent(one.now_ratio)} → {percent(one.ratio)}"
 
 
 def _at_stake(result: OverlapResult) -> str:
@@ -117,7 +149,9 @@ def _dominates(result: OverlapResult, one: Stake) -> str:
         return ""
     steps = max(one.steps, 1)
     transfer, wait = round(one.exposed_transfer_ns / steps), round(one.exposed_wait_ns / steps)
-    waiting = f"{duration(wait)} waiting for {_late(result)}" if wait else "no waiting for late ranks"
+    waiting = f"{duration(wait)} waiting for {_late(result)}"
+    if one.is_communication and not wait:
+        return f". Exposed {name}: {duration(transfer)}, all transfer"
     if one.is_communication:
         return f". Exposed {name}: {duration(transfer)} transfer, {waiting}: {_most(one)}"
     return f". Besides, {name} has {waiting}: {_most(one)}" if one.dominates != TRANSFER else ""

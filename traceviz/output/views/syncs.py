@@ -32,9 +32,7 @@ def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
         shown.append(_copies(result))
     missing = result.crossings.missing
     if missing:
-        shown.append(
-            Bullets("Missing waits, each a possible race: the trace can't see the data", _races(missing))
-        )
+        shown.append(Bullets("Missing waits, each a possible race: the trace can't see the data", _races(missing)))
     if len(result.plan):
         shown.append(_plan(result))
     return shown + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
