@@ -48,6 +48,10 @@ def test_a_claim_is_held_against_the_baseline(
     assert (answer["passed"], answer["schema"]) == (True, "traceviz.overlap/2"), "the bar is another question"
     assert (answer["claim"]["possible"], answer["claim"]["bound"]) == (claim != "14.7x", 2.0)
     assert bool(answer["claim_reason"]) == (code == 3)
+    short = json.loads(run(*asked, "--format", "json", "--brief").out)
+    assert short["claim"] == pytest.approx({key: answer["claim"][key] for key in short["claim"]}, abs=1e-4)
+    assert set(short["claim"]) == {"claimed", "bound", "possible", "measured", "shown"}
+    assert short["claim_reason"] == answer["claim_reason"]
     found = tv.check_overlap(beside, "nvtx:A", "nvtx:B", min_overlap=0.5, baseline=serial, claimed=claim)
     assert found.exit_code == code
 
