@@ -271,8 +271,8 @@ def _only_launches(trace: Trace) -> Trace:
     captures = tuple(replace(one, waits_logged=False) for one in trace.captures)
     return replace(trace, captures=captures).warn(
         "waits-not-recorded",
-        "The capture holds launches alone, no call that records, waits or synchronizes: no missing wait can be told, and "
-        "a full GPU not from a wait.",
+        "The capture holds launches alone, no call that records, waits or synchronizes: no missing wait can be told, "
+        "and a full GPU not from a wait.",
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import traceviz as tv
+from analyzers.load import load
+from analyzers.syncs.crossings import crossings
 from tests.support import dualpipe
 
 CAPTURE = dualpipe.TARGET
@@ -54,6 +56,27 @@ def test_apparent_overlap_is_counted_microsecond_by_microsecond(selector: str, p
     if selector == "comm":
         assert rank.overlap_ratio == pytest.approx(0.96, abs=0.01)
         assert tv.check_overlap(CAPTURE, accept_apparent=True).verdict == "overlapped"
+
+
+def test_where_launches_alone_are_on_record_no_race_and_no_full_gpu_is_claimed() -> None:
+    """Published profiles are cut down to kernels and launches: that no wait is there says nothing of the program's."""
+    result = tv.check_overlap(CAPTURE)
+    assert "waits-not-recorded" in {one.code for one in result.warnings}
+    assert "missing-wait" not in {one.code for one in result.warnings}
+    assert not crossings(load([CAPTURE])).missing
+    missed = result.ranks[0].missed
+    assert "gpu-full" not in {one.cause for one in missed} | {one.next_cause for one in missed}
+
+
+def test_one_call_that_synchronizes_shows_that_such_calls_are_on_record(tmp_path: Path) -> None:
+    whole = dualpipe.profile()
+    last = max(one["ts"] for one in whole["traceEvents"]) + 100_000
+    whole["traceEvents"].append(
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1166, "tid": 1166, "ts": last,
+         "dur": 5, "args": {"correlation": 99_999}}
+    )  # fmt: skip
+    (tmp_path / "rank0.json").write_text(json.dumps(whole))
+    assert "missing-wait" in {one.code for one in tv.check_overlap(tmp_path / "rank0.json").warnings}
 
 
 def test_what_counted_is_named_by_library_and_operation() -> None:
