@@ -122,7 +122,8 @@ def test_a_trace_without_ranges_says_that_there_are_none() -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 1, launch=(0, 1))
     assert select(run.trace(), "nvtx:x").reason == "no range 'x'; the trace has no ranges"
-    unknown = "no kernel known as communication; all kernels ran on stream 7. If yours have other names, give them: --comm kernel:NAME"
+    unknown = "no kernel known as communication; all kernels ran on stream 7. If yours have other names, give them: "
+    unknown += "--comm kernel:NAME"
     assert select(run.trace(), "collective:x").reason == f"no collective 'x'; {unknown}"
     assert select(run.trace(), "comm").reason == unknown
 
@@ -133,7 +134,8 @@ def test_communication_of_other_names_is_looked_for_on_the_busiest_other_stream(
     rank.kernel("gemm", 7, 0, 1000)
     rank.kernel("my_exchange", 27, 100, 400)
     rank.kernel("gemm", 31, 500, 700)
-    reason = "no kernel known as communication; busiest other stream: 27. If yours have other names, give them: --comm kernel:NAME"
+    reason = "no kernel known as communication; busiest other stream: 27. If yours have other names, give them: "
+    reason += "--comm kernel:NAME"
     assert select(run.trace(), "comm").reason == reason
 
 
