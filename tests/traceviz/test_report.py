@@ -19,6 +19,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.trace.tables import Trace
+from analyzers.verdict.remedy import Remedy
 from tests.support.builder import Builder
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
 from traceviz.cli import app
@@ -455,6 +456,21 @@ def test_the_best_fixes_stand_on_one_axis_with_the_captured_step() -> None:
     assert "predicted by replay, not measured" in words
     assert "Assumed: it is so." in words
     assert "on-time all" not in words
+
+
+def test_where_the_best_fix_for_step_time_is_not_the_one_named_with_the_verdict_it_says_why() -> None:
+    def made(*changes: str, step: int) -> Prediction:
+        return Prediction(changes, 1000, step, step - 10, step + 10, (), (), "host work", 0.5)
+
+    remedy = Remedy("drop-sync x", 0, 0, 50, 40, 60, 0.1, 0.6, 1000, 900, 890, 910, "", "drop the host syncs in x")
+    alone, more = made("drop-sync x", step=900), made("drop-sync x", "on-time all", step=700)
+    both = WhatIf("comm", "compute", None, (more, alone, made("on-time all", step=850), made("split x 4", step=800)))
+    words = markdown(fixes.short_blocks(both, remedy))
+    assert "named with the verdict, drop-sync x, is the single change to try for overlap" in words
+    assert "for step time these changes together are worth most" in words
+    assert "| drop-sync x |" in words
+    only = WhatIf("comm", "compute", None, (alone,))
+    assert "named with the verdict" not in markdown(fixes.short_blocks(only, remedy))
 
 
 def test_a_large_run_is_left_to_the_command(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
