@@ -68,7 +68,7 @@ def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
     waiting = rank.unseen.waiting if rank.unseen else None
     about = f"; probably about {percent(waiting)} of its communication is waiting" if waiting is not None else ""
     where = result.device_labels.name(rank.rank, rank.device)
-    if result.ranks_known is not None and result.ranks_given >= result.ranks_known:
+    if result.ranks_given > 1 and result.ranks_given >= (result.ranks_known or 0):
         return (
             f"Apparent only: some communication of {where} matches no other rank's, so its waits are not seen{about}."
         )
