@@ -109,6 +109,9 @@ class DropWait:
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
+        (a, _, of_a), (b, _, of_b) = (_called(side).partition(" of ") for side in (self.a, self.b))
+        if of_a and of_a == of_b:
+            return f"drop the wait of {a} for {b} in {of_a}, unless it needs the result"
         return f"drop the wait of {_called(self.a)} for {_called(self.b)}, unless it needs the result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
