@@ -34,7 +34,7 @@ def test_the_first_lines_say_how_well_it_replays_and_what_the_change_is_worth(ru
     assert (code, err) == (0, "")
     first, _, second, *_ = out.splitlines()
     assert re.match(r"Replay: step 4\.78 ms, captured 4\.78 ms \(error (0|<0\.1) %\)", first)
-    assert second.startswith("FASTER  drop-sync nvtx:MP lookup: step 4.78 ms → ")
+    assert second.startswith("FASTER  drop-sync nvtx:MP lookup: step 4.78 → ")
     text = in_a_line(out)
     assert re.search(r"on the worst rank [56](\.\d)? % \(rank 0\) → ", text)
     assert "Binds next: " in text
