@@ -40,7 +40,7 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, An
     length = marks.end - marks.start
     letters, cut = _room(picture, marks, pixels), _is_cut(picture, marks)
     high = heights(marks, role)
-    texts, custom = [], []
+    texts, custom, held = [], [], is_held(role)
     fixed = fixed_name(ROLES[role], apparent=picture.apparent)
     for k in range(marks.size):
         count, row = int(marks.count[k]), rows[int(marks.row[k])]
@@ -49,7 +49,7 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, An
             text = f"{count:,} × {percent(round(marks.busy[k] / max(length[k], 1), 2))}" if high[k] >= READABLE else ""
             name = f"{count:,} marks drawn as one, the longest {_hover_name(role, name)}"
         else:
-            text = "" if cut[k] else _label_of(role, name, int(marks.whole[k]), int(letters[k]))
+            text = "" if cut[k] or held else _label_of(role, name, int(marks.whole[k]), int(letters[k]))
             name = _hover_name(role, name)
         texts.append(safe(_cut(text, int(letters[k]), whole=count > 1)))
         busy = f"{micros(int(marks.busy[k]))} busy" if count > 1 else ""
@@ -69,8 +69,10 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, An
 
 
 def labels(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, Any]:
-    """The data of a trace that writes on those marks that the view cuts, in the middle of what is seen of them."""
-    cut_marks = marks.take(_is_cut(picture, marks) & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
+    """The data of a trace that writes above all marks: in the middle of what is seen of those that the view cuts, and
+    on what held a side, where a shorter piece may lie on a longer one."""
+    wanted = marks.whole > 0 if is_held(role) else _is_cut(picture, marks)
+    cut_marks = marks.take(wanted & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
     if not cut_marks.size:
         return NOTHING
     rows = {row.number: row for band in picture.bands for row in band.rows}
@@ -165,9 +167,9 @@ def _more(picture: Picture, marks: Marks, k: int, rows: dict[int, Any]) -> str:
     """Further lines of a hover text."""
     lines = []
     wait, whole, held = int(marks.wait[k]), int(marks.whole[k]), is_held(int(marks.role[k]))
-    if marks.count[k] == 1 and held:
+    if marks.count[k] == 1 and held and whole:
         lines.append(f"{micros(whole)} in which the other side ran alone")
-    elif marks.count[k] == 1 and whole > 0:
+    elif marks.count[k] == 1 and not held and whole > 0:
         lines.append(f"waits {micros(wait)} for the last rank, then transfers {micros(whole - wait)}")
     if ROLES[marks.role[k]] in EARLY and marks.count[k] == 1:
         lines.append(EARLY_MEANS)

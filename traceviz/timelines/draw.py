@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
 WIDTH = 1130  # of a figure that takes its width from where it stands
-LEFT, RIGHT = 116, 14  # margins
+LEFT, LABEL_PIXELS, RIGHT = 116, 6.9, 14  # margins; of each letter of a row's name
 LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
 TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
 LEGEND = [
@@ -56,7 +56,7 @@ def legend(picture: Picture) -> dict[str, str]:
         "b": f"B: {b}",
         "b-wait": "B, only waiting for a late rank",
         "overlap": fixed_name("overlap", apparent=picture.apparent),
-        "overlap-wait": "overlaps only a waiting collective",
+        "overlap-wait": "overlaps a waiting collective",
         **{role: f"held by {group(role)}" for role in HELD},
         **{role: "not submitted by then either" if role == early else "" for role in EARLY},
         "sync": "host blocked (sync point)",
@@ -73,19 +73,19 @@ def figure(
     import plotly.graph_objects as go
 
     shown = folded(picture) if slider else in_view(folded(picture))
-    pixels = (width or WIDTH) - LEFT - RIGHT
+    pixels = (width or WIDTH) - _left(shown) - RIGHT
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
-    traces = [_shade(shown, marks)]
+    traces, above = [_shade(shown, marks)], []
     for role, words in legend(picture if slider else shown).items():
         of_role = marks.take(marks.role == ROLE[role])
         single, many = of_role.take(of_role.count == 1), of_role.take(of_role.count > 1)
         traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role], pixels)})
         traces.append({**trace(role, words, many=True), **bars(shown, many, ROLE[role], pixels)})
-        traces.append({**label_trace(role, words), **labels(shown, single, ROLE[role], pixels)})
+        above.append({**label_trace(role, words), **labels(shown, single, ROLE[role], pixels)})
     span = (picture.low_ns, picture.high_ns)
     whole = picture if slider else shown  # a page can unfold all bands
     areas = [area_trace(shown, whole.areas, number, None if slider else span) for number in range(len(whole.areas))]
-    figures = [*(go.Bar(one) for one in traces), *(go.Scatter(one) for one in areas)]
+    figures = [*(go.Bar(one) for one in [*traces, *above]), *(go.Scatter(one) for one in areas)]
     drawing = go.Figure(figures, layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
@@ -98,13 +98,13 @@ def figure(
 
 
 def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
-    """The recorded links of the largest gap that is seen, as arrows."""
+    """The recorded links of the largest gap that is seen, as arrows; none that begin outside of it."""
     worst, y = worst_gap(picture), {row.number: row.y for band in picture.bands for row in band.rows}
     return [
         {
             "x": end / NS_PER_MS,
             "y": y[to_row],
-            "ax": max(start, picture.low_ns) / NS_PER_MS,
+            "ax": start / NS_PER_MS,
             "ay": y[from_row],
             "xref": "x",
             "yref": "y",
@@ -118,7 +118,7 @@ def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
             "arrowcolor": link_color(kind, theme),
         }
         for kind, start, from_row, end, to_row in (worst.links if worst else ())
-        if from_row in y and to_row in y and picture.low_ns < end < picture.high_ns
+        if from_row in y and to_row in y and picture.low_ns < start and end < picture.high_ns
     ]
 
 
@@ -252,22 +252,28 @@ def _title(picture: Picture, width: int) -> dict[str, Any]:
     return {"text": "<br>".join(lines), **position, "font": {"size": 15}}
 
 
+def _left(picture: Picture) -> int:
+    """The left margin, in which rows are named."""
+    return max(LEFT, int(12 + LABEL_PIXELS * max(len(row.label) for band in picture.bands for row in band.rows)))
+
+
 def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -> dict[str, Any]:
     """Axes, titles and sizes, without colours."""
     rows = [row for band in picture.bands for row in band.rows]
-    bottom = rows[-1].y - 0.6
+    bottom, left = rows[-1].y - 0.6, _left(picture)
     title, notes = _lines(picture, width or WIDTH)
     entries = [words for words in legend(picture).values() if words]
     entry, letter = LEGEND_PIXELS
-    columns = ((width or WIDTH) - LEFT - RIGHT) // (entry + letter * max(map(len, entries), default=0))
+    columns = ((width or WIDTH) - left - RIGHT) // (entry + letter * max(map(len, entries), default=0))
     legend_rows = -(-len(entries) // max(int(columns), 1))
-    top = 40 + 20 * legend_rows + (20 * len(title) + 17 * len(notes) if titled else 0)
+    top = (40 if titled else 24) + 20 * legend_rows + (20 * len(title) + 17 * len(notes) if titled else 0)
     titles = [
         {
             "x": 0,
             "y": band.rows[0].top,
             "xref": "paper",
             "xanchor": "left",
+            "xshift": 8 - left,
             "yanchor": "bottom",
             "showarrow": False,
             "text": f"<b>{safe(band.title)}</b>",
@@ -280,7 +286,7 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
         "bargap": 0,
         "height": int(top + (100 if slider else 30) - bottom * ROW_PIXELS),
         "width": width,
-        "margin": {"l": LEFT, "r": RIGHT, "t": top, "b": 30},
+        "margin": {"l": left, "r": RIGHT, "t": top, "b": 30},
         "title": _title(picture, width or WIDTH) if titled else None,
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         "hovermode": "closest",

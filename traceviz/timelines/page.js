@@ -99,8 +99,8 @@
   function moreOf(found, k) {
     const lines = [], one = found.count[k] === 1;
     const role = roles[found.role[k]];
-    if (one && role.held) lines.push(micros(found.whole[k]) + " in which the other side ran alone");
-    else if (one && found.whole[k] > 0) {
+    if (one && role.held && found.whole[k]) lines.push(micros(found.whole[k]) + " in which the other side ran alone");
+    else if (one && !role.held && found.whole[k] > 0) {
       lines.push("waits " + micros(found.wait[k]) + " for the last rank, then transfers "
         + micros(found.whole[k] - found.wait[k]));
     }
@@ -148,9 +148,10 @@
       trace.width.push(many ? role.height * (page.low_height + (1 - page.low_height) * share) : role.height);
       const tall = trace.width[trace.width.length - 1];
       const text = many && tall < page.readable ? "" : labelOf(found, k, role, name, (high - low) * perNs);
-      trace.text.push(cut ? "" : text);
-      if (text && !cut) written.push([high - low, trace.text, trace.text.length - 1]);
-      if (cut && text) {  // in the middle of what is seen of it
+      const above = cut || role.held && !many;  // a shorter piece may lie on a longer one, but not on its text
+      trace.text.push(above ? "" : text);
+      if (text && !above) written.push([high - low, trace.text, trace.text.length - 1]);
+      if (above && text && !(role.held && !found.whole[k])) {  // in the middle of what is seen of it
         const label = data[role.text];
         label.base.push(low / MS);
         label.x.push((high - low) / MS);
@@ -279,7 +280,7 @@
   function rest() {  // what is drawn while nothing is pointed at: what was clicked, or the largest gap in view
     const [low, high] = div._fullLayout.xaxis.range.map((edge) => edge * MS);
     const gap = page.gaps.find((one) => rowIsSeen(one) && one[2] > low && one[2] < high);
-    drawArrows(pinned.length || !gap ? pinned : gap[3]);
+    drawArrows(pinned.length || !gap ? pinned : gap[3].filter((link) => link[1] > low));
   }
 
   function go(low, high, what, room = 0.15) {

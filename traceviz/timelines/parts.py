@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.held import Held
 from analyzers.causes.table import CAUSES
 from analyzers.syncs.crossings import Crossing
@@ -20,7 +20,7 @@ from analyzers.trace.narrow import in_whole
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 from traceviz.output.quantities import duration
-from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, make
+from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, join, make
 from traceviz.timelines.ranges import Projected, ThreadRanges, span
 from traceviz.timelines.rows import Band
 from traceviz.timelines.texts import Texts
@@ -36,6 +36,7 @@ MEANINGS = {
     "unknown": "the capture does not show what it waited for",
 }
 _HELD = [ROLE[role] for role in HELD]
+LONG_WAIT = 8  # a wait for a peer is long in a piece if so many of it are longer than that
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,51 @@ def missed(band: Band, found: Held, texts: Texts) -> Marks:
     meanings = np.array([texts.number(MEANINGS[one]) for one in CAUSES], np.int64)[found.cause]
     row = np.array([band.row(f"missed-{side}") if np.any(found.side == k) else -1 for k, side in enumerate("ab")])
     extra = np.where(words < 0, meanings, words)
-    return make(row[found.side], role, found.start_ns, found.end_ns, name=cause, extra=extra, whole=found.alone_ns)
+    made = []
+    for side in range(2):
+        waits = (found.side == side) & (found.cause == CAUSES.index("peer-wait"))
+        other = np.flatnonzero((found.side == side) & ~waits)
+        piece, low, high, longest = around(
+            found.start_ns[other], found.end_ns[other], union(found.start_ns[waits], found.end_ns[waits])
+        )
+        of = np.append(other[piece], np.flatnonzero(waits))
+        low, high = np.append(low, found.start_ns[waits]), np.append(high, found.end_ns[waits])
+        whole = np.where(np.append(longest, waits[waits]), found.alone_ns[of], 0)
+        made.append(make(row[side], role[of], low, high, name=cause[of], extra=extra[of], whole=whole))
+    return join(made)
+
+
+def around(start: Ints, end: Ints, waits: Union) -> tuple[Ints, Ints, Ints, Mask]:
+    """Cut pieces where a collective waited for a peer for long: that is a piece of its own, and would hide them.
+
+    >>> waits = Union(np.array([30, 80]), np.array([60, 81]))
+    >>> piece, low, high, longest = around(np.array([0]), np.array([100]), waits)
+    >>> low.tolist(), high.tolist(), longest.tolist()  # 80 to 81 is short
+    ([0, 60], [30, 100], [False, True])
+
+    Returns
+    -------
+    Of what is left: of which piece it is, from when to when, and whether it is the longest of its piece.
+    """
+    first = np.searchsorted(waits.ends, start, side="right")
+    inside = np.maximum(np.searchsorted(waits.starts, end, side="left") - first, 0)
+    piece = np.repeat(np.arange(start.size), inside + 1)
+    nth = np.arange(piece.size) - np.repeat(np.cumsum(inside + 1) - inside - 1, inside + 1)
+    after = first[piece] + nth  # the wait that ends this part
+    starts, ends = (np.append(each, 0) for each in waits)
+    is_last = nth == inside[piece]
+    low = np.where(nth == 0, start[piece], ends[after - 1])
+    high = np.where(is_last, end[piece], starts[after])
+    is_short = ~is_last & (LONG_WAIT * (ends - starts)[after] < (end - start)[piece])
+    heads = np.flatnonzero(np.append(True, ~is_short)[:-1])
+    lasts = np.append(heads, piece.size)[1:] - 1
+    piece, low, high = piece[heads], low[heads], high[lasts]
+    left = np.flatnonzero(high > low)
+    piece, low, high = piece[left], low[left], high[left]
+    longest = np.zeros(piece.size, bool)
+    order = np.lexsort((low - high, piece))
+    longest[order[np.diff(piece[order], prepend=-1) > 0]] = True
+    return piece, low, high, longest
 
 
 def gaps(trace: Trace, band: Band, found: Held) -> list[Gap]:

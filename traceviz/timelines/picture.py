@@ -37,6 +37,8 @@ NOT_ALIGNED = {
 }
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
 MOST_GAPS, MOST_INSTANCES = 400, 4000  # to jump to
+SEEN = 400  # of what is shown: what is shorter than so many parts of it is a hair at most
+WORTHLESS_UNSEEN = ("ranges", "projected", "stream", "missed-a", "missed-b")  # kinds of rows
 PADDING = 0.04  # of the instance, on both sides of it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
@@ -214,10 +216,24 @@ def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
 
 
 def in_view(picture: Picture) -> Picture:
-    """What is seen as the picture opens, without rows on which that is nothing: for one that stands still."""
+    """What is seen as the picture opens, without rows on which that is nothing: for one that stands still.
+
+    Rows of ranges, of what held a side and of streams without A or B go, too, where all on them is too short to see.
+    """
     marks = picture.marks.take((picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns))
+    length = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
+    is_seen = SEEN * length >= picture.high_ns - picture.low_ns
+    is_side = np.isin(marks.role, [ROLE[name] for name in ("a", "a-wait", "b", "b-wait", "race")])
     rows = np.unique(marks.row[marks.role != ROLE["sync-end"]])
-    return _with_bands(replace(picture, marks=marks), seen(picture.bands, rows))
+    clear = np.unique(marks.row[is_seen | is_side])
+    small = {
+        row.number
+        for band in picture.bands
+        for row in band.rows
+        if row.kind in WORTHLESS_UNSEEN and row.number not in clear
+    }
+    kept = [replace(band, rows=tuple(row for row in band.rows if row.number not in small)) for band in picture.bands]
+    return _with_bands(replace(picture, marks=marks), seen(kept, rows))
 
 
 def worst_gap(picture: Picture) -> parts.Gap | None:

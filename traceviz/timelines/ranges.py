@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints
-from analyzers.trace.nesting import RangeIndex, levels
+from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launches
 from analyzers.trace.steps import find_steps
@@ -99,11 +100,26 @@ def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
         heads = np.flatnonzero(np.diff(of_range[order], prepend=-1))
         low, high = np.minimum.reduceat(starts[ops[order]], heads), np.maximum.reduceat(ends[ops[order]], heads)
         sides = [each.reduceat(side[known[ops[order]]], heads) for each in (np.minimum, np.maximum)]
-        level = np.zeros(own.size, np.int64)
-        for number, (positions, *_) in enumerate(levels(np.arange(own.size), low, high)):
-            level[positions] = min(number, ON_GPU - 1)
+        level = np.minimum(lowest_free(low, high), ON_GPU - 1)
         found[key] = Projected(own, low, high, level, np.where(sides[0] == sides[1], sides[0], OTHER))
     return found
+
+
+def lowest_free(starts: Ints, ends: Ints) -> Ints:
+    """The level of each span: the lowest one on which nothing stands any more as it starts.
+
+    >>> lowest_free(np.array([0, 8, 19, 28]), np.array([10, 20, 30, 40])).tolist()  # each crosses the one before
+    [0, 1, 0, 1]
+    """
+    level = np.zeros(starts.size, np.int64)
+    taken: list[tuple[int, int]] = []  # (until when, level)
+    free: list[int] = []
+    for k in np.lexsort((-ends, starts)).tolist():
+        while taken and taken[0][0] <= starts[k]:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        level[k] = heapq.heappop(free) if free else len(taken)
+        heapq.heappush(taken, (int(ends[k]), int(level[k])))
+    return level
 
 
 def span(trace: Trace) -> tuple[int, int]:

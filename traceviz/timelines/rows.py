@@ -9,7 +9,8 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.communication import known
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
@@ -147,13 +148,15 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
     "main" is the default stream, where it computes, else the one that computes for more than half of the time.
     """
     length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
+    code, names = codes(trace.ops, "name")
     comm, copies = is_communication(trace), is_one_of(trace.ops, "kind", ("memcpy", "memset"))
     compute = ~comm & ~copies  # kernels and graphs
     busy: dict[tuple[int, ...], int] = {}
     found: dict[tuple[int, ...], str] = {}
     for key, rows in rows_by_key(*(ints(trace.ops, name) for name in ("process", "context", "stream"))).items():
         counts = [int(np.count_nonzero(mask[rows])) for mask in (comm, compute)]
-        found[key] = "" if counts[1] and counts[1] >= counts[0] else " NCCL" if counts[0] else " copies"
+        of_library = _library([names[one] for one in np.unique(code[rows[comm[rows]]])])
+        found[key] = "" if counts[1] and counts[1] >= counts[0] else of_library if counts[0] else " copies"
         busy[key] = int(length[rows[compute[rows]]].sum()) if not found[key] else 0
     for process, context in {key[:2] for key in busy}:
         of_context = {key: ns for key, ns in busy.items() if key[:2] == (process, context) and ns}
@@ -163,6 +166,12 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
         if main[2] == DEFAULT_STREAM or 2 * of_context[main] > sum(of_context.values()):
             found[main] = " main"
     return found
+
+
+def _library(names: Sequence[str]) -> str:
+    """The library that all of a stream's communication is of, with a space before; "comm" where it is not of one."""
+    libraries = {known(name).library for name in names}
+    return f" {libraries.pop()}" if len(libraries) == 1 and all(libraries) else " comm"
 
 
 def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
