@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+import traceviz as tv
 from tests.browser.chromium import Chromium
+from tests.support.timeline_traces import two_instances
 
 pytestmark = pytest.mark.browser
 
@@ -53,7 +57,7 @@ def test_an_executed_notebook_shows_the_page_and_a_picture_where_scripts_do_not_
     browser.evaluate(READY)
     assert browser.evaluate(f"{FRAME}.querySelectorAll('.barlayer path').length") > 100
     assert browser.evaluate(f"{FRAME}.querySelectorAll('.arrows path').length") > 1
-    assert browser.evaluate(f"getComputedStyle({STILL}).display") == "none"
+    browser.evaluate(UNTIL % f"getComputedStyle({STILL}).display === 'none'")
     assert browser.evaluate("document.querySelector('iframe').clientHeight") >= browser.evaluate(
         f"{FRAME}.documentElement.scrollHeight"
     )
@@ -65,3 +69,62 @@ def test_an_executed_notebook_shows_the_page_and_a_picture_where_scripts_do_not_
     assert browser.evaluate("[...document.images].map((one) => [one.naturalWidth, one.clientWidth > 400])") == [
         [1720, True]
     ]
+
+
+# VS Code shows the first of a bundle's types that stands in its list (notebookCommon.ts), where "text/html" is before
+# "image/png"; it puts HTML into its view as text, makes scripts again, and holds all to this, if it was told to.
+VS_CODE = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:"
+)
+AS_VS_CODE = """<!DOCTYPE html><meta http-equiv="Content-Security-Policy" content="%s"><div id="output"></div><script>
+const output = document.getElementById("output");
+output.innerHTML = %s;
+for (const old of output.querySelectorAll("script")) {
+  const script = document.createElement("script");
+  script.textContent = old.textContent;
+  old.replaceWith(script);
+}</script>"""
+# A host that keeps outputs apart: of no origin, so that neither knows the other's document. It tells what it sees.
+APART = """<!DOCTYPE html><iframe sandbox="allow-scripts" style="width:900px;height:900px" srcdoc="%s"></iframe><script>
+addEventListener("message", ({data}) => { document.title = data; });</script>"""
+WATCH = """<script>setInterval(() => parent.postMessage(
+  getComputedStyle(document.querySelector("iframe").nextElementSibling).display, "*"), 50)</script>"""
+UNTIL = """new Promise((done) => { const timer = setInterval(() => {
+  if (%s) { clearInterval(timer); done(); } }, 20); })"""
+
+
+@pytest.fixture
+def output(kaleido: object) -> str:
+    return tv.timeline(two_instances(), "nvtx:A", "nvtx:B").shown()[0]["text/html"]
+
+
+def test_the_page_is_drawn_under_the_policy_of_vs_code(browser: Chromium, output: str, tmp_path: Path) -> None:
+    path = tmp_path / "webview.html"
+    path.write_text(AS_VS_CODE % (VS_CODE, json.dumps(output).replace("</", "<\\/")), encoding="utf-8")
+    browser.open(path.as_uri())
+    browser.evaluate(READY)
+    browser.evaluate(UNTIL % f"getComputedStyle({STILL}).display === 'none'")
+
+
+def test_in_a_sandbox_the_page_hides_the_picture_that_stood_in_for_it(
+    browser: Chromium, output: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "sandbox.html"
+    path.write_text(APART % html.escape(output + WATCH), encoding="utf-8")
+    browser.open(path.as_uri())
+    browser.evaluate(UNTIL % "document.title === 'none'")
+
+
+def test_where_frames_and_scripts_are_left_out_the_picture_is_seen(
+    browser: Chromium, output: str, tmp_path: Path
+) -> None:
+    """As GitHub shows a notebook: what it does not allow is gone, tags and what stands in scripts."""
+    bleach = pytest.importorskip("bleach")
+    kept = output.partition("<script")[0]
+    kept = bleach.clean(kept, {"div", "img", "p"}, {"img": ["src", "width", "alt"]}, ["data"], strip=True)
+    assert "<iframe" not in kept
+    path = tmp_path / "sanitized.html"
+    path.write_text(kept, encoding="utf-8")
+    browser.open(path.as_uri())
+    assert browser.evaluate("[...document.images].map((one) => [one.naturalWidth, one.clientWidth])") == [[1720, 860]]

@@ -2,7 +2,8 @@
 
 The page lies in a frame of its own, packed, so that it needs neither an extension of the notebook's nor a network.
 Where no script runs, as on GitHub and in a notebook that is not trusted, frames are left out, and the picture behind it
-stays; the page, once it is drawn, hides that.
+stays; once the page is drawn, it says so to the script beside it, which hides that. A frame may be of another origin,
+as where a host keeps outputs in a sandbox: so they can only send messages.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from traceviz.timelines.palette import Theme
 from traceviz.timelines.picture import Picture
 
 ROOM = 300  # pixels of a page around its figure
+DRAWN = """<script>addEventListener("message", ({source, data}) => {
+  for (const frame of document.querySelectorAll("iframe[data-timeline]")) {
+    if (frame.contentWindow !== source || !(data && data.timeline > 0)) continue;
+    frame.style.height = data.timeline + "px";
+    frame.nextElementSibling.style.display = "none";
+  }
+});</script>"""
 
 
 class Timeline(go.Figure):  # type: ignore[misc] # of a class without types
@@ -49,12 +57,12 @@ class Timeline(go.Figure):  # type: ignore[misc] # of a class without types
         )
         headline = plain(self._picture.headline)
         words = f"<p>{html.escape(headline)} (To see the timeline, trust this notebook or run it.)</p>"
-        shown = {"text/html": f"<div>{frame}{words}</div>", "text/plain": f"Timeline: {headline}"}
+        shown = {"text/html": f"<div>{frame}{words}{DRAWN}</div>", "text/plain": f"Timeline: {headline}"}
         try:
             still = image(figure(self._picture, theme=self._theme, slider=False, width=WIDTH), "png")
         except TracevizError:  # no kaleido, or no browser: without a picture that stands still
             return shown, {}
         packed = base64.b64encode(still).decode()
         words = f'<img src="data:image/png;base64,{packed}" width="{WIDTH}" alt="{html.escape(headline)}">'
-        shown |= {"text/html": f"<div>{frame}{words}</div>", "image/png": packed}
+        shown |= {"text/html": f"<div>{frame}{words}{DRAWN}</div>", "image/png": packed}
         return shown, {"image/png": {"width": WIDTH}}

@@ -426,9 +426,7 @@
     window.addEventListener("afterprint", () => setTheme(before));
   }).then(() => {
     div.setAttribute("data-ready", "true");
-    const frame = window.frameElement;  // a notebook's, where a picture stands in for the page until now
-    if (!frame || frame.dataset.timeline === undefined) return;
-    frame.style.height = document.documentElement.scrollHeight + "px";
-    frame.nextElementSibling.style.display = "none";
+    // In a notebook a picture stands in for the page until now; the script beside it knows its frame.
+    if (window.parent !== window) window.parent.postMessage({timeline: document.documentElement.scrollHeight}, "*");
   });
 })();

