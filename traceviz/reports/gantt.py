@@ -260,7 +260,7 @@ def _task(picture: Picture, marks: Marks, k: int, kind: str, letters: int, *, al
         texts = [f"{word}{' alone' * (kind != 'overlap')} {duration(int(marks.busy[k]))}"]
     else:
         texts = [f"{word} {many} ops from {name}", f"{word} {many} ops"] if many > 1 else [f"{word} {name}"]
-    texts += [word, word[0] if letters else "."]
+    texts += [word] if len(word) == 1 and letters else [word, "."]
     return next(text for text in texts if len(text) <= max(letters, 1))
 
 

@@ -300,7 +300,7 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
             "rangeslider": {
                 "visible": slider,
                 "range": [edge / NS_PER_MS for edge in picture.active_ns],
-                "thickness": 50 / (-bottom * ROW_PIXELS),
+                "thickness": min(50 / (-bottom * ROW_PIXELS), 0.3),  # of few rows it would take half
             },
             "zeroline": False,
         },

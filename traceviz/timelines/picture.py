@@ -37,7 +37,7 @@ NOT_ALIGNED = {
 }
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
 MOST_GAPS, MOST_INSTANCES = 400, 4000  # to jump to
-SEEN = 400  # of what is shown: what is shorter than so many parts of it is a hair at most
+SEEN = 200  # of what is shown: what is shorter than one of so many parts of it is a hair
 WORTHLESS_UNSEEN = ("ranges", "projected", "stream", "missed-a", "missed-b")  # kinds of rows
 PADDING = 0.04  # of the instance, on both sides of it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches

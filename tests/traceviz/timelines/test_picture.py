@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
+from analyzers.arrays.intervals import Union
 from analyzers.clocks.align import align
 from analyzers.load import load
 from analyzers.syncs.report import order_report
@@ -13,8 +16,10 @@ from traceviz.timelines import picture as pictures
 from traceviz.timelines.draw import figure, legend
 from traceviz.timelines.marks import NEVER, ROLE, Marks
 from traceviz.timelines.page import page
+from traceviz.timelines.parts import around
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
-from traceviz.timelines.rows import GAP
+from traceviz.timelines.ranges import lowest_free
+from traceviz.timelines.rows import GAP, stream_uses
 from traceviz.timelines.texts import fixed_name
 
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -354,3 +359,35 @@ def test_overlap_that_may_be_waiting_is_not_drawn_as_real() -> None:
         shown = pictures.picture(trace, check_overlap(trace), order_report(trace))
         words[size] = legend(shown)["overlap"], fixed_name("overlap", apparent=shown.apparent)
     assert words == {1: ("A and B really overlap",) * 2, 4: ("A and B overlap, apparently",) * 2}
+
+
+def test_ranges_on_the_gpu_take_as_few_rows_as_run_at_once_and_none_hides_another() -> None:
+    """Counted at each start, one by one: as many levels as ranges are open there."""
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        starts = rng.integers(0, 60, 12)
+        ends = starts + rng.integers(1, 20, 12)
+        level = lowest_free(starts, ends)
+        open_at = [int(np.count_nonzero((starts <= at) & (ends > at))) for at in starts.tolist()]
+        assert level.max() + 1 == max(open_at)
+        for one, other in itertools.combinations(range(12), 2):
+            crosses = starts[one] < ends[other] and starts[other] < ends[one]
+            assert not (crosses and level[one] == level[other])
+
+
+def test_a_long_wait_for_a_peer_cuts_what_it_lies_in_and_a_short_one_does_not() -> None:
+    """Of 0 to 100: 30 to 60 is long (over an eighth), 80 to 81 is not; of 120 to 128: 121 to 123 is long."""
+    waits = Union(np.array([30, 80, 121]), np.array([60, 81, 123]))
+    piece, low, high, longest = around(np.array([0, 110, 120]), np.array([100, 115, 128]), waits)
+    found = list(zip(piece.tolist(), low.tolist(), high.tolist(), longest.tolist(), strict=True))
+    assert found == [
+        (0, 0, 30, False), (0, 60, 100, True), (1, 110, 115, True), (2, 120, 121, False), (2, 123, 128, True),
+    ]  # fmt: skip
+
+
+def test_a_stream_of_communication_is_called_by_its_library() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("oneccl_allreduce_large_bf16", 13, 0, 90 * US, launch=(0, 1))
+    rank.kernel("ncclDevKernel_AllReduce", 21, 0, 60 * US, launch=(2, 3))
+    assert list(stream_uses(run.trace()).values()) == [" oneCCL", " NCCL"]
