@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,22 +18,36 @@ def as_folder(export: Path, folder: Path, kind: str = "parquet", rows_at_once: i
     folder.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(f"file:{export}?immutable=1", uri=True)
     for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-        columns = [(row[1], row[2].upper() or "INTEGER") for row in connection.execute(f'PRAGMA table_info("{name}")')]
-        values = list(zip(*connection.execute(f'SELECT * FROM "{name}"'), strict=True)) or [()] * len(columns)
-        arrays = [_array(list(one), declared) for one, (_, declared) in zip(values, columns, strict=True)]
-        table = pa.table(arrays, names=[column for column, _ in columns])
-        if kind == "parquet":
-            pq.write_table(table, folder / f"{name}.parquet", row_group_size=rows_at_once)
-            continue
-        with ipc.new_stream(folder / f"{name}.arrow", table.schema) as stream:
-            stream.write_table(table, max_chunksize=rows_at_once)
+        types = {
+            row[1]: _type(connection, name, row[1], row[2].upper() or "INTEGER")
+            for row in connection.execute(f'PRAGMA table_info("{name}")')
+        }
+        schema = pa.schema([(column, pa.uint64() if one == pa.int64() else one) for column, one in types.items()])
+        made = folder / f"{name}.{kind}"
+        with pq.ParquetWriter(made, schema) if kind == "parquet" else ipc.new_stream(made, schema) as file:
+            for rows in _pieces(connection, name, rows_at_once):
+                values = zip(*rows, strict=True) if rows else [()] * len(types)
+                arrays = [pa.array(one, of) for one, of in zip(values, types.values(), strict=True)]
+                file.write_batch(
+                    pa.record_batch(
+                        [one.view(pa.uint64()) if one.type == pa.int64() else one for one in arrays], schema=schema
+                    )
+                )
     connection.close()
     return folder
 
 
-def _array(values: list[object], declared: str) -> pa.Array:
+def _pieces(connection: sqlite3.Connection, table: str, rows_at_once: int) -> Iterator[list[tuple[object, ...]]]:
+    """The rows of a table, some at a time; one empty piece of one without rows."""
+    found = connection.execute(f'SELECT * FROM "{table}"')
+    yield found.fetchmany(rows_at_once)
+    while rows := found.fetchmany(rows_at_once):
+        yield rows
+
+
+def _type(connection: sqlite3.Connection, table: str, column: str, declared: str) -> pa.DataType:
     kind = _TYPES.get(declared, pa.string())
-    if kind == pa.string() and any(isinstance(value, bytes) for value in values):  # SQLite lets texts be bytes
-        kind = pa.binary()
-    made = pa.array(values, kind)
-    return made.view(pa.uint64()) if kind == pa.int64() else made
+    if kind == pa.string():  # SQLite lets texts be bytes
+        has_bytes = f"""SELECT 1 FROM "{table}" WHERE typeof("{column}") = 'blob' LIMIT 1"""
+        return pa.binary() if connection.execute(has_bytes).fetchone() else kind
+    return kind
