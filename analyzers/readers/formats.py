@@ -9,6 +9,7 @@ from analyzers.readers.ascend.format import ASCEND
 from analyzers.readers.format import Format
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS, TABLES
+from analyzers.readers.perfetto.format import PERFETTO
 from analyzers.readers.rocprof.format import ROCPROF
 from analyzers.readers.xla.format import XLA, XPLANE
 
@@ -21,6 +22,7 @@ FORMATS = (
     ASCEND,
     XLA,
     XPLANE,
+    PERFETTO,
     KINETO,
     STATS,
 )

@@ -32,12 +32,6 @@ UNREAD = (
         "Make a report of it: QdstrmImporter -i FILE, which comes with nsys.",
     ),
     Unread(
-        (".pftrace", ".perfetto-trace"),
-        b"",
-        "This is a trace for Perfetto, which isn't read.",
-        f"{_JSON} Of rocprofv3 give --output-format json.",
-    ),
-    Unread(
         (".otf2",), b"", "This is an OTF2 archive, which isn't read.", "Export JSON: rocprofv3 --output-format json."
     ),
     Unread(

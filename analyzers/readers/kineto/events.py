@@ -306,7 +306,7 @@ def decode(events: bytes, heads: Heads) -> Batch:
         decoded, unreadable = _EVENTS.decode(text), 0
     except msgspec.ValidationError:
         decoded, unreadable = _decode_each(text)
-    return _columns(decoded, heads, unreadable)
+    return columns(decoded, heads, unreadable)
 
 
 def count_events(events: bytes) -> int:
@@ -329,7 +329,8 @@ def _decode_each(text: bytes) -> tuple[list[Event], int]:
     return decoded, unreadable
 
 
-def _columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
+def columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
+    """Columns of events; BadTime where a time is no number."""
     readable = sum(event.ph != "" for event in events)
     batch = Batch(events=readable + unreadable, unreadable=unreadable)
     rows_of_group: dict[str, list[int]] = {group: [] for group in FIELDS}

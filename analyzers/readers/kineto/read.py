@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -58,7 +59,14 @@ def read(path: Path, progress: Progress = silent) -> Trace:
 
 
 def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
-    return _trace(path, *_events(path, progress, exact=exact))
+    stream, batch, heads = _events(path, progress, exact=exact)
+    if batch.events == batch.unreadable and (batch.events or stream.is_list):
+        raise TracevizError(
+            "is JSON, but not a trace: its list holds no events.",
+            path=path,
+            hint="Give what torch.profiler's export_chrome_trace wrote.",
+        )
+    return trace_of(path, stream.header, batch, heads)
 
 
 def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream, Batch, Heads]:
@@ -101,14 +109,8 @@ def in_threads(items: Iterator[bytes], work: Callable[[bytes], Batch]) -> list[B
     return results
 
 
-def _trace(path: Path, stream: EventStream, batch: Batch, heads: Heads) -> Trace:
-    header = stream.header
-    if batch.events == batch.unreadable and (batch.events or stream.is_list):
-        raise TracevizError(
-            "is JSON, but not a trace: its list holds no events.",
-            path=path,
-            hint="Give what torch.profiler's export_chrome_trace wrote.",
-        )
+def trace_of(path: Path, header: Mapping[str, Any], batch: Batch, heads: Heads) -> Trace:
+    """Make the Trace of a file's events, whatever they were written in, and of what stands beside them."""
     warnings = sound(batch, heads.all)
     rows = {**batch.rows, "api": stack([batch.rows[group] for group in CALLS], FIELDS["api"])}
     zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)

@@ -42,60 +42,78 @@ _LACKS = (
 )
 
 
-class _Handle(msgspec.Struct, frozen=True):
+class Handle(msgspec.Struct, frozen=True):
+    """What rocprofiler numbers: an agent, a queue or a stream."""
+
     handle: int = -1
 
 
-class _Sizes(msgspec.Struct, frozen=True):
+class Sizes(msgspec.Struct, frozen=True):
+    """Of a grid or a block, in work-items."""
+
     x: int = 1
     y: int = 1
     z: int = 1
 
 
-class _Id(msgspec.Struct, frozen=True):
+class Id(msgspec.Struct, frozen=True):
+    """A call's correlation id."""
+
     internal: int = -1
 
 
-class _Dispatch(msgspec.Struct, frozen=True):
-    agent_id: _Handle = _Handle()
-    queue_id: _Handle = _Handle()
+class Dispatch(msgspec.Struct, frozen=True):
+    """What a kernel ran as."""
+
+    agent_id: Handle = Handle()
+    queue_id: Handle = Handle()
     kernel_id: int = -1
     group_segment_size: int = -1
-    workgroup_size: _Sizes = _Sizes()
-    grid_size: _Sizes = _Sizes()
+    workgroup_size: Sizes = Sizes()
+    grid_size: Sizes = Sizes()
 
 
-class _Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True):
+    """One thing that was traced; -1 where it does not say."""
+
     kind: int = -1
     operation: int = -1
     thread_id: int = -1
-    correlation_id: _Id = _Id()
+    correlation_id: Id = Id()
     start_timestamp: int = -1
     end_timestamp: int = -1
-    dispatch_info: _Dispatch = _Dispatch()
-    stream_id: _Handle = _Handle()
-    src_agent_id: _Handle = _Handle()
-    dst_agent_id: _Handle = _Handle()
+    dispatch_info: Dispatch = Dispatch()
+    stream_id: Handle = Handle()
+    src_agent_id: Handle = Handle()
+    dst_agent_id: Handle = Handle()
     bytes: int = -1
 
 
-class _Kinds(msgspec.Struct, frozen=True):
+class Kinds(msgspec.Struct, frozen=True):
+    """A kind of records, and what their operations are called."""
+
     kind: str = ""
     operations: tuple[str, ...] = ()
 
 
-class _Named(msgspec.Struct, frozen=True):
+class Named(msgspec.Struct, frozen=True):
+    """A marker's text, by the correlation id of its call."""
+
     key: int = -1
     value: str = ""
 
 
-class _Strings(msgspec.Struct, frozen=True):
-    buffer_records: tuple[_Kinds, ...] = ()
-    marker_api: tuple[_Named, ...] = ()
+class Strings(msgspec.Struct, frozen=True):
+    """Names that records number."""
+
+    buffer_records: tuple[Kinds, ...] = ()
+    marker_api: tuple[Named, ...] = ()
 
 
-class _Agent(msgspec.Struct, frozen=True):
-    id: _Handle = _Handle()
+class Agent(msgspec.Struct, frozen=True):
+    """A CPU or GPU."""
+
+    id: Handle = Handle()
     type: int = -1
     name: str = ""
     product_name: str = ""
@@ -106,7 +124,9 @@ class _Agent(msgspec.Struct, frozen=True):
     wave_front_size: int = -1
 
 
-class _Symbol(msgspec.Struct, frozen=True):
+class Symbol(msgspec.Struct, frozen=True):
+    """A kernel's names."""
+
     kernel_id: int = -1
     kernel_name: str = ""
     formatted_kernel_name: str = ""
@@ -116,21 +136,25 @@ class _Node(msgspec.Struct, frozen=True):
     hostname: str = ""
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class Metadata(msgspec.Struct, frozen=True):
+    """The process."""
+
     pid: int = -1
     node: _Node = _Node()
 
 
-class _Tool(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    agents: tuple[_Agent, ...] = ()
-    strings: _Strings = _Strings()
-    kernel_symbols: tuple[_Symbol, ...] = ()
-    buffer_records: dict[str, list[_Record]] = {}
+class Tool(msgspec.Struct, frozen=True):
+    """What one process left."""
+
+    metadata: Metadata = Metadata()
+    agents: tuple[Agent, ...] = ()
+    strings: Strings = Strings()
+    kernel_symbols: tuple[Symbol, ...] = ()
+    buffer_records: dict[str, list[Record]] = {}
 
 
 class _File(msgspec.Struct, frozen=True):
-    tools: tuple[_Tool, ...] = msgspec.field(name="rocprofiler-sdk-tool", default=())
+    tools: tuple[Tool, ...] = msgspec.field(name="rocprofiler-sdk-tool", default=())
 
 
 def read(path: Path, progress: Progress) -> Trace:
@@ -143,7 +167,12 @@ def read(path: Path, progress: Progress) -> Trace:
     tools = _decoded(path, progress).tools
     if len(tools) != 1:
         raise TracevizError(f"holds {len(tools)} processes, and one is read.", path=path, hint="Give a file a process.")
-    return _Maker(path, tools[0]).trace()
+    return trace_of(path, tools[0])
+
+
+def trace_of(path: Path, tool: Tool) -> Trace:
+    """Make the Trace of one process."""
+    return _Maker(path, tool).trace()
 
 
 def _decoded(path: Path, progress: Progress) -> _File:
@@ -170,7 +199,7 @@ def _decoded(path: Path, progress: Progress) -> _File:
 class _Maker:
     """Makes the tables of one process."""
 
-    def __init__(self, path: Path, tool: _Tool) -> None:
+    def __init__(self, path: Path, tool: Tool) -> None:
         self.path, self.tool = path, tool
         self.left_out = 0
         self.kernels, self.copies, self.calls, self.markers, self.rccl = (
@@ -232,18 +261,18 @@ class _Maker:
         )
         return tuple(text for text, is_missing in missing if is_missing)
 
-    def _records(self, *names: str) -> list[_Record]:
+    def _records(self, *names: str) -> list[Record]:
         found = [one for name in names for one in self.tool.buffer_records.get(name, [])]
         fine = [one for one in found if 0 <= one.start_timestamp <= one.end_timestamp < 2**62]
         self.left_out += len(found) - len(fine)
         return fine
 
-    def _operation(self, one: _Record) -> str:
+    def _operation(self, one: Record) -> str:
         kinds = self.tool.strings.buffer_records
         names = kinds[one.kind].operations if 0 <= one.kind < len(kinds) else ()
         return names[one.operation] if 0 <= one.operation < len(names) else ""
 
-    def _times(self, records: Sequence[_Record]) -> dict[str, Ints]:
+    def _times(self, records: Sequence[Record]) -> dict[str, Ints]:
         return {
             "start_ns": _ints(records, lambda one: one.start_timestamp) - self.zero,
             "end_ns": _ints(records, lambda one: one.end_timestamp) - self.zero,
@@ -298,12 +327,12 @@ class _Maker:
             },
         )
 
-    def _device(self, one: _Record) -> int:
+    def _device(self, one: Record) -> int:
         """The GPU that ran it; a copy's is that it comes from, else that it goes to."""
         handles = (one.dispatch_info.agent_id, one.src_agent_id, one.dst_agent_id)
         return next((self.device_of[each.handle] for each in handles if each.handle in self.device_of), -1)
 
-    def _copy(self, one: _Record) -> str:
+    def _copy(self, one: Record) -> str:
         ends = one.src_agent_id.handle, one.dst_agent_id.handle
         between = ends[0] != ends[1] and all(end in self.device_of for end in ends)
         return "PtoP" if between else _COPIES.get(self._operation(one), "unknown")
@@ -352,16 +381,16 @@ class _Maker:
         )
 
 
-def _ints(records: Sequence[_Record], of: Callable[[_Record], int]) -> Ints:
+def _ints(records: Sequence[Record], of: Callable[[Record], int]) -> Ints:
     values: list[Any] = [of(one) for one in records]
     return np.array([value - 2**64 if value >= 2**63 else value for value in values], np.int64)
 
 
-def _stream(one: _Record) -> int:
+def _stream(one: Record) -> int:
     return one.stream_id.handle if one.stream_id.handle >= 0 else one.dispatch_info.queue_id.handle
 
 
-def _blocks(one: _Dispatch) -> int:
+def _blocks(one: Dispatch) -> int:
     """Blocks in a grid of work-items, the last of each row not full."""
     if one.kernel_id < 0:
         return -1
@@ -370,6 +399,6 @@ def _blocks(one: _Dispatch) -> int:
     return -1 if min(blocks) < 0 else blocks[0] * blocks[1] * blocks[2]
 
 
-def _threads(one: _Dispatch) -> int:
+def _threads(one: Dispatch) -> int:
     size = one.workgroup_size
     return -1 if one.kernel_id < 0 or min(size.x, size.y, size.z) <= 0 else min(size.x * size.y * size.z, 2**31 - 1)

@@ -12,13 +12,13 @@ from typing import Any
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
+from analyzers.readers.protobufs import Messages, message_class
 from analyzers.readers.xla.profile import SAID, SPACE, Events, Line, Profile
 
 _PS = 1000  # of a ns
 _EPOCH_SINCE = 10**18
 SESSION_START = "profile_start_time"  # a stat of the plane "Task Environment"
-# Message -> field -> (number, type); of a type in brackets there are many, of one after "map" a number leads to each.
-_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+_MESSAGES: Messages = {
     "XSpace": {"planes": (1, "[XPlane]"), "hostnames": (4, "[string]")},
     "XPlane": {
         "name": (2, "string"),
@@ -51,7 +51,6 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "XStatMetadata": {"id": (1, "int64"), "name": (2, "string")},
 }
 _VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "ref_value")  # of a stat, one of them
-_PACKAGE = "tensorflow.profiler"
 
 
 def profile(path: Path, progress: Progress) -> Profile:
@@ -113,7 +112,7 @@ def _said(stats: Any, said_by: dict[int, str], refers_to: dict[int, str]) -> dic
     for stat in stats:
         name = said_by.get(stat.metadata_id)
         if name is not None:
-            kind = stat.WhichOneof("value")
+            kind = stat.WhichOneof("choice")
             value: Any = getattr(stat, kind) if kind else ""
             found[name] = refers_to.get(int(value), "") if kind == "ref_value" else str(value)
     return found
@@ -121,46 +120,5 @@ def _said(stats: Any, said_by: dict[int, str], refers_to: dict[int, str]) -> dic
 
 @cache
 def _message_class() -> Any:
-    try:
-        from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
-            descriptor_pb2,
-            descriptor_pool,
-            message_factory,
-        )
-    except ImportError as error:
-        hint = "Install it: pip install 'traceviz-gpu[jax]'; or give the .trace.json.gz beside the file."
-        raise TracevizError("Reading .xplane.pb needs the package protobuf.", hint=hint) from error
-    types = descriptor_pb2.FieldDescriptorProto
-    scalar = {"int64": types.TYPE_INT64, "uint64": types.TYPE_UINT64, "string": types.TYPE_STRING}
-    scalar["double"] = types.TYPE_DOUBLE
-    file = descriptor_pb2.FileDescriptorProto(name="traceviz/xplane.proto", package=_PACKAGE, syntax="proto3")
-    for message, fields in _MESSAGES.items():
-        made = file.message_type.add(name=message)
-        if message == "XStat":
-            made.oneof_decl.add(name="value")
-        for name, (number, kind) in fields.items():
-            one = made.field.add(name=name, number=number, label=types.LABEL_OPTIONAL)
-            if kind.startswith("map "):
-                entry = made.nested_type.add(name=_entry(name))
-                entry.options.map_entry = True
-                entry.field.add(name="key", number=1, type=types.TYPE_INT64, label=types.LABEL_OPTIONAL)
-                of_value = entry.field.add(name="value", number=2, type=types.TYPE_MESSAGE, label=types.LABEL_OPTIONAL)
-                of_value.type_name = f".{_PACKAGE}.{kind.removeprefix('map ')}"
-                one.type, one.label = types.TYPE_MESSAGE, types.LABEL_REPEATED
-                one.type_name = f".{_PACKAGE}.{message}.{_entry(name)}"
-                continue
-            if kind.startswith("["):
-                one.label, kind = types.LABEL_REPEATED, kind.strip("[]")
-            if kind in scalar:
-                one.type = scalar[kind]
-            else:
-                one.type, one.type_name = types.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-            if message == "XStat" and name in _VALUES:
-                one.oneof_index = 0
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.XSpace"))
-
-
-def _entry(field: str) -> str:
-    return "".join(part.capitalize() for part in field.split("_")) + "Entry"
+    hint = "Install it: pip install 'traceviz-gpu[jax]'; or give the .trace.json.gz beside the file."
+    return message_class("tensorflow.profiler", _MESSAGES, "XSpace", {"XStat": _VALUES}, (".xplane.pb", hint))

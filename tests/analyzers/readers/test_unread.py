@@ -17,8 +17,6 @@ from analyzers.load import load
         ("kernels.ncu-rep", b"NVR\0rest", "Nsight Compute", "nsys profile"),
         ("renamed.bin", b"NVR\0rest", "Nsight Compute", "nsys profile"),
         ("report.qdstrm", b"\x01\x02", "raw stream", "QdstrmImporter"),
-        ("trace.pftrace", b"\x0a\x10\x08", "Perfetto", "export_chrome_trace"),
-        ("results.perfetto-trace", b"\x0a\x10\x08", "Perfetto", "rocprofv3"),
         ("trace.otf2", b"OTF2", "OTF2", "rocprofv3"),
         ("report.h5", b"\x89HDF\r\n", "HDF5", "nsys export"),
         ("model.pb", b"\x0a\x10", "protocol buffer", "xplane.pb"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.made import rocm, rocprof, xla, xpu
+from tests.support.made import pftrace, rocm, rocprof, xla, xpu
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -23,6 +24,11 @@ def captures() -> Iterator[tuple[str, str | bytes]]:
     yield "jax/gpu4.trace.json.gz", xla.viewer_json(program)
     yield "jax/perfetto_trace.json.gz", xla.viewer_json(program, perfetto=True)
     yield "jax/gpu4.xplane.pb", xla.xspace(program)
+    for rank in range(2):
+        name = f"dpmp_hidden_sync.rank{rank}"
+        captured = json.loads(gzip.decompress((DATA / "torch" / f"{name}.json.gz").read_bytes()), parse_float=str)
+        yield f"perfetto/{name}.pftrace", gzip.compress(pftrace.torch(pftrace.held(captured)), mtime=0)
+    yield "perfetto/rocprofv3_results.pftrace", gzip.compress(pftrace.rocprofv3(rocprof.capture()), mtime=0)
 
 
 if __name__ == "__main__":

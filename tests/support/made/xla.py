@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.support.made import wire
+
 HOST_PID, KERNELS, COLLECTIVES, COPIES = 701, 16, 18, 14
 PYTHON, EXECUTOR = 9001, 9002
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -127,7 +129,7 @@ def xspace(program: Made) -> bytes:
         for device in devices
     ]
     planes.append(_plane("/host:CPU", [("python", *one) for one in program.host]))
-    return b"".join(_bytes(1, plane) for plane in planes) + _bytes(4, b"vm")
+    return b"".join(wire.block(1, plane) for plane in planes) + wire.block(4, b"vm")
 
 
 def _plane(name: str, events: list[tuple[Any, ...]]) -> bytes:
@@ -135,46 +137,33 @@ def _plane(name: str, events: list[tuple[Any, ...]]) -> bytes:
     stats = {text: number for number, text in enumerate(dict.fromkeys(k for one in events for k in one[5]), start=1)}
     texts = dict.fromkeys(v for one in events for k, v in one[5].items() if k == "hlo_op")
     refers = {text: number for number, text in enumerate(texts, start=len(stats) + 1)}
-    out = _bytes(2, name.encode())
+    out = wire.block(2, name.encode())
     for line in dict.fromkeys((one[0], one[1]) for one in events):
-        content = _number(1, line[1]) + _bytes(2, line[0].encode()) + _number(3, 7_000)
+        content = wire.number(1, line[1]) + wire.block(2, line[0].encode()) + wire.number(3, 7_000)
         for _, number, text, start, end, said in events:
             if number == line[1]:
-                content += _bytes(4, _event(names[text], start - 7_000_000, end - start, said, stats, refers))
-        out += _bytes(3, content)
+                content += wire.block(4, _event(names[text], start - 7_000_000, end - start, said, stats, refers))
+        out += wire.block(3, content)
     for field_number, entries in ((4, names), (5, {**stats, **refers})):
         for text, number in entries.items():
-            out += _bytes(field_number, _number(1, number) + _bytes(2, _number(1, number) + _bytes(2, text.encode())))
+            out += wire.block(
+                field_number,
+                wire.number(1, number) + wire.block(2, wire.number(1, number) + wire.block(2, text.encode())),
+            )
     return out
 
 
 def _event(
     name: int, offset: int, duration: int, said: dict[str, str], stats: dict[str, int], refers: dict[str, int]
 ) -> bytes:
-    content = _number(1, name) + _number(2, offset) + _number(3, duration)
+    content = wire.number(1, name) + wire.number(2, offset) + wire.number(3, duration)
     for key, value in said.items():
-        stat = _number(1, stats[key])
+        stat = wire.number(1, stats[key])
         if key == "hlo_op":
-            stat += _number(7, refers[value])
+            stat += wire.number(7, refers[value])
         elif value.isdecimal():
-            stat += _number(3, int(value))
+            stat += wire.number(3, int(value))
         else:
-            stat += _bytes(5, value.encode())
-        content += _bytes(4, stat)
+            stat += wire.block(5, value.encode())
+        content += wire.block(4, stat)
     return content
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _number(field_number: int, value: int) -> bytes:
-    return _varint(field_number << 3) + _varint(value)
-
-
-def _bytes(field_number: int, value: bytes) -> bytes:
-    return _varint(field_number << 3 | 2) + _varint(len(value)) + value

@@ -1,0 +1,24 @@
+"""How Perfetto's binary traces are told and read; torch gzips its own, whatever their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analyzers.common.progress import Progress
+from analyzers.readers.format import Format, Head, MemoryPerByte
+from analyzers.trace.tables import Trace
+
+SUFFIXES = (".pftrace", ".pftrace.gz", ".perfetto-trace")
+
+
+def _is_one(head: Head) -> bool:
+    return head.name.endswith(SUFFIXES)
+
+
+def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
+    from analyzers.readers.perfetto.read import read
+
+    return read(path, progress)
+
+
+PERFETTO = Format("perfetto", _is_one, _read, "a .pftrace", SUFFIXES, memory=MemoryPerByte(read=16))

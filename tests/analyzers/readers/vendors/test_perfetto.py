@@ -1,0 +1,193 @@
+"""Perfetto's binary traces of torch.profiler and rocprofv3, made of JSON in their layouts: the same, to the ns."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import traceviz as tv
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import silent
+from analyzers.load import load
+from analyzers.readers.perfetto import packets
+from analyzers.readers.perfetto.read import read
+from tests.support.brute import busy_and_overlap, ns
+from tests.support.made import pftrace, rocprof
+from tests.support.made.wire import block, number
+from traceviz.output import contract
+
+DATA = Path(__file__).parents[3] / "data"
+NIGHTLY = [
+    pytest.param(name, marks=pytest.mark.nightly) for name in ("a2a_async.rank1", "ddp.rank0", "opt_overlap.rank0")
+]
+CAPTURES = ["graph_nodes", "dpmp_hidden_sync.rank0", *NIGHTLY]
+TABLES = ("ops", "api", "ranges", "syncs", "records", "comms", "devices", "memory")
+
+
+def held(name: str) -> dict[str, Any]:
+    """A real capture, without what a .pftrace can't hold; times as they are printed."""
+    text = gzip.decompress((DATA / "torch" / f"{name}.json.gz").read_bytes())
+    return pftrace.held(json.loads(text, parse_float=str))
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def pair(folder: Path, name: str) -> tuple[Path, Path]:
+    """One capture as JSON and as .pftrace."""
+    content = held(name)
+    return (
+        written(folder / f"{name}.json", json.dumps(content).encode()),
+        written(folder / f"{name}.pftrace", gzip.compress(pftrace.torch(content), 1)),
+    )
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_torchs_pftrace_has_the_tables_and_answers_of_its_json(tmp_path: Path, name: str) -> None:
+    one, other = pair(tmp_path, name)
+    from_json, from_pftrace = load([one]), load([other])
+    for table in TABLES:
+        assert getattr(from_json, table).astype(str).equals(getattr(from_pftrace, table).astype(str)), table
+    assert from_json.warnings == from_pftrace.warnings
+    assert from_json.captures[0].start_utc_ns == from_pftrace.captures[0].start_utc_ns
+    first, second = (contract.overlap(tv.check_overlap(path, "comm", "compute")) for path in (one, other))
+    assert json.dumps(first).replace(".json", "") == json.dumps(second).replace(".pftrace", "")
+
+
+@pytest.mark.parametrize("name", ["a2a_async.rank1", "dpmp_hidden_sync.rank0"])
+def test_busy_and_overlap_are_those_of_the_capture_as_torch_wrote_it(tmp_path: Path, name: str) -> None:
+    """By brute force on the JSON's kernels; none of these runs beside another of its stream."""
+    content = json.loads(gzip.decompress((DATA / "torch" / f"{name}.json.gz").read_bytes()), parse_float=str)
+    spans: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    for one in content["traceEvents"]:
+        if one.get("cat") == "kernel":
+            spans["nccl" in one["name"]].append((ns(one["ts"]), ns(one["ts"]) + ns(one["dur"])))
+    (rank,) = tv.check_overlap(pair(tmp_path, name)[1], "comm", "compute").ranks
+    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(spans[True], spans[False])
+
+
+def test_slices_that_touch_stay_beside_each_other(tmp_path: Path) -> None:
+    """A group's begins come first, then its ends: by a stack, [0, 10) [10, 20) would be [0, 20) and [10, 10)."""
+    spans = [(0, 100, "outer"), (0, 10, "a"), (10, 20, "b"), (20, 20, "c"), (20, 30, "d")]
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": name, "pid": 7, "tid": 7, "ts": start, "dur": end - start}
+        for start, end, name in spans
+    ]
+    for one in events:
+        one["args"] = {}
+    base = 1_700_000_000_000_000_000
+    path = written(tmp_path / "x.pftrace", pftrace.torch({"baseTimeNanoseconds": base, "traceEvents": events}))
+    ranges = read(path, silent).ranges
+    found = list(zip(ranges["start_ns"], ranges["end_ns"], ranges["name"], strict=True))
+    assert found == [(start * 1000, end * 1000, name) for start, end, name in spans]
+
+
+@pytest.mark.parametrize(("seed", "by_queue"), [(0, False), (1, True)])
+def test_rocprofv3s_pftrace_has_the_tables_of_its_json(tmp_path: Path, seed: int, by_queue: bool) -> None:
+    """But for devices, which have the numbers of agents, the CPU's being 0, and of which sizes are not said."""
+    text = rocprof.capture(seed).replace('"x": 1,', '"x": 2048,')
+    content = json.loads(text)
+    for one in content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]:
+        info = one["dispatch_info"]
+        info["grid_size"]["x"] *= info["workgroup_size"]["x"]  # HIP launches whole blocks
+    text = json.dumps(content)
+    one = written(tmp_path / "1_results.json", text.encode())
+    other = written(tmp_path / "1_results.pftrace", pftrace.rocprofv3(text, by_queue=by_queue))
+    from_json, from_pftrace = load([one]), load([other])
+    assert (from_pftrace.ops["device"] == from_json.ops["device"] + 1).all()
+    for table in set(TABLES) - {"devices"}:
+        first, second = (
+            getattr(each, table).drop(columns="device", errors="ignore") for each in (from_json, from_pftrace)
+        )
+        assert first.astype(str).equals(second.astype(str)), table
+    assert from_pftrace.processes[0].pid == 4711
+    kernels = content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    copies = content["rocprofiler-sdk-tool"][0]["buffer_records"]["memory_copy"]
+    comm = [one for one in kernels if one["dispatch_info"]["kernel_id"] == 11]
+    comm += [one for one in copies if one["dst_agent_id"]["handle"] == rocprof.GPUS[1]]
+    spans = [
+        [(one["start_timestamp"], one["end_timestamp"]) for one in side]
+        for side in (comm, [one for one in kernels if one["dispatch_info"]["kernel_id"] == 10])
+    ]
+    (rank,) = tv.check_overlap(other, "comm", "compute").ranks
+    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(*spans)
+
+
+def test_what_it_lacks_is_said(tmp_path: Path) -> None:
+    lacks = " ".join(load([pair(tmp_path, "dpmp_hidden_sync.rank0")[1]]).captures[0].lacks)
+    for what in ("sizes of the GPUs", "directions of copies", "ranks"):
+        assert what in lacks
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(TracevizError) as refusal:
+        load([path])
+    assert "\n" not in str(refusal.value).strip()
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_cut_off_file_is_refused(tmp_path: Path, share: float, packed: bool) -> None:
+    content = pftrace.torch(held("graph_nodes"))
+    content = gzip.compress(content, 1) if packed else content
+    assert "truncated" in refused(written(tmp_path / "x.pftrace", content[: max(5, int(len(content) * share))]))
+
+
+def test_a_damaged_file_is_refused_or_says_what_it_left_out(tmp_path: Path) -> None:
+    whole, random = pftrace.torch(held("graph_nodes")), Random(0)
+    for _ in range(25):
+        content = bytearray(whole)
+        for _ in range(8):
+            content[random.randrange(len(content))] = random.randrange(256)
+        path = written(tmp_path / "x.pftrace", bytes(content))
+        try:
+            load([path], align=False)
+        except TracevizError as error:
+            assert "\n" not in str(error).strip()
+    assert "damaged" in refused(written(tmp_path / "y.pftrace", bytes(random.randbytes(5000))))
+
+
+@pytest.mark.parametrize(
+    ("packet", "what"),
+    [
+        (block(60, number(1, 5)), "none of torch.profiler or rocprofv3"),
+        (block(50, b"\x78\x9c"), "compressed"),
+        (block(11, b"\xff\xff"), "damaged"),
+    ],
+)
+def test_other_perfetto_traces_are_named(tmp_path: Path, packet: bytes, what: str) -> None:
+    assert what in refused(written(tmp_path / "x.perfetto-trace", block(1, packet)))
+
+
+def test_a_clock_of_its_own_is_refused(tmp_path: Path) -> None:
+    content = pftrace.rocprofv3(rocprof.capture())
+    assert "clocks" in refused(written(tmp_path / "x.pftrace", content.replace(number(58, 6), number(58, 64))))
+
+
+def test_what_was_lost_is_said(tmp_path: Path) -> None:
+    content = pftrace.rocprofv3(rocprof.capture())
+    ends = [block(11, number(9, 2) + number(11, 7_001))]
+    stray = block(1, number(8, 1) + number(58, 6) + number(10, 3) + ends[0])
+    dropped = block(1, number(10, 3) + number(42, 1))
+    full = block(1, block(35, block(1, number(18, 5))))
+    for more, code in ((stray, "unreadable-events"), (dropped, "lost-work"), (full, "lost-work")):
+        trace = load([written(tmp_path / "x.pftrace", content + more)], align=False)
+        assert code in {one.code for one in trace.warnings}
+    assert not load([written(tmp_path / "y.pftrace", content)], align=False).warnings
+
+
+def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    packets._packet_class.cache_clear()
+    assert "traceviz-gpu[perfetto]" in refused(pair(tmp_path, "graph_nodes")[1])
+    monkeypatch.undo()
+    packets._packet_class.cache_clear()
