@@ -181,7 +181,7 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
         }.items()
     }
     operation, operations = codes(called, "operation")
-    texts["name"][0][is_call] = operation + len(names)
+    texts["name"][0][is_call] = operation.astype(np.int64) + len(names)  # codes of few texts are narrow
     texts["name"] = texts["name"][0], [*names, *operations]
     group, groups = codes(called, "group_ranks")
     texts["group"] = np.full(rows.size, -1, np.int64), groups

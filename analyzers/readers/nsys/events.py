@@ -61,7 +61,9 @@ def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tup
         where, literals = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
         if where.size:
             position = np.minimum(np.searchsorted(where, rows), where.size - 1)
-            code = np.where(where[position] == rows, literals.codes[position] + len(texts), code)
+            code = np.where(
+                where[position] == rows, literals.codes[position].astype(np.int64) + len(texts), code
+            )  # narrow
             texts += list(literals.categories)
     of_text = np.array([range_sizes(text) for text in texts] or [-1], np.int64)
     return merged(code, [range_name(text) for text in texts]).remove_unused_categories(), of_text[code]

@@ -25,6 +25,7 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
 PAIRS = Path(__file__).parents[2] / "data" / "contention"
+DDP = PAIRS.parent / "torch"
 A, B = "kernel:alpha", "kernel:beta"
 
 
@@ -492,3 +493,18 @@ def test_the_same_from_python_by_parts_too() -> None:
     assert tv.contention(captures("gather_nccl"), memory="8GB", cache=False) == whole
     assert repr(whole).startswith("<4 kernels ran beside other streams, and lost ")
     assert "never alone" in whole._repr_html_()
+
+
+def test_transfers_keep_their_names_beside_kernels_of_many() -> None:
+    """128 names of kernels and a few operations: a number of one byte does not hold both."""
+    trace = tv.load([DDP / f"ddp.rank{rank}.json.gz" for rank in range(2)])
+    names = [f"kernel {row % 128}" for row in range(len(trace.ops))]
+    ops = trace.ops.assign(name=pd.Categorical([*map(_named, trace.ops["name"], names)]))
+    trace = replace(trace, ops=ops)
+    comm, compute = (select(trace, one).picked for one in ("comm", "compute"))
+    kinds = timings(trace, comm, compute).kinds
+    assert set(kinds["name"]) == {"all_reduce"}
+
+
+def _named(old: str, new: str) -> str:
+    return old if "nccl" in old else new

@@ -134,3 +134,22 @@ def test_calls_of_one_operator_under_emit_nvtx_are_one_range(tmp_path: Path) -> 
     assert len(ranges) > 3
     assert set(ranges["name"]) == {"aten::mm"}
     assert ranges["sizes"].unique().tolist() == [sizes_number([2, 2])]
+
+
+@pytest.mark.parametrize("count", [60, 100, 200])
+def test_names_of_ranges_may_stand_in_two_places(tmp_path: Path, count: int) -> None:
+    """So many of each: numbers of one byte, as few texts have, don't hold both."""
+    numbers = f"WITH RECURSIVE t(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM t WHERE i < {count - 1})"
+    tid = "(SELECT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME LIMIT 1)"
+    first = "(SELECT min(start) FROM CUPTI_ACTIVITY_KIND_RUNTIME)"
+    ranges = read(
+        tmp_path,
+        f"INSERT INTO StringIds {numbers} SELECT 900000 + i, 'registered ' || i FROM t",
+        "DELETE FROM NVTX_EVENTS WHERE eventType IN (59, 60)",
+        f"INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, textId) {numbers} "
+        f"SELECT {first} + i, {first} + i + 1, 59, {tid}, 900000 + i FROM t",
+        f"INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, text) {numbers} "
+        f"SELECT {first} + {count} + i, {first} + {count} + i + 1, 59, {tid}, 'literal ' || i FROM t",
+    ).ranges
+    named = ranges.sort_values("start_ns")["name"].astype(str).tolist()
+    assert named == [f"{kind} {at}" for kind in ("registered", "literal") for at in range(count)]
