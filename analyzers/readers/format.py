@@ -47,6 +47,10 @@ def _nothing(_: Path) -> None:
     return
 
 
+def _none(_: Path) -> set[Path]:
+    return set()
+
+
 def _size(path: Path) -> int:
     return path.stat().st_size
 
@@ -81,6 +85,7 @@ class Format:
     check : refuses a file that can't be read as it is now, though the cache may have what it was.
     keeps : whether the cache may have its tables.
     whole : bytes of a capture, of which the file that stands for it may be a part.
+    twins : files beside one that would say the same, and more: where one of them is given, too, that is read.
     """
 
     kind: str
@@ -94,6 +99,7 @@ class Format:
     check: Callable[[Path], None] = _nothing
     keeps: bool = True
     whole: Callable[[Path], int] = _size
+    twins: Callable[[Path], set[Path]] = _none
 
     def is_worth_keeping(self, path: Path) -> bool:
         """Whether looking a capture's tables up is quicker than reading it."""

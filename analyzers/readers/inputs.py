@@ -18,7 +18,6 @@ from analyzers.readers.formats import FORMATS, KNOWN, SUFFIXES, format_of
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import REPORT
 from analyzers.readers.unread import unread
-from analyzers.readers.xla.format import XLA, XPLANE, twins_of
 from analyzers.trace.ranks import RANKS
 
 MANIFEST = "manifest.json"
@@ -96,11 +95,11 @@ def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple
 def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
     """Of a report and its export, read one: the export, unless the report was written anew since.
 
-    Of the files that JAX writes of one profile, read the one for viewers.
+    Of other files that say the same, read the one that says most.
     """
     dropped = set()
     for report, one in inputs.items():
-        if one.kind in (XLA.kind, XPLANE.kind) and twins_of(report) & set(inputs):
+        if format_of(one.kind).twins(report) & set(inputs):
             dropped.add(report)
         export = report.with_suffix(".sqlite")
         if one.kind == REPORT.kind and export in inputs:

@@ -21,7 +21,7 @@ def _is_xplane(head: Head) -> bool:
     return head.name.endswith(SPACE)
 
 
-def twins_of(path: Path) -> set[Path]:
+def _twins(path: Path) -> set[Path]:
     """Files beside a file of a profile that say the same, and more: of `perfetto_trace`, any host's."""
     if path.name == PERFETTO:
         return {one for one in path.parent.glob(f"*{VIEWER}") if one != path}
@@ -42,5 +42,5 @@ def _read_xplane(path: Path, progress: Progress, nsys: str | None, counters: boo
     return read(path, profile(path, progress))
 
 
-XLA = Format("xla", _is_json, _read_json, "a JAX profile", (VIEWER,))
-XPLANE = Format("xplane", _is_xplane, _read_xplane, suffixes=(SPACE,))
+XLA = Format("xla", _is_json, _read_json, "a JAX profile", (VIEWER,), twins=_twins)
+XPLANE = Format("xplane", _is_xplane, _read_xplane, suffixes=(SPACE,), twins=_twins)

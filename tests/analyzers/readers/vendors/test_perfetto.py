@@ -121,6 +121,15 @@ def test_rocprofv3s_pftrace_has_the_tables_of_its_json(tmp_path: Path, seed: int
     assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(*spans)
 
 
+def test_beside_json_of_the_same_that_is_read(tmp_path: Path) -> None:
+    """rocprofv3 writes several formats of a process at once."""
+    text = rocprof.capture()
+    written(tmp_path / "1_results.json", text.encode())
+    alone = written(tmp_path / "1_results.pftrace", pftrace.rocprofv3(text))
+    assert [Path(one.path).name for one in load([tmp_path]).captures] == ["1_results.json"]
+    assert [Path(one.path).name for one in load([alone]).captures] == ["1_results.pftrace"]
+
+
 def test_what_it_lacks_is_said(tmp_path: Path) -> None:
     lacks = " ".join(load([pair(tmp_path, "dpmp_hidden_sync.rank0")[1]]).captures[0].lacks)
     for what in ("sizes of the GPUs", "directions of copies", "ranks"):
