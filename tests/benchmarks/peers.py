@@ -31,7 +31,6 @@ from typing import Any
 
 Span = tuple[Decimal, Decimal]
 PATIENCE = 600  # seconds
-AND = ", and "  # between reasons
 KINDS = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}  # as Kineto wrote them before 2022
 # Kernels that move data between ranks; a barrier or a fused kernel is neither side's.
 COMMUNICATES = re.compile(
@@ -122,11 +121,10 @@ def main() -> None:
         line, why = row(path, tools)
         print(line, flush=True)
         count += 1
-        reasons.update((name, each) for name, text in why.items() for each in text.split(AND))
-        reasons.update((name, "differs in all") for name in why)
-    print(f"\nOf {count} traces:\n\n| tool | why it differs | traces |\n|---|---|---:|")
-    for (name, text), often in sorted(reasons.items(), key=lambda one: (one[0][0], -one[1])):
-        print(f"| {name} | {text} | {often} |")
+        reasons.update((name, letter) for name, text in why.items() for letter in RULES[name] if letter in text.split())
+    print(f"\nOf {count} traces:\n\n| | tool | why it differs from the sweep | traces |\n|---|---|---|---:|")
+    for (name, letter), often in reasons.most_common():
+        print(f"| {letter} | {name} | {RULES[name][letter][0]} | {often} |")
 
 
 def traces(folders: Iterable[Path]) -> Iterator[Path]:
@@ -281,22 +279,20 @@ def memsets_compute(one: Op) -> str:
     return "compute" if fills else side_of(one)
 
 
-RULES: dict[str, dict[str, Rule]] = {
+RULES: dict[str, dict[str, tuple[str, Rule]]] = {
     "HTA": {
-        "takes host operators of Triton kernels for GPU work": host_too,
-        "adds times as floats": as_floats,
-        "leaves out the last ProfilerStep": without_last_step,
-        "rounds each op inward to whole µs": inward,
-        "tells kinds by patterns of names": by(hta_side),
+        "T": ("takes host operators of Triton kernels, which state a stream, for GPU work", host_too),
+        "F": ("adds times as floats: of µs since 1970 they are multiples of 0.25", as_floats),
+        "S": ("leaves out the last ProfilerStep", without_last_step),
+        "R": ("rounds each op inward to whole µs", inward),
+        "N": ("tells kinds by patterns of names", by(hta_side)),
     },
     "TraceLens": {
-        "adds times as floats": as_floats,
-        "counts fills as computation": by(memsets_compute),
-        "knows communication by nccl, rccl and cross_device_reduce alone, and counts fills as computation": by(
-            tracelens_side
-        ),
+        "F": ("adds times as floats: of µs since 1970 they are multiples of 0.25", as_floats),
+        "M": ("counts fills (memsets) as computation", by(memsets_compute)),
+        "C": ("M, and knows communication by nccl, rccl and cross_device_reduce alone", by(tracelens_side)),
     },
-    "traceviz": {"leaves out what was launched before the capture began (and says so)": launched_within},
+    "traceviz": {"B": ("leaves out what was launched before the capture began, and says so", launched_within)},
 }
 
 
@@ -309,9 +305,9 @@ def reason(name: str, said: Figures | str, file: File) -> str:
         for some in combinations(rules, count):
             changed = file
             for each in some:
-                changed = rules[each](changed)
+                changed = rules[each][1](changed)
             if said.agrees(sweep(changed, as_one=name != "traceviz")):
-                return AND.join(some)
+                return " ".join(some)
     return "not explained by its rules"
 
 
