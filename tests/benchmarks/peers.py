@@ -76,6 +76,7 @@ class File:
     calls: dict[int, Decimal]
     last_step: Decimal | None
     on_host: tuple[Op, ...] = ()
+    negative: bool = False  # whether an op that ends before it begins counts, where nothing else runs
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def opened(path: Path) -> File:
             calls[args["correlation"]] = start
         elif kind == "cpu_op" and "stream" in args:
             on_host.append(Op("kernel", one.get("name") or "", None, start, end, None))
-        if str(one.get("name", "")).startswith("ProfilerStep") and kind not in ("gpu_user_annotation",):
+        if str(one.get("name", "")).startswith("ProfilerStep") and "stream" not in args:
             steps.append(start)
     return File(tuple(ops), calls, max(steps, default=None), tuple(on_host))
 
@@ -207,7 +208,20 @@ def sweep(file: File, *, as_one: bool = False) -> Figures:
             both += (at - before) * (running["compute"] > 0 and running["comm"] > 0)
             running[kind] += step
             before = at
+    if file.negative:
+        compute = _sum_of_groups(spans[None, "compute"])
     return Figures(compute, comm, both / comm if comm else None)
+
+
+def _sum_of_groups(spans: list[Span]) -> Decimal:
+    """HTA's sum: from the begin of each group of spans that touch to its end."""
+    groups: list[Span] = []
+    for start, end in sorted(spans):
+        if groups and start <= groups[-1][1]:
+            groups[-1] = groups[-1][0], max(groups[-1][1], end)
+        else:
+            groups.append((start, end))
+    return sum((end - start for start, end in groups), Decimal(0))
 
 
 def side_of(one: Op) -> str:
@@ -236,7 +250,7 @@ def hta_side(one: Op) -> str:
 
 
 def without_last_step(file: File) -> File:
-    """HTA keeps what was called before the last step began."""
+    """HTA keeps what was called before the last step began, a mirrored one of a GPU that states no stream included."""
     if file.last_step is None:
         return file
     last = file.last_step
@@ -258,6 +272,11 @@ def launched_within(file: File) -> File:
     """We leave out what was launched before the capture began: CUPTI numbers calls upwards."""
     first = min(file.calls, default=0)
     return replace(file, ops=tuple(one for one in file.ops if one.correlation is None or one.correlation >= first))
+
+
+def negative(file: File) -> File:
+    """HTA adds up lengths of ops that its rounding has turned around."""
+    return replace(file, negative=True)
 
 
 def inward(file: File) -> File:
@@ -285,6 +304,7 @@ RULES: dict[str, dict[str, tuple[str, Rule]]] = {
         "F": ("adds times as floats: of µs since 1970 they are multiples of 0.25", as_floats),
         "S": ("leaves out the last ProfilerStep", without_last_step),
         "R": ("rounds each op inward to whole µs", inward),
+        "V": ("adds ops that lie within one µs as -1 µs", negative),
         "N": ("tells kinds by patterns of names", by(hta_side)),
     },
     "TraceLens": {
