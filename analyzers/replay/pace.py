@@ -112,7 +112,10 @@ def _median(values: Floats) -> float:
 
 
 def _scatter(kind: Ints, taken: Floats) -> Floats:
-    """By how much the times alone of each unit's kind differ, of their median: from their first tenth to their last."""
+    """By how much the times alone of each unit's kind differ, of their median: from their first tenth to their last.
+
+    NaN of a kind that was never alone, or takes no time.
+    """
     of_kind = pd.Series(taken).groupby(kind)
     low, middle, high = (of_kind.quantile(part).reindex(kind).to_numpy() for part in (0.1, 0.5, 0.9))
     return np.divide(high - low, middle, out=np.full(len(taken), np.nan), where=middle > 0)

@@ -29,15 +29,11 @@ import sys
 from pathlib import Path
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.readers.kineto.read import read
-from analyzers.trace.kernels import is_communication
-from analyzers.trace.tables import codes, ints, is_one_of
-import numpy as np
-ops = read(Path(sys.argv[1])).ops
-code, names = codes(ops, "name")
-comm = np.array([is_communication(name) for name in names] + [False])[code]
-kernel = is_one_of(ops, "kind", ["kernel"])
-start, end = ints(ops, "start_ns"), ints(ops, "end_ns")
-sides = [union(start[side], end[side]) for side in (kernel & comm, kernel & ~comm)]
+from analyzers.trace.columns import ints
+from analyzers.trace.kernels import is_communication, is_compute
+trace = read(Path(sys.argv[1]))
+start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+sides = [union(start[side], end[side]) for side in (is_communication(trace), is_compute(trace))]
 print(f"overlap {measure(intersect(*sides))} of communication {measure(sides[0])} ns")
 """
 

@@ -115,6 +115,15 @@ def test_times_alone_that_differ_too_much_are_of_no_like_kernels() -> None:
     assert not found.known[rows].any()
 
 
+@pytest.mark.filterwarnings("error")
+def test_of_kernels_that_take_no_time_nothing_is_known() -> None:
+    program = Program()
+    for at in (0, 200):
+        program.kernel("X", 7, call=at, start=at + 10, end=at + 10)
+    found, rows = of(program.trace(), "X")
+    assert not found.known[rows].any()
+
+
 def test_a_collective_is_beside_what_runs_on_any_of_its_ranks() -> None:
     """Of the transfer from 20 to 120, rank 0 runs K from 20 to 50 and rank 1 from 40 to 70: half."""
     both = Builder()
