@@ -19,6 +19,7 @@ from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
 from analyzers.trace.overhead import about_distorted_steps
 from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.settings import about_settings
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
 
@@ -99,7 +100,7 @@ def joined(
             path=inputs[0].path,
             hint="Was the GPU traced (nsys -t cuda,nvtx; torch.profiler with its activity), and did it work meanwhile?",
         )
-    trace = about_distorted_steps(about_unlaunched(about_lost_work(trace)))
+    trace = about_settings(about_distorted_steps(about_unlaunched(about_lost_work(trace))))
     aligned = align_clocks(trace, enabled=align)
     return waits_by_traffic(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))
 

@@ -3,8 +3,9 @@
 At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing: what releases
 it last, its launch or the work it was queued behind, on its stream or through events. Work of neither side binds only
 from where it begins; before, what binds that work does (`queues`), which within a CUDA graph may be unseen. A launch
-binds until it returns (or the op starts): its thread is blocked or busy. Once released the op finds the GPU full, or is
-on its way: dispatch takes some microseconds, which belong to what released it.
+binds until it returns (or the op starts): its thread is blocked or busy. Once released the op is behind other streams'
+kernels in one hardware queue (`hardware_queues`), finds the GPU full, or is on its way: dispatch
+takes some microseconds, which belong to what released it.
 
     0 ───────── 20 ──────────── 50 ────────── 60 ────────── 64      a gap of 64 µs; the op starts at its end
        launch      other side's     work of       on its way
@@ -27,6 +28,7 @@ from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
+from analyzers.causes.hardware_queues import QueueOrder, queue_order
 from analyzers.causes.occupancy import Columns, Limits, Pieces, limits_of, occupancy_columns, room
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.lanes import take_or
@@ -38,7 +40,7 @@ from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
-PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, BEHIND_UNSEEN, NO_ROOM, FREE = range(8)
+PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, BEHIND_UNSEEN, NO_ROOM, IN_QUEUE, FREE = range(9)
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs
 # Launches of kernels, copies or graphs that a stream holds of which none has begun: 1,021 on an H100, of each stream,
 # whatever is recorded or waited for in between. The next call waits for a place, until the first of them begins.
@@ -223,14 +225,29 @@ class Explainer:
         rows = np.flatnonzero(launched & (ints(self.trace.ops, "process") == process))
         return rows[take_or(ints(self.trace.ops, "start_ns"), self.leaves_place(rows), NEVER) > low]
 
-    def one_queue(self, process: int) -> bool:
-        """Whether a process has a single hardware queue for all of its streams."""
-        metadata = self.trace.captures[self.trace.processes[process].capture].metadata
-        return metadata.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
+    @cached_property
+    def queue_order(self) -> QueueOrder:
+        """Which ops a hardware queue held that several streams share."""
+        released = self.queues.released_ns(np.arange(len(self.trace.ops))).max(axis=0)
+        return queue_order(self.trace, self.launches, released, lambda ops: self._otherwise_held(ops, released[ops]))
+
+    def _otherwise_held(self, ops: Ints, released_ns: Ints) -> Mask:
+        """Which ops a wait that is not on record may have held since their release, or a full GPU."""
+        held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
+        of_device = rows_by_key(*(ints(self.trace.ops, name)[ops] for name in ("process", "device")))
+        for (process, device), at in of_device.items():
+            start = ints(self.trace.ops, "start_ns")[ops[at]]
+            pieces = self._room(self.columns, ops[at], released_ns[at], start, self.ops_of(process, device))
+            held[at[pieces.row[pieces.full]]] = True
+        return held
 
     def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
         releases = self.queues.releases(gaps.op, gaps.side)
         return Explained(gaps, releases, self._parts(gaps, releases, device_ops), self._after_sync(gaps, releases))
+
+    def _in_queue(self, gaps: Gaps, bound: Ints) -> Ints:
+        """Until when ops were in a shared hardware queue after their release; their release where they were in none."""
+        return np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns)
 
     def _parts(self, gaps: Gaps, releases: LaunchBounds, device_ops: Ints) -> Parts:
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
@@ -238,20 +255,22 @@ class Explainer:
         is_late, is_unseen = releases.late >= 0, releases.unseen >= 0
         late, behind, unseen = (np.flatnonzero(each) for each in (is_late, ~is_late & ~is_unseen, is_unseen))
         blocked = self._blocked(gaps, late, releases.late, held_until)
-        free, everything = self.free(gaps, bound, device_ops), np.arange(gaps.size)
+        let_go, everything = self._in_queue(gaps, bound), np.arange(gaps.size)
+        free = self.free(gaps, let_go, device_ops)
         spans = [
             (HOST_BLOCKED, blocked),
             (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
             (BEHIND_OTHER, (behind, gaps.start_ns[behind], held_until[behind])),
             (BEHIND_UNSEEN, (unseen, gaps.start_ns[unseen], held_until[unseen])),
             (BEHIND_NEITHER, (everything, held_until, bound)),
+            (IN_QUEUE, (everything, bound, let_go)),
         ]
         peer, *peer_span = gaps.peer_spans()
         state = np.concatenate(
             [
                 np.full(peer.size, PEER_WAITS),
                 *(np.full(gap.size, each) for each, (gap, *_) in spans),
-                self._states_of_free(gaps, releases, bound, free),
+                self._states_of_free(gaps, releases, let_go, free),
             ]
         )
         gap, low, high = (
@@ -308,15 +327,19 @@ class Explainer:
 
     def _room(self, columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
         process, device = (int(columns[name][ops[0]]) for name in ("process", "device"))
-        one_queue = self.one_queue(process)
-        limits = None if one_queue else self.limits(process, device)
-        if (limits is None and not one_queue) or not device_ops.size:
+        limits = self.limits(process, device)
+        if limits is None or not device_ops.size:
             nonempty = np.flatnonzero(high > low)
             return Pieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
         return room(columns, ops, low, high, device_ops, limits)
 
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ints:
-        """What each piece from the release on is: no room, the way from what released the op to its start, or free."""
+        """What each piece from the release on is: no room, the way from what released the op to its start, or free.
+
+        Parameters
+        ----------
+        bound : when ops were released, by a shared hardware queue, too.
+        """
         gap = free.row
         at_release = free.low_ns == bound[gap]
         no_longer_than_dispatch = (free.high_ns - free.low_ns <= DISPATCH_NS) & ~free.full
@@ -326,9 +349,10 @@ class Explainer:
         released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
         released_by_holder = (releases.held_until_ns >= last_work)[gap]
         no_room = (free.full | (no_longer_than_dispatch & ~at_release)) & ~self.queues.nodes.hidden[gaps.op[gap]]
+        released_by_queue = (bound > releases.released_ns.max(axis=0))[gap] & (bound > gaps.start_ns)[gap]
         return np.select(
-            [no_room, ~on_its_way, released_by_launch, released_by_holder],
-            [NO_ROOM, FREE, NOT_LAUNCHED, BEHIND_OTHER],
+            [no_room, ~on_its_way, released_by_queue, released_by_launch, released_by_holder],
+            [NO_ROOM, FREE, IN_QUEUE, NOT_LAUNCHED, BEHIND_OTHER],
             BEHIND_NEITHER,
         )
 

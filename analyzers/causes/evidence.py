@@ -19,11 +19,13 @@ from analyzers.common.wording import duration
 from analyzers.counters.states import mean_within
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.overlap.measure import Inferred
+from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import around
 from analyzers.syncs.points import HostSyncs, host_syncs
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function
 from analyzers.trace.ranks import labels_of
+from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
@@ -120,7 +122,17 @@ class EvidenceWriter:
         if longest < 0:
             return f"{self._late(one, gap)}: the host was blocked, in which call the capture does not show"
         call, blocked = self._api_names[self._api_code[longest]], duration(blocked_ns)
-        return f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
+        text = f"{self._late(one, gap)}: the host was blocked {blocked} of it in {call}{self._origin(longest)}"
+        return text + self.why_launch_blocks(longest)
+
+    def why_launch_blocks(self, call: int) -> str:
+        """What makes a launch that blocked wait for its own kernel; "" of other calls."""
+        blocking = self.explainer.blocking
+        if not np.any((blocking.call == call) & (blocking.kind == KINDS.index("launch"))):
+            return ""
+        setting = setting_of(self.trace, int(ints(self.trace.api, "process")[call]), BLOCKING_LAUNCHES)
+        name = BLOCKING_LAUNCHES[self.trace.runtime == "HIP"]
+        return f": launches return only once their kernels are done ({setting or f'as with {name}=1'})"
 
     def blocked_in(self, one: Explained, gap: int) -> tuple[int, int]:
         """The call that blocked the launching thread longest within a gap, a row of `Trace.api`, and for how long, ns.
@@ -331,21 +343,45 @@ class EvidenceWriter:
         other_ops = np.flatnonzero(other == instance)
         return other_ops, self.ordering.before(other_ops, np.full(other_ops.size, op))
 
+    def in_queue_behind(self, one: Explained, gap: int) -> tuple[str, int]:
+        """The op that had to begin, or end, before a gap's op in their hardware queue, and its stream."""
+        behind = int(self.explainer.queue_order.behind[int(one.gaps.op[gap])])
+        return self.op_name(behind), self._of_op("stream", behind)
+
+    def why_shared(self, one: Explained, gap: int) -> str:
+        """What says that streams share a hardware queue, "" where times alone do."""
+        return self.explainer.queue_order.why[self._of_op("process", int(one.gaps.op[gap]))]
+
+    def shared_queue(self, one: Explained, gap: int, ns: int) -> str:
+        """Behind which op of another stream it was, and why these share a hardware queue."""
+        op, order = int(one.gaps.op[gap]), self.explainer.queue_order
+        name, stream = self.in_queue_behind(one, gap)
+        why, how = self.why_shared(one, gap), "ended" if order.ends[op] else "begun"
+        setting = ONE_QUEUE[self.trace.runtime == "HIP"]
+        shared = (
+            f"{why}: both are in one hardware queue"
+            if why
+            else f"here kernels begin in the order of their launches, as with {setting}=1, which is not on record"
+        )
+        after = self._of_op("start_ns", op) - int(order.until_ns[op])
+        return (
+            f"{self._who(one, gap)} was free to run, and began {duration(max(after, 0))} after {name} "
+            f"(stream {stream}), launched before it, had {how}; {shared}"
+        )
+
     def gpu_full(self, one: Explained, gap: int, ns: int) -> str:
         """What took the GPU's room."""
         op, end = int(one.gaps.op[gap]), one.gaps.end_ns[[gap]]
         bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
         device_ops = self.explainer.ops_of(process, device)
-        limits = None if self.explainer.one_queue(process) else self.explainer.limits(process, device)
+        limits = self.explainer.limits(process, device)
+        assert limits is not None, "without limits no GPU is called full"
         pieces = self.explainer.room_for(op, int(bound[0]), int(end[0]))
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
         middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
         running = [int(other[0]) for other in running_at(self.explainer.columns, device_ops, middle) if other[0] >= 0]
         op_words = f"{self._side(one, gap)} ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
-        if limits is None:
-            names = ", ".join(self.op_name(row) for row in running[:MOST_NAMES])
-            return f"{op_words}, but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by {names}"
         held = blocks_per_sm(self.explainer.columns, np.array(running, np.int64), limits) * limits.sms
         units = "CUs" if limits.warp == 64 else "SMs"  # AMD's wavefronts
         taken = [

@@ -13,7 +13,8 @@ def host_sync(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
     side, _ = writer.sides(one, gap)
     if call < 0:
         return f"late launch: the host was blocked for {duration(ns)}, in which call the capture does not show"
-    return f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)} before it launched {side}"
+    held = f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)} before it launched {side}"
+    return held + writer.why_launch_blocks(call)
 
 
 def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
@@ -56,6 +57,18 @@ def stream_busy(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
     side, _ = writer.sides(one, gap)
     what, of = writer.queued_behind(one, gap)
     return f"stream busy: {side} (stream {writer.stream_of(one, gap)}) waited {duration(ns)} behind {what}, {of}"
+
+
+def shared_queue(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """Behind which op of another stream, and which setting has them share a queue."""
+    side, _ = writer.sides(one, gap)
+    behind, stream = writer.in_queue_behind(one, gap)
+    why = writer.why_shared(one, gap) or "told by the order in which kernels began"
+    what = "end" if writer.explainer.queue_order.ends[int(one.gaps.op[gap])] else "begin"
+    return (
+        f"shared hardware queue: {side} waited {duration(ns)} for {behind} on stream {stream}, launched before it, to "
+        f"{what} ({why})"
+    )
 
 
 def gpu_full(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:

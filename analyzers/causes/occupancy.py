@@ -65,11 +65,8 @@ class Pieces:
     full: Mask
 
 
-def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits | None) -> Pieces:
-    """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none.
-
-    Without limits there is one hardware queue, and whatever runs takes it.
-    """
+def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits) -> Pieces:
+    """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none."""
     times = distinct(np.concatenate([_of(columns, column, device_ops) for column in ("start_ns", "end_ns")]))
     first = np.searchsorted(times, low, side="right")
     cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
@@ -79,11 +76,7 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
     end = np.append(begin[1:], 0)
     last_piece = piece == count[row] - 1
     end[last_piece] = high[row[last_piece]]
-    running = running_at(columns, device_ops, begin)
-    if limits is None:
-        full = np.logical_or.reduce([other >= 0 for other in running], axis=0)
-    else:
-        full = no_room(columns, ops[row], running, limits)
+    full = no_room(columns, ops[row], running_at(columns, device_ops, begin), limits)
     begins_piece = np.ones(row.size, dtype=bool)
     begins_piece[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
     heads = np.flatnonzero(begins_piece)

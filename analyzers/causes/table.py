@@ -18,6 +18,7 @@ from analyzers.causes.causes import (
     BEHIND_OTHER,
     FREE,
     HOST_BLOCKED,
+    IN_QUEUE,
     NO_ROOM,
     NOT_LAUNCHED,
     PEER_WAITS,
@@ -67,6 +68,7 @@ TABLE = (
         "event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, findings.event_dependency, BEHIND_OTHER
     ),
     Cause("stream-busy", _in(BEHIND_NEITHER), EvidenceWriter.stream_busy, findings.stream_busy, BEHIND_NEITHER),
+    Cause("shared-queue", _in(IN_QUEUE), EvidenceWriter.shared_queue, findings.shared_queue, IN_QUEUE),
     Cause("gpu-full", _in(NO_ROOM), EvidenceWriter.gpu_full, findings.gpu_full, NO_ROOM),
     Cause("peer-wait", _in(PEER_WAITS), EvidenceWriter.peer_wait, findings.peer_wait, None),
     Cause("unknown", _what_is_left, EvidenceWriter.unknown, findings.unknown, None),

@@ -7,6 +7,7 @@ release to its start. What a cause's removal means there:
 - same-stream, event-dependency: whoever waited for the other side's op, by its stream or by its event waits, does not.
 - stream-busy: the work of neither side in between takes no time.
 - gpu-full: there is room at once.
+- shared-queue: each stream has a hardware queue of its own.
 - host-sync: calls of the thread that blocked return at once; its own work takes as long as it did.
 - late-launch: the thread's own work takes no time; its blocking calls return when the GPU lets them.
 
@@ -32,6 +33,7 @@ from analyzers.causes.causes import (
     BEHIND_OTHER,
     DISPATCH_NS,
     HOST_BLOCKED,
+    IN_QUEUE,
     NO_ROOM,
     NOT_LAUNCHED,
     BlockingCall,
@@ -124,8 +126,13 @@ class _Replay:
         pieces = self.explainer.room_for(self.op, max(bound, self.low), self.high)
         length = pieces.high_ns - pieces.low_ns
         full_ns, way_ns = int(length[pieces.full].sum()), int(length[~pieces.full].sum())
+        queued_until = int(self.explainer.queue_order.until_ns[self.op])
         if self.removed == NO_ROOM:
             return self._gain(self.high - full_ns, self._released(self.op))
+        if self.removed == IN_QUEUE:
+            arrives = min(max(bound, self.low) + max(self.high - queued_until, LEAST_DISPATCH_NS), self.high)
+            start = self._room(self.op, arrives, self.high)
+            return self._gain(start, self._released(self.op), full=start - arrives > DISPATCH_NS)
         if self.removed == HOST_BLOCKED and self.explainer.copies_itself[self.op]:
             way_ns = 0  # its call prepared it all that time
         released = self._replay()
@@ -135,6 +142,8 @@ class _Replay:
         arrives = min(release + (max(first_ns + 1, LEAST_DISPATCH_NS) if full_ns else way_ns), self.high)
         room_ns = self._room(self.op, arrives, self.high)
         start = room_ns + (way_ns - first_ns if room_ns > arrives else 0)
+        if queued_until > start:
+            return Gain(min(max(self.high - queued_until, 0), self.high - self.low), "shared-queue")
         return self._gain(start, released, full=room_ns - arrives > DISPATCH_NS, unknown=way_ns > DISPATCH_NS)
 
     def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> Gain:

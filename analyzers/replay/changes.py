@@ -66,9 +66,10 @@ class Change(Protocol):
 
 @dataclass(frozen=True)
 class DropSync:
-    """Calls that block the host, made in `where`, return at once."""
+    """Calls that block the host, made in `where`, return at once; `unset` is the setting that makes them block."""
 
     where: str
+    unset: str = ""
     assumes: ClassVar[str] = "the host does not need the result there"
 
     def __str__(self) -> str:
@@ -77,6 +78,8 @@ class DropSync:
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
+        if self.unset:
+            return f"unset {self.unset}, so that launches in {_called(self.where)} return at once"
         return f"drop the host syncs in {_called(self.where)}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:

@@ -38,6 +38,7 @@ from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
+from analyzers.trace.settings import BLOCKING_LAUNCHES
 from analyzers.trace.steps import STEP, find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -87,7 +88,7 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult 
     result = result or check_overlap(trace, a, b, min_overlap=0.0)
     causes = {one.cause for rank in result.ranks for one in rank.missed}
     places = _places(trace.whole or trace, tasks)
-    found = [Suggestion(DropSync(where), PERHAPS) for where in _syncing(trace)]
+    found = [Suggestion(DropSync(*one), PERHAPS) for one in _syncing(trace)]
     if (a, b) != ("comm", "compute"):
         found += _of_pair(a, b, causes)
     found += _moves(trace.whole or trace, tasks, places)
@@ -139,9 +140,14 @@ def _marks(trace: Trace) -> Mask:
     return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & np.array([*own, False])[code]
 
 
-def _syncing(trace: Trace) -> list[str]:
-    """Ranges in which host syncs kept the GPU idle longest, then those in which the host was blocked longest."""
+def _syncing(trace: Trace) -> list[tuple[str, str]]:
+    """Ranges in which host syncs kept the GPU idle longest, then those in which the host was blocked longest.
+
+    With each the setting that makes its calls block, where they are launches.
+    """
     table = trace.once(host_syncs).table
+    launching = {_of_any_step(name) for name in table["range"][table["kind"] == "launch"].astype(str)}
+    unset = BLOCKING_LAUNCHES[trace.runtime == "HIP"]
     idle: Counter[str] = Counter()
     blocked: Counter[str] = Counter()
     columns = table["range"].astype(str), *(table[name].to_numpy(np.int64) for name in ("gpu_idle_ns", "duration_ns"))
@@ -150,7 +156,7 @@ def _syncing(trace: Trace) -> list[str]:
             idle[_of_any_step(name)] += int(idle_ns)
             blocked[_of_any_step(name)] += int(blocked_ns)
     ranked = sorted(blocked, key=lambda name: (-idle[name], -blocked[name]))
-    return [str(Atom("nvtx", name)) for name in ranked[:MOST]]
+    return [(str(Atom("nvtx", name)), unset if name in launching else "") for name in ranked[:MOST]]
 
 
 def _of_any_step(name: str) -> str:

@@ -15,7 +15,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace
 
-KINDS = ("stream", "event", "device", "spin", "copy", "pageable", "memory", "module")
+KINDS = ("stream", "event", "device", "spin", "copy", "pageable", "memory", "module", "launch")
 _MEMORY = re.compile(
     r"(cuda|hip)(Malloc|Free)(?!Async|FromPool)|(cuda|hip)Host(Alloc|Malloc|Free|Register|Unregister)"
     r"|cuMem(Alloc|Free|HostAlloc|HostRegister|HostUnregister)(?!Async|FromPool)"
@@ -27,6 +27,7 @@ _MODULE = re.compile(
 _COPY = re.compile(r"(cuda|cu|hip)Memcpy")
 MODULE_LOAD_NS = 20_000  # a shorter call found the module loaded
 SMALL_COPY_BYTES = 64_000  # up to this CUDA copies from pageable memory to a device without waiting; nsys's own limit
+LAUNCHES, MOST = 10, 0.9  # where so many, and such a share of a process', return after their kernels, each waits for it
 SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
 
 
@@ -56,7 +57,7 @@ class Blocking:
 def blocking_calls(trace: Trace, ordering: Ordering) -> Blocking:
     """Find the calls that blocked the host, each once, however runtime and driver calls nest."""
     parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
-    parts += [_memory(trace, ordering), _modules(trace)]
+    parts += [_memory(trace, ordering), _modules(trace), _launches(trace, ordering)]
     joined = Blocking(
         **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}
     )
@@ -191,6 +192,21 @@ def _modules(trace: Trace) -> Blocking:
     call = _named(trace, _MODULE)
     took_ns = ints(trace.api, "end_ns")[call] - ints(trace.api, "start_ns")[call]
     return _blocking("module", call[took_ns >= MODULE_LOAD_NS])
+
+
+def _launches(trace: Trace, ordering: Ordering) -> Blocking:
+    """Launches that returned only when their kernel was done, in processes where most do: CUDA_LAUNCH_BLOCKING=1.
+
+    Elsewhere a call may be slow while its short kernel runs.
+    """
+    launch, ends = ints(trace.ops, "launch"), ints(trace.ops, "end_ns")
+    op = np.flatnonzero(is_one_of(trace.ops, "kind", ["kernel"]) & (launch >= 0) & (ints(trace.ops, "graph") < 0))
+    after = ints(trace.api, "end_ns")[launch[op]] >= ends[op]
+    for rows in rows_by_key(ints(trace.ops, "process")[op]).values():
+        if rows.size < LAUNCHES or np.count_nonzero(after[rows]) < MOST * rows.size:
+            after[rows] = False
+    op = op[after]
+    return _blocking("launch", launch[op], lane=ordering.lane_and_position(op)[0], op=op)
 
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:

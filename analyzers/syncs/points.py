@@ -22,7 +22,7 @@ from analyzers.trace.tables import Trace
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
 SCALAR_BYTES = 16
 _BARRIERS = ("c10d::barrier", "c10d::monitored_barrier_")  # written to wait
-_ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "nccl")
+_ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "launch", "nccl")
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class SyncPoint:
 
     `api` is the call that blocked longest; a copy and the synchronize behind it are one point. `kind` is "stream",
     "event", "device", "spin" (a loop of queries), "copy" (synchronous), "pageable" (asynchronous by name only),
-    "memory" (an allocation or free that drained the device), "module" (lazy loading) or "nccl" (inside a communication
-    call). `hidden`: no synchronize was written at that level, an operator or a copy brought it.
+    "memory" (an allocation or free that drained the device), "module" (lazy loading), "launch" (of a kernel, as with
+    CUDA_LAUNCH_BLOCKING=1) or "nccl" (inside a communication call). `hidden`: no synchronize was written at that level,
+    an operator or a copy brought it.
 
     `range` is the innermost range, `op` the outermost operator inside it, `chain` the operators from there on, `frame`
     the Python line; `pattern` what the calls look like where no operator is on record. `copy` and `bytes` are of the

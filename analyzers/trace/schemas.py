@@ -135,6 +135,7 @@ STREAMS: Schema = {
     "priority": ("int64", 0),
     "blocking": ("int8", -1),  # 1 = synchronizes with the legacy default stream, 0 = does not, -1 = unknown
     "default": ("int8", -1),  # 1 = the context's default stream
+    "queue": ("int64", -1),  # hardware queue, where the capture numbers these beside streams
 }
 MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler recorded it
     "process": ("key", 0),

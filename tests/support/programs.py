@@ -52,15 +52,21 @@ class Run:
     ready: dict[int, int] = field(default_factory=dict)
     blocked: list[tuple[int, int]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+    one_queue: bool = False
 
     def put(self, stream: int, node: Any, *behind: Any) -> None:
         self.waits_for[node] = [each for each in (self.tail.get(stream), *behind) if each is not None]
         self.tail[stream] = node
 
 
-def execute(program: list[Action], *, shift: int = 0, rename: int = 0, one_queue: bool = False) -> tuple[Trace, Device]:
-    """Run a program; streams may be renamed and all times shifted, which must change nothing."""
-    run = Run()
+def execute(
+    program: list[Action], *, shift: int = 0, rename: int = 0, one_queue: bool = False, on_record: bool = True
+) -> tuple[Trace, Device]:
+    """Run a program; streams may be renamed and all times shifted, which must change nothing.
+
+    With `one_queue` all streams share a hardware queue, which may be on record: kernels begin as they were launched.
+    """
+    run = Run(one_queue=one_queue)
     rank = run.builder.rank(0)
     run.now = shift
     run.steps.append(shift)
@@ -79,7 +85,7 @@ def execute(program: list[Action], *, shift: int = 0, rename: int = 0, one_queue
         registers_per_sm=65536,
         shared_bytes_per_sm=233472,
     )
-    return run.builder.trace(), Device(run.ops, run.waits_for, {1: run.blocked}, sms=SMS, one_queue=one_queue)
+    return run.builder.trace(), Device(run.ops, run.waits_for, {1: run.blocked}, sms=SMS, one_queue=on_record)
 
 
 def _act(run: Run, rank: Any, number: int, action: Action, rename: int) -> None:
@@ -120,6 +126,8 @@ def _launch(run: Run, rank: Any, number: int, action: Action, stream: int) -> No
     copies = action.what == "copy"  # a pageable copy: its call returns when it is done
     began, returned = run.now, run.now + 4000
     start = max(began if copies else returned, run.ready.get(stream, began)) + action.dispatch
+    if run.one_queue and not copies:
+        start = max([start, *(op.start + 200 for op in run.ops if not op.copies_itself)])
     while blockers := [op.end for op in run.ops if op.grid > SMS * 64 and op.start <= start < op.end and not copies]:
         start = max(blockers) + action.dispatch
     # No two ends are the same sum of lengths: of two ops that end together either could be named.

@@ -31,6 +31,7 @@ MEANINGS = {
     "same-stream": "queued behind the other side's work on one stream",
     "event-dependency": "told to wait, by an event, for the other side's work",
     "stream-busy": "queued behind work of neither side",
+    "shared-queue": "free to run, but behind another stream's work in one hardware queue",
     "gpu-full": "free to run, but the GPU had no room for it",
     "peer-wait": "only a collective that waited for a late rank",
     "unknown": "the capture does not show what it waited for",

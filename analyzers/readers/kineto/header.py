@@ -12,6 +12,7 @@ import pandas as pd
 from analyzers.readers.kineto.events import whole
 from analyzers.trace.columns import table
 from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.settings import METADATA, kept
 
 _METADATA = {  # as the file calls it -> as people do
     "cuda_driver_version": "CUDA driver",
@@ -79,7 +80,8 @@ def metadata(header: Mapping[str, Any]) -> dict[str, str]:
     for key, label in (("backend", "backend"), ("nccl_version", "NCCL"), ("pg_count", "process groups")):
         if key in info:
             found[label] = str(info[key])
-    return found
+    added = header.get(METADATA)
+    return {**found, **kept(header), **kept(added if isinstance(added, dict) else {})}
 
 
 def producer(header: Mapping[str, Any]) -> str:

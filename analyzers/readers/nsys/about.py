@@ -18,6 +18,7 @@ from analyzers.common.wording import numbers_in_words
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import ints, is_one_of, table
 from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.settings import kept
 from analyzers.trace.tables import Process
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -59,7 +60,8 @@ class About:
     @property
     def metadata(self) -> dict[str, str]:
         """Variables that change how work is queued."""
-        return {name: value for name, value in self.environment.items() if KEPT_VARIABLES.fullmatch(name)}
+        named = {name: value for name, value in self.environment.items() if KEPT_VARIABLES.fullmatch(name)}
+        return {**named, **kept(self.environment)}
 
 
 def read_about(file: NsysFile) -> About:

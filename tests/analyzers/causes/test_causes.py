@@ -273,13 +273,56 @@ def test_room_that_came_before_the_gap_leaves_what_kept_the_op_unknown() -> None
     assert causes(run.trace()) == {"unknown": 5 * US}
 
 
-def test_one_hardware_queue_in_use_is_full() -> None:
-    run, _ = beta_then_alpha((1 * US, 2 * US), 112 * US)
-    trace = with_one_queue(run.trace())
-    assert causes(trace) == {"gpu-full": 100 * US}
+def chain_then_alpha(start: int) -> Builder:
+    """B's two kernels run from 10 to 60 and to 110 µs on stream 7; A is launched last, on stream 8."""
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 60 * US, launch=(0, 1 * US))
+    rank.kernel("beta", 7, 60 * US, 110 * US, launch=(1 * US, 2 * US))
+    rank.kernel("alpha", 8, start, start + 50 * US, launch=(2 * US, 3 * US))
+    return run
+
+
+def test_a_kernel_that_begins_with_those_launched_before_it_is_behind_them_in_one_hardware_queue() -> None:
+    trace = with_one_queue(chain_then_alpha(61 * US).trace())
+    assert causes(trace) == {"shared-queue": 51 * US}
     (one,) = missed(trace).values()
-    assert one.evidence.endswith("but CUDA_DEVICE_MAX_CONNECTIONS=1 leaves one hardware queue, in use by beta")
-    assert causes(run.trace()) == {"unknown": 100 * US}
+    assert one.evidence == (
+        "alpha (alpha, stream 8) was free to run, and began 1.00 µs after beta (stream 7), launched before it, had "
+        "begun; CUDA_DEVICE_MAX_CONNECTIONS=1: both are in one hardware queue"
+    )
+    assert one.finding == (
+        "shared hardware queue: alpha waited 51.0 µs for beta on stream 7, launched before it, to begin "
+        "(CUDA_DEVICE_MAX_CONNECTIONS=1)"
+    )
+    # With a queue of its own it is there at 3 µs: it starts with the gap, after the least way to the GPU.
+    assert (one.sooner_ns, one.next_cause) == (50 * US, None)
+
+
+def test_a_setting_on_record_is_no_cause_where_times_show_nothing() -> None:
+    """It began neither with the kernel launched before it, nor only after it; and never was another held."""
+    for start in (80 * US, 20 * US):
+        trace = chain_then_alpha(start).trace()
+        assert causes(with_one_queue(trace)) == causes(trace)
+        assert "shared-queue" not in causes(trace)
+
+
+def test_one_kernel_behind_others_tells_of_no_queue_that_is_not_on_record() -> None:
+    assert causes(chain_then_alpha(61 * US).trace()) == {"unknown": 51 * US}
+
+
+def test_launches_that_wait_for_their_kernels_block_the_host() -> None:
+    """Ten launches, each of which returns 1 µs after its kernel's end: nothing else held the thread."""
+    run, rank = one_rank()
+    for at in range(10):
+        name, stream = ("alpha", 8) if at % 2 else ("beta", 7)
+        start = at * 100 * US
+        rank.kernel(name, stream, start + 10 * US, start + 90 * US, launch=(start, start + 91 * US))
+    rank.range("step 0", 0, 1_000 * US)
+    trace = run.trace()
+    assert causes(trace)["host-sync"] > 0.8 * causes(trace).total()
+    one = missed(trace)["host-sync"]
+    assert "cudaLaunchKernel" in one.evidence
+    assert one.finding.endswith("launches return only once their kernels are done (as with CUDA_LAUNCH_BLOCKING=1)")
 
 
 @pytest.mark.parametrize(("way", "expected"), [(10 * US, "late-launch"), (10 * US + 1, "unknown")])

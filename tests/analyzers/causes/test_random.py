@@ -29,10 +29,12 @@ def shares(trace: Trace) -> list[tuple[str, int, int]]:
     )
 
 
-@given(programs, st.booleans())
-def test_each_slice_has_the_cause_that_the_slow_calculation_names(program: list[Action], one_queue: bool) -> None:
-    trace, device = execute(program, one_queue=one_queue)
-    trace = with_one_queue(trace) if one_queue else trace
+@given(programs, st.booleans(), st.booleans())
+def test_each_slice_has_the_cause_that_the_slow_calculation_names(
+    program: list[Action], one_queue: bool, on_record: bool
+) -> None:
+    trace, device = execute(program, one_queue=one_queue, on_record=on_record)
+    trace = with_one_queue(trace) if on_record else trace
     expected = {number: oracle_causes.alone(device, ops) for number, ops in instances(trace, A, B).items()}
     assert alone_by_instance(trace, A, B) == {number: found for number, found in expected.items() if found.total()}
 
