@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -100,6 +101,9 @@ class Capture:
         else:
             self._profile = _new_profile(torch, self.shapes, self.stacks)
             self._profile.start()
+            with contextlib.suppress(AttributeError, RuntimeError):
+                settings = {name: os.environ[name] for name in manifests.SETTINGS if name in os.environ}
+                self._profile.add_metadata_json("traceviz_settings", json.dumps(manifests.safe_environment(settings)))
         self._level = torch.cuda.nvtx.range_push(self.name)
         self._block = torch.profiler.record_function(self.name)  # torch.profiler does not see NVTX
         self._block.__enter__()

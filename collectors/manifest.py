@@ -16,12 +16,21 @@ from typing import Any
 SCHEMA = "traceviz.manifest/1"
 NAME = "manifest.json"
 SECONDS = 20
+# Settings that order a run's work more strictly than its streams do; each rank states its own, as it captures.
+SETTINGS = (
+    *("CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING"),
+    *("GPU_MAX_HW_QUEUES", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY"),
+    *("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT", "NCCL_LAUNCH_ORDER_IMPLICIT"),
+    *("UR_L0_SERIALIZE", "UR_L0_USE_IMMEDIATE_COMMANDLISTS", "SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS"),
+    "XLA_FLAGS",
+)
 # What changes how a run behaves on the GPU. Nothing else of the environment is ever recorded.
 KEPT = re.compile(
-    r"(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|CUDA_MODULE_LOADING|CUDA_DEVICE_ORDER"
+    rf"({'|'.join(SETTINGS)}|CUDA_VISIBLE_DEVICES|CUDA_MODULE_LOADING|CUDA_DEVICE_ORDER"
+    r"|HIP_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK"
     r"|NCCL_(ALGO|PROTO|NVLS_ENABLE|MIN_CTAS|MAX_CTAS|MIN_NCHANNELS|MAX_NCHANNELS|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE"
     r"|IB_DISABLE|NTHREADS|BUFFSIZE|CUMEM_ENABLE|GRAPH_REGISTER|LAUNCH_MODE)"
-    r"|TORCH_NCCL_(AVOID_RECORD_STREAMS|BLOCKING_WAIT|ASYNC_ERROR_HANDLING|ENABLE_TIMING|HIGH_PRIORITY)"
+    r"|TORCH_NCCL_(AVOID_RECORD_STREAMS|ASYNC_ERROR_HANDLING|ENABLE_TIMING|HIGH_PRIORITY)"
     r"|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|TORCH_CUDA_ARCH_LIST|OMP_NUM_THREADS"
     r"|WORLD_SIZE|LOCAL_WORLD_SIZE|SLURM_NTASKS|SLURM_NNODES)"
 )
@@ -138,7 +147,10 @@ def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
     >>> safe_environment({"NCCL_ALGO": "Ring", "AWS_SECRET_ACCESS_KEY": "x", "NCCL_ALGO_TOKEN": "y"})
     {'NCCL_ALGO': 'Ring'}
     """
-    return {name: value for name, value in sorted(environment.items()) if KEPT.fullmatch(name)}
+    found = {name: value for name, value in sorted(environment.items()) if KEPT.fullmatch(name)}
+    if "XLA_FLAGS" in found:  # switches alone: others name folders
+        found["XLA_FLAGS"] = " ".join(re.findall(r"--xla_gpu_\w+=(?:true|false|\d+)\b", found["XLA_FLAGS"]))
+    return found
 
 
 def host() -> dict[str, Any]:

@@ -96,6 +96,7 @@ def hook_settings(tool: str, folder: Path, launcher: Launcher | None, steps: Ste
         "step_range": steps.step_range if steps else None,
         "shared": False,
         "gpu_metrics": None,
+        "recorded": [name for name in manifests.SETTINGS if name != "XLA_FLAGS" or tool == "jax"],
     }
 
 
@@ -190,7 +191,7 @@ def describe(
     manifest.world_size = world_size(ranks, environment)
     manifest.git = manifests.git(Path.cwd())
     manifest.environment = manifests.safe_environment(environment)
-    manifest.ranks = [dict(one) for one in ranks]
+    manifest.ranks = [{**one, "settings": manifests.safe_environment(one.get("settings", {}))} for one in ranks]
     first = ranks[0] if ranks else {}
     driver = manifest.gpus[0]["driver"] if manifest.gpus else None
     known = {name: first.get(name) for name in ("python", "torch", "cuda", "nccl")}

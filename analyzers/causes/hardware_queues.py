@@ -29,8 +29,9 @@ from analyzers.trace.tables import Trace
 
 CLOSE_NS = 3_000  # a kernel let go by its queue begins within this; on an H200 within 1 µs
 TOGETHER_NS = 1_000  # kernels let go at once may begin so much in another order
-TESTS = 3  # so many kernels held, and none refuting it, tell of a shared queue by times alone
-SHARE = 0.9  # of those held that have to begin as close behind
+# By times alone a shared queue is told by so many kernels that were held for so long, by one that its own stream or
+# events had just let go (else both may have been stalled by something else), if so many of all begin as close behind.
+TESTS, LONG_NS, SHARE = 3, 10_000, 0.9
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def queue_order(
         hip = trace.captures[trace.processes[process].capture].runtime == "HIP"
         for by_end in (True, False) if hip else (False,):
             tested = _tested(trace, rows, launches, released_ns, by_end=by_end)
-            held = _held(trace, tested, unsure, on_record=bool(on_record))
+            held = _held(trace, tested, released_ns, unsure, on_record=bool(on_record))
             if held.size:
                 ops = tested.rows[held]
                 found.until_ns[ops], found.behind[ops] = tested.until_ns[held], tested.behind[held]
@@ -127,12 +128,19 @@ def _tested(trace: Trace, rows: Ints, launches: tuple[Ints, Ints, Ints], release
     return _Tested(rows, until, behind, tests)
 
 
-def _held(trace: Trace, tested: _Tested, unsure: Callable[[Ints], Mask], *, on_record: bool) -> Ints:
+def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ints], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
-    start, tests = ints(trace.ops, "start_ns")[tested.rows], np.flatnonzero(tested.tests)
-    if np.any(start[tests] + TOGETHER_NS < tested.until_ns[tests]):
+    start, tests = ints(trace.ops, "start_ns"), np.flatnonzero(tested.tests)
+    rows, until = tested.rows[tests], tested.until_ns[tests]
+    if np.any(start[rows] + TOGETHER_NS < until):
         return tests[:0]
-    tests = tests[~unsure(tested.rows[tests])]
-    close = np.count_nonzero(start[tests] <= tested.until_ns[tests] + CLOSE_NS)
-    told = close > 0 if on_record else close >= max(TESTS, SHARE * tests.size)
+    sure = ~unsure(rows)
+    tests, rows, until = tests[sure], rows[sure], until[sure]
+    close = start[rows] <= until + CLOSE_NS
+    if on_record:
+        return tests if close.any() else tests[:0]
+    behind = tested.behind[tests]
+    let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + LONG_NS)
+    telling = close & let_go & (until > released_ns[rows] + LONG_NS)
+    told = np.count_nonzero(telling) >= TESTS and np.count_nonzero(close) >= SHARE * tests.size
     return tests if told else tests[:0]

@@ -11,6 +11,7 @@ import numpy as np
 from analyzers.common.errors import TracevizError
 from analyzers.readers.inputs import Input
 from analyzers.trace.columns import ints
+from analyzers.trace.settings import kept
 from analyzers.trace.tables import Trace
 
 
@@ -23,6 +24,9 @@ def claimed(trace: Trace, one: Input) -> Trace:
     """
     if one.world_size is not None:
         captures = (replace(each, world_size=each.world_size or one.world_size) for each in trace.captures)
+        trace = replace(trace, captures=tuple(captures))
+    if settings := kept(one.settings):
+        captures = (replace(each, metadata={**settings, **each.metadata}) for each in trace.captures)
         trace = replace(trace, captures=tuple(captures))
     return _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
@@ -33,8 +34,9 @@ UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are t
 class Input:
     """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
 
-    `pids` are the ranks of the processes in a file that holds several, by pid, and `world_size` the ranks of the whole
-    job, as far as a manifest knows them. `url` is where a file lies that is not on this machine, `path` then its name.
+    `pids` are the ranks of the processes in a file that holds several, by pid, `world_size` the ranks of the whole job,
+    and `settings` variables of its environment, as far as a manifest knows them. `url` is where a file lies that is not
+    on this machine, `path` then its name.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class Input:
     pids: Mapping[int, int] = field(default_factory=dict)
     url: str = ""
     world_size: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -218,11 +221,12 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
     try:
         content = json.loads(bounded(path))
         entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
-        pids, world = _ranks_by_pid(content.get("ranks", [])), content.get("world_size")
+        ranks, world = content.get("ranks", []), content.get("world_size")
+        pids, settings = _ranks_by_pid(ranks), [_settings(content, ranks, rank) for _, rank in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
     inputs = []
-    for name, rank in entries:
+    for (name, rank), environment in zip(entries, settings, strict=True):
         file = path.parent / name
         if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS):
             raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is none.", path=path)
@@ -231,8 +235,18 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
             why = "is a manifest itself" if kind else "is not there"
             raise TracevizError(f"The manifest names {name}, which {why}.", path=path)
         size = world if type(world) is int and world > 0 else None
-        inputs.append(Input(file, kind, rank, pids if rank is None else {}, world_size=size))
+        of_file = pids if rank is None else {}
+        inputs.append(Input(file, kind, rank, of_file, world_size=size, settings=environment))
     return inputs
+
+
+def _settings(content: Mapping[str, Any], ranks: list[Mapping[str, Any]], rank: object) -> dict[str, str]:
+    """Variables of a rank's environment, or of all ranks that a file holds: as it stated them, else the collector's."""
+    found = {str(name): str(value) for name, value in dict(content.get("environment") or {}).items()}
+    stated = [dict(one.get("settings") or {}) for one in ranks if rank is None or one.get("rank") == rank]
+    if stated and all(one == stated[0] for one in stated):
+        found |= {str(name): str(value) for name, value in stated[0].items()}
+    return found
 
 
 def _ranks_by_pid(ranks: list[Mapping[str, object]]) -> dict[int, int]:

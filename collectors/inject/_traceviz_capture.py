@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import statistics
@@ -11,7 +12,7 @@ import time
 
 import torch
 from _traceviz_ending import BeforeSigterm, abort_collectives
-from _traceviz_hook import number_in
+from _traceviz_hook import number_in, settings_of
 from _traceviz_supervise import SESSION, stop
 
 
@@ -139,6 +140,9 @@ class TorchWindow(Window):
             self.profile = self.new_profile()
             self.profile.step_num, self.profile.current_action = count, self.action(count)
             self.profile.start()
+            # No trace of torch.profiler holds the environment.
+            with contextlib.suppress(AttributeError, RuntimeError):
+                self.profile.add_metadata_json("traceviz_settings", json.dumps(settings_of(self.settings)))
         finally:
             self.ours = False
         self.running = True

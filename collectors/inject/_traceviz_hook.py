@@ -32,6 +32,11 @@ def number_in(variables):
     return next((int(os.environ[name]) for name in variables if os.environ.get(name, "").isdigit()), None)
 
 
+def settings_of(settings):
+    """The settings that order this process's work, as its environment has them now."""
+    return {name: os.environ[name] for name in settings["recorded"] if name in os.environ}
+
+
 def leave_environment():
     """Give a rank the PYTHONPATH that the user's command would have given it."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)

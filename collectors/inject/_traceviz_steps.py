@@ -15,7 +15,7 @@ import sys
 import threading
 
 import torch
-from _traceviz_hook import number_in
+from _traceviz_hook import number_in, settings_of
 
 WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
@@ -187,6 +187,7 @@ class About:
         facts.update(torch=str(torch.__version__), cuda=torch.version.cuda, rank=self.rank)
         facts["world_size"] = max(distributed.get_world_size() if started else self.stated(), self.facts["world_size"])
         facts["backend"] = str(distributed.get_backend()) if started else None
+        facts["settings"] = settings_of(self.settings)
         if cuda.is_available() and cuda.is_initialized():
             facts["gpu"] = cuda.get_device_name()
             version = cuda.nccl.version()

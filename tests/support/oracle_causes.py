@@ -100,10 +100,11 @@ class Device:
         """Kernel -> when the last of those launched before it began, for those that this held.
 
         It holds if all streams share a hardware queue: no kernel that was free began before that, and with the setting
-        on record one began right then; without, three did and nine in ten of those that were free, with room.
+        on record one began right then; without, nine in ten of those that were free, with room, did, and three of them
+        for over 10 µs behind a kernel that had itself begun within 10 µs of its release.
         """
         kernels = [i for i, op in enumerate(self.ops) if op.launch and not op.copies_itself]
-        held, close = {}, 0
+        held, close, telling = {}, 0, 0
         for x in kernels:
             op = self.ops[x]
             earlier = [p for p in kernels if self.ops[p].launch[1] <= op.launch[0]]  # type: ignore[index]
@@ -117,8 +118,11 @@ class Device:
                 return {}
             if not any(full for _, _, full in _pieces(self, x, free, op.start)):
                 held[x] = last.start
-                close += op.start <= last.start + CLOSE
-        told = close > 0 if self.one_queue else close >= 3 and close >= 0.9 * len(held)
+                is_close = op.start <= last.start + CLOSE
+                close += is_close
+                prompt = last.start <= self.released(self.ops.index(last)) + DISPATCH
+                telling += is_close and prompt and last.start > free + DISPATCH
+        told = close > 0 if self.one_queue else telling >= 3 and close >= 0.9 * len(held)
         return held if told else {}
 
     def blocks_per_sm(self, op: Op) -> int:

@@ -6,6 +6,7 @@ since the machine's start. A grid counts work-items. A record's internal correla
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -250,7 +251,7 @@ class _Maker:
             records=table("records"),
             comms=self._comms(ops, api),
             devices=self._devices(),
-            streams=table("streams"),
+            streams=self._streams(),
             warnings=(TraceWarning("absurd-times", text),) if self.left_out else (),
         )
 
@@ -360,6 +361,14 @@ class _Maker:
                 "operation": pd.Categorical([calls[each][1] for each in every]),
             },
         )
+
+    def _streams(self) -> pd.DataFrame:
+        """Streams with the hardware queue of each, where its kernels ran in one; several share a queue."""
+        of = {(one.stream_id.handle, one.dispatch_info.queue_id.handle) for one in self.kernels}
+        count = Counter(stream for stream, _ in of)
+        known = sorted((stream, queue) for stream, queue in of if stream >= 0 and queue >= 0 and count[stream] == 1)
+        streams, queues = np.array(known, np.int64).reshape(-1, 2).T
+        return table("streams", {"stream": streams, "queue": queues}, length=len(known))
 
     def _devices(self) -> pd.DataFrame:
         threads = [

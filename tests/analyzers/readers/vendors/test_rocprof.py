@@ -134,3 +134,18 @@ def test_values_of_other_types_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(TracevizError, match="rocprofv3 does not write") as refusal:
         load([path])
     assert "\n" not in str(refusal.value)
+
+
+def test_streams_have_the_hardware_queue_that_all_their_kernels_ran_in(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    document = json.loads(path.read_text())
+    kernels = document["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    for kernel in kernels:
+        kernel["dispatch_info"]["queue_id"]["handle"] = 5
+    of_stream = {one["stream_id"]["handle"]: one for one in kernels}
+    moved = max(of_stream)
+    of_stream[moved]["dispatch_info"]["queue_id"]["handle"] = 6  # one kernel of the last stream ran elsewhere
+    path.write_text(json.dumps(document))
+    streams = load([path]).streams
+    found = dict(zip(streams["stream"].tolist(), streams["queue"].tolist(), strict=True))
+    assert found == dict.fromkeys(set(of_stream) - {moved}, 5)

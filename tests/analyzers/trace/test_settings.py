@@ -1,0 +1,76 @@
+"""Settings of a run, wherever a capture or its manifest holds them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from analyzers.load import load
+from analyzers.trace.settings import CODE, METADATA, SCHEDULER, TABLE, kept, serializing
+from collectors import manifest as manifests
+
+TORCH = Path(__file__).parents[2] / "data" / "settings" / "blocking.json.gz"
+
+
+def test_what_is_read_is_what_collectors_record() -> None:
+    names = {one.name for one in TABLE if one.name != SCHEDULER}
+    assert names == set(manifests.SETTINGS) - {"XLA_FLAGS"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "orders"),
+    [
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", True),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "10", False),
+        ("CUDA_LAUNCH_BLOCKING", "0", False),
+        ("CUDA_LAUNCH_BLOCKING", "1", True),
+        ("AMD_SERIALIZE_KERNEL", "3", True),
+        ("GPU_MAX_HW_QUEUES", "4", False),
+        ("UR_L0_USE_IMMEDIATE_COMMANDLISTS", "0", True),
+        ("UR_L0_USE_IMMEDIATE_COMMANDLISTS", "1", False),
+        ("TORCH_NCCL_BLOCKING_WAIT", "false", False),
+    ],
+)
+def test_a_setting_counts_with_the_values_that_order_work(name: str, value: str, orders: bool) -> None:
+    assert [one.name for one in serializing(kept({name: value}))] == ([name] if orders else [])
+
+
+def test_of_xla_s_flags_switches_alone_are_recorded() -> None:
+    flags = f"--xla_dump_to=/home/me/secret {SCHEDULER}=false --xla_gpu_autotune_level=0"
+    recorded = manifests.safe_environment({"XLA_FLAGS": flags})
+    assert recorded == {"XLA_FLAGS": f"{SCHEDULER}=false --xla_gpu_autotune_level=0"}
+    assert kept(recorded) == {SCHEDULER: "false"}
+
+
+def settings_of(path: Path) -> tuple[dict[str, str], list[str]]:
+    trace = load([path])
+    found = [one.message for one in trace.warnings if one.code == CODE]
+    return kept(trace.captures[0].metadata), found
+
+
+def test_a_trace_says_what_the_collector_added(tmp_path: Path) -> None:
+    document = json.loads(gzip.decompress(TORCH.read_bytes()))
+    document[METADATA] = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    (tmp_path / "rank0.json").write_text(json.dumps(document))
+    metadata, (caveat,) = settings_of(tmp_path / "rank0.json")
+    assert metadata == document[METADATA]
+    assert caveat.startswith(
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 is on record on rank 0: all streams share one hardware queue"
+    )
+
+
+def test_a_manifest_says_it_by_rank_and_the_rank_s_own_word_counts(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json.gz").write_bytes(TORCH.read_bytes())
+    manifest = {
+        "schema": manifests.SCHEMA,
+        "captures": [{"path": "rank0.json.gz", "rank": 0}],
+        "environment": {"CUDA_LAUNCH_BLOCKING": "0", "NCCL_ALGO": "Ring"},
+        "ranks": [{"rank": 0, "settings": {"CUDA_LAUNCH_BLOCKING": "1"}}, {"rank": 1, "settings": {}}],
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    metadata, (caveat,) = settings_of(tmp_path)
+    assert metadata == {"CUDA_LAUNCH_BLOCKING": "1"}
+    assert "CUDA_LAUNCH_BLOCKING=1 is on record on rank 0" in caveat
