@@ -17,7 +17,7 @@ from collectors.processes import Outcome
 
 INJECT = Path(__file__).parent / "inject"
 HOOK = "TRACEVIZ_HOOK"
-CAPTURES = (".json.gz", ".nsys-rep", ".qdrep")
+CAPTURES = (".json.gz", ".nsys-rep", ".qdrep", ".xplane.pb", "_results.json")
 NOTHING_USABLE = 3
 SLOWED = 0.1  # more of a step's time while it is captured than just before that is worth a note
 LITTLE_SPACE = 1 << 20  # bytes free below which a disk counts as full
@@ -73,7 +73,7 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
                 f"{folder} holds captures already.", hint="Give another folder with -o, or --overwrite to replace them."
             )
         for path in [] if shared else [*old, *_leftovers(folder)]:
-            path.unlink()
+            _remove(path)
     except (FileExistsError, NotADirectoryError) as error:
         raise CollectError(f"{folder} is no folder.", hint="Give another one with -o.") from error
     except OSError as error:
@@ -149,7 +149,7 @@ def finish(
     keep(folder, manifest)
     if manifest.mode != "own-rank":  # else others of the run may still be at it
         for path in _leftovers(folder):
-            path.unlink(missing_ok=True)
+            _remove(path)
     return Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
 
 
@@ -167,8 +167,23 @@ def slowed(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _leftovers(folder: Path) -> list[Path]:
-    patterns = (".about-*", ".claim-*", ".partial-*", ".ended", ".manifest.lock", ".manifest.json.partial")
+    patterns = (
+        ".profile-*",
+        ".about-*",
+        ".claim-*",
+        ".partial-*",
+        ".ended",
+        ".manifest.lock",
+        ".manifest.json.partial",
+    )
     return [path for pattern in patterns for path in folder.glob(pattern)]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def full_disks(folders: Sequence[Path]) -> list[str]:
@@ -195,4 +210,5 @@ def describe(
     first = ranks[0] if ranks else {}
     driver = manifest.gpus[0]["driver"] if manifest.gpus else None
     known = {name: first.get(name) for name in ("python", "torch", "cuda", "nccl")}
+    known |= {name: first[name] for name in ("jax",) if name in first}
     manifest.versions = {**known, "driver": driver, **versions}

@@ -1,7 +1,7 @@
-"""What a collected Python process does: wrap itself in nsys if it is a rank, watch its steps once torch is there.
+"""What a collected Python process does: wrap itself in a profiler if it is a rank, or watch its steps.
 
 Self-contained: it runs in the user's Python, which may lack traceviz and may have other packages of its names.
-Only the standard library, and torch once the program has imported it.
+Only the standard library, and torch or JAX once the program has imported it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.util
 import json
 import os
+import socket
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,7 +25,10 @@ def start(text):
         wrap(settings, rank)
     if rank is not None:
         leave_environment()
-    AfterImport("torch", lambda: watch(settings)).install()
+    if settings["tool"] == "jax":
+        AfterImport("jax", lambda: load("_traceviz_jax").watch(settings)).install()
+    elif settings["tool"] != "rocprofv3":
+        AfterImport("torch", lambda: watch(settings)).install()
 
 
 def number_in(variables):
@@ -35,6 +39,18 @@ def number_in(variables):
 def settings_of(settings):
     """The settings that order this process's work, as its environment has them now."""
     return {name: os.environ[name] for name in settings["recorded"] if name in os.environ}
+
+
+def write_about(folder, facts):
+    """Write what this process tells the collector of itself, in a file beside the captures."""
+    facts = {"pid": os.getpid(), "host": socket.gethostname(), "python": sys.version.split()[0], **facts}
+    path = os.path.join(folder, f".about-{socket.gethostname()}-{os.getpid()}.json")
+    try:
+        with open(path + ".partial", "w", encoding="utf-8") as file:
+            json.dump(facts, file)
+        os.replace(path + ".partial", path)
+    except OSError as error:
+        print(f"traceviz: {path} can't be written ({error.strerror}).", file=sys.stderr)
 
 
 def leave_environment():
@@ -52,6 +68,10 @@ def wrap(settings, rank):
     os.environ[WRAPPED] = "1"
     output = os.path.join(settings["folder"], f"rank{rank}").replace("%", "%%")
     program = [sys.executable, *sys.orig_argv[1:]]
+    if settings["tool"] == "rocprofv3":
+        facts = {"rank": rank, "state": "captured", "settings": settings_of(settings)}
+        write_about(settings["folder"], facts)
+        os.execv(settings["wrap"][0], [*settings["wrap"], "--output-file", f"rank{rank}", "--", *program])
     supervise = [sys.executable, "-I", os.path.join(HERE, "_traceviz_supervise.py")]
     counters = counters_of(settings["gpu_metrics"], rank) if settings["gpu_metrics"] else []
     os.execv(sys.executable, [*supervise, *settings["wrap"], *counters, f"--output={output}", "--", *program])

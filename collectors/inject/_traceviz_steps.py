@@ -7,15 +7,12 @@ window begins and after it is over, this costs one Python call a step.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import re
-import socket
-import sys
 import threading
 
 import torch
-from _traceviz_hook import number_in, settings_of
+from _traceviz_hook import number_in, settings_of, write_about
 
 WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 
@@ -163,14 +160,7 @@ class About:
         """Write what is known now; the collector reads it when the program is over."""
         self.facts.update(what)
         self.facts.update(self.itself())
-        name = f".about-{socket.gethostname()}-{os.getpid()}.json"
-        path = os.path.join(self.settings["folder"], name)
-        try:
-            with open(path + ".partial", "w", encoding="utf-8") as file:
-                json.dump(self.facts, file)
-            os.replace(path + ".partial", path)
-        except OSError as error:
-            print(f"traceviz: {path} can't be written ({error.strerror}).", file=sys.stderr)
+        write_about(self.settings["folder"], self.facts)
 
     def stated(self):
         """How many ranks there are, by the launcher's variables: srun's also stand around a single process."""
@@ -183,8 +173,7 @@ class About:
         """Rank, versions and GPU of this process."""
         distributed, cuda = torch.distributed, torch.cuda
         started = distributed.is_available() and distributed.is_initialized()
-        facts = {"pid": os.getpid(), "host": socket.gethostname(), "python": sys.version.split()[0]}
-        facts.update(torch=str(torch.__version__), cuda=torch.version.cuda, rank=self.rank)
+        facts = {"torch": str(torch.__version__), "cuda": torch.version.cuda, "rank": self.rank}
         facts["world_size"] = max(distributed.get_world_size() if started else self.stated(), self.facts["world_size"])
         facts["backend"] = str(distributed.get_backend()) if started else None
         facts["settings"] = settings_of(self.settings)

@@ -1,4 +1,4 @@
-"""`traceviz collect nsys` and `traceviz collect torch`."""
+"""`traceviz collect nsys`, `torch`, `rocprofv3` and `jax`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,23 @@ Examples:
   traceviz collect torch -o captures -- torchrun --nproc-per-node 4 train.py --lr 0.1
   traceviz collect torch --steps 10:13 --shapes -o captures -- python train.py
   traceviz collect torch --step-range "train step" --wait 20 --active 2 -o captures -- mpirun -n 4 python train.py
+
+\b
+Exit code: the command's own; 124 after --timeout; 3 where the command ended well and nothing was captured."""
+
+ROCPROF_EPILOG = """\b
+Examples:
+  traceviz collect rocprofv3 -o captures -- torchrun --nproc-per-node 4 train.py --lr 0.1
+  mpirun -n 4 traceviz collect rocprofv3 -o captures -- ./program
+
+\b
+Exit code: the command's own; 124 after --timeout; 3 where the command ended well and nothing was captured."""
+
+JAX_EPILOG = """\b
+Examples:
+  traceviz collect jax -o captures -- python train.py
+  traceviz collect jax --steps 10:13 -o captures -- mpirun -n 4 python train.py
+  traceviz collect jax --steps 10:13 --step-range "train step" -o captures -- python train.py
 
 \b
 Exit code: the command's own; 124 after --timeout; 3 where the command ended well and nothing was captured."""
@@ -164,6 +181,60 @@ def torch(
     end(
         with_torch.collect(command, with_torch.TorchOptions(output, window, shapes, stacks, memory, overwrite, timeout))
     )
+
+
+@app.command("rocprofv3", epilog=ROCPROF_EPILOG, context_settings=CONTEXT)
+def rocprofv3(
+    command: Command,
+    output: Output = Path("captures"),
+    path: Annotated[
+        str | None,
+        typer.Option("--rocprofv3", metavar="PATH", help="The rocprofv3 to use.", show_default="found in ROCm"),
+    ] = None,
+    overwrite: Overwrite = False,
+    timeout: Timeout = None,
+) -> None:
+    """Run a command under AMD's rocprofv3, every rank. Not tried on an AMD GPU.
+
+    Writes rankN_results.json of the whole run and a manifest.json, which every command takes: traceviz check-overlap
+    DIR.
+    """
+    from collectors import with_rocprof
+
+    found = with_rocprof.find_rocprofv3(path)
+    end(with_rocprof.collect(command, with_rocprof.RocprofOptions(output, found, overwrite, timeout)))
+
+
+@app.command("jax", epilog=JAX_EPILOG, context_settings=CONTEXT)
+def jax(
+    command: Command,
+    output: Output = Path("captures"),
+    steps: StepsOption = None,
+    step_range: Annotated[
+        str | None,
+        typer.Option(
+            "--step-range",
+            metavar="NAME",
+            help="A step is an annotation of this name, not a StepTraceAnnotation of any.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+    timeout: Timeout = None,
+) -> None:
+    """Run a command with jax.profiler in every process.
+
+    The program needs no change: without --steps all of it is captured, from when it has a backend. Writes
+    rankN.trace.json.gz, the same whole as rankN.xplane.pb, and a manifest.json, which every command takes: traceviz
+    check-overlap DIR.
+    """
+    from collectors import with_jax
+    from collectors.errors import CollectError
+
+    if step_range is not None and steps is None:
+        raise CollectError("--step-range needs --steps.", hint="Give --steps 10:13 too.")
+    window = _steps(steps, step_range or "") if steps else None
+    end(with_jax.collect(command, with_jax.JaxOptions(output, window, overwrite, timeout)))
 
 
 def find_nsys(chosen: str | None = None) -> Nsys:

@@ -1,0 +1,109 @@
+"""Run a program under rocprofv3, every rank into a file of its own.
+
+Written by AMD's manual, and tested against a stand-in alone: no machine with a GPU of AMD's was tried.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors import manifest as manifests
+from collectors import session
+from collectors.errors import CollectError
+from collectors.launchers import Launcher, launcher_of, own_rank
+from collectors.manifest import Capture, Manifest
+from collectors.processes import run
+
+# Kernels and copies; who launched them; ranges of roctx; calls of RCCL, which say what their kernels do not.
+WANTED = ("--kernel-trace", "--memory-copy-trace", "--hip-trace", "--marker-trace", "--rccl-trace")
+RESULTS = "_results.json"
+HELP_SECONDS = 60
+PLACES = ("/opt/rocm/bin/rocprofv3",)
+
+
+@dataclass(frozen=True)
+class RocprofOptions:
+    """What to run it with, and where to."""
+
+    folder: Path
+    rocprofv3: Path
+    overwrite: bool = False
+    timeout: float | None = None
+
+
+def find_rocprofv3(chosen: str | None = None) -> Path:
+    """The rocprofv3 to capture with: the chosen one, `$ROCM_PATH`'s, `PATH`'s, or that of the usual folder.
+
+    Raises
+    ------
+    CollectError : none is here.
+    """
+    rocm = os.environ.get("ROCM_PATH")
+    places = [chosen] if chosen else [*([f"{rocm}/bin/rocprofv3"] if rocm else []), "rocprofv3", *PLACES]
+    found = next(filter(None, map(shutil.which, places)), None)
+    if found is None:
+        what = f"there is no rocprofv3 at {chosen}." if chosen else "rocprofv3 is not here."
+        raise CollectError(what, hint="Install ROCm's rocprofiler-sdk, or name it with --rocprofv3; or collect torch.")
+    return Path(found)
+
+
+def words_of(rocprofv3: Path, folder: Path) -> tuple[list[str], list[str]]:
+    """The words of rocprofv3 with all that it knows of what is wanted, and notes on what it does not know."""
+    try:
+        command = [str(rocprofv3), "--help"]
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=HELP_SECONDS, check=False)
+        text = (ran.stdout + ran.stderr).decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CollectError(f"{rocprofv3} does not run: {error}.", hint="Name another one with --rocprofv3.") from error
+    known = [word for word in WANTED if word in text or "--kernel-trace" not in text]
+    lost = [word for word in WANTED if word not in known]
+    notes = [f"This rocprofv3 knows no {', '.join(lost)}: what it would trace is missing."] if lost else []
+    return [str(rocprofv3), *known, "--output-format", "json", "--output-directory", str(folder)], notes
+
+
+def collect(command: Sequence[str], options: RocprofOptions) -> session.Collected:
+    """Run a command under rocprofv3 and write `rankN_results.json` and `manifest.json`.
+
+    Raises
+    ------
+    CollectError : the folder, the command or rocprofv3 can't be used.
+    """
+    if shutil.which(command[0]) is None:
+        raise CollectError(f"there is no command {command[0]!r}.", exit_code=127)
+    launcher = launcher_of(command)
+    alone = own_rank() if launcher is None else None
+    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
+    words, notes = words_of(options.rocprofv3, folder)
+    manifest = Manifest("rocprofv3", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
+    manifest.start_utc = manifests.now()
+    planned, environment = plan(command, words, folder, launcher, alone)
+    outcome = run(planned, environment, timeout=options.timeout)
+    ranks = [one for one in session.reports_of_ranks(folder) if alone is None or one["rank"] == alone]
+    files = sorted(folder.glob(f"rank*{RESULTS}"), key=_rank)
+    manifest.captures = [Capture(path.name, _rank(path)) for path in files if alone in (None, _rank(path))]
+    if not manifest.captures:
+        notes.append(
+            "rocprofv3 left no file; what it printed says why. A launcher's ranks have to be in Python; else put the "
+            "collector behind it: mpirun -n 4 traceviz collect rocprofv3 -o DIR -- ./program"
+        )
+    manifest.notes = [*notes, *(f"The disk of {one} is full." for one in session.full_disks([folder]))]
+    return session.finish(folder, manifest, outcome, ranks, None)
+
+
+def plan(
+    command: Sequence[str], words: Sequence[str], folder: Path, launcher: Launcher | None, rank: int | None
+) -> tuple[list[str], dict[str, str]]:
+    """What to run, and in which environment: rocprofv3 within a launcher's ranks, by the hook in their Python."""
+    if launcher is None:
+        return [*words, "--output-file", f"rank{rank or 0}", "--", *command], dict(os.environ)
+    settings = {**session.hook_settings("rocprofv3", folder, launcher, None), "wrap": list(words)}
+    return list(command), session.hooked(os.environ, settings)
+
+
+def _rank(path: Path) -> int:
+    return int(path.name.removeprefix("rank").removesuffix(RESULTS))
