@@ -235,7 +235,7 @@ def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
             0 < facts.unknown < facts.ops,
             f"who launched {facts.unknown:,} of {facts.ops:,} GPU ops: their launch calls are missing",
         ),
-        (not facts.operators, "which operator launched an op (nsys has no operator events)"),
+        (not facts.operators, "which operator launched an op: the capture has no operator events"),
         (not facts.syncs, "which stream waited for what: there are no synchronization events"),
         (0 < steps < FEW, f"how much steps vary: {steps} are too few for a median"),
         (not steps, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),

@@ -63,6 +63,7 @@ class StreamsResult:
 
     ranks: tuple[RankStreams, ...]
     warnings: tuple[TraceWarning, ...]
+    runtime: str = "CUDA"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device, stream): ops, busy_ns, alone_ns."""
@@ -127,7 +128,7 @@ def streams(trace: Trace) -> StreamsResult:
     ops = trace.ops
     keys = [ints(ops, column) for column in ("rank", "device", "process")]
     ranks = [_rank_streams(trace, rank, device, rows) for (rank, device, _), rows in rows_by_key(*keys).items()]
-    return StreamsResult(tuple(ranks), trace.warnings)
+    return StreamsResult(tuple(ranks), trace.warnings, trace.runtime)
 
 
 def _rank_streams(trace: Trace, rank: int, device: int, rows: Ints) -> RankStreams:

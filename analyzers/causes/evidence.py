@@ -46,6 +46,7 @@ class EvidenceWriter:
         self._op_code, self._op_names = codes(self.trace.ops, "name")
         self._api_code, self._api_names = codes(self.trace.api, "name")
         self.device_labels = labels_of(self.trace)
+        self.stream = self.trace.stream_word
 
     def next_behind(self, one: Explained, gap: int, gain: Gain) -> str:
         """What would have bound a gap's op without its cause, and how much sooner it could have started."""
@@ -249,7 +250,7 @@ class EvidenceWriter:
         """Which op of the other side was queued before it."""
         blocker = int(one.releases.holder[gap])
         other = f"{self.op_name(blocker)} of {self._other(one, gap)}"
-        return f"{self._who(one, gap)} was queued behind {other} on the same stream, {duration(ns)}"
+        return f"{self._who(one, gap)} was queued behind {other} on the same {self.stream}, {duration(ns)}"
 
     def event_dependency(self, one: Explained, gap: int, ns: int) -> str:
         """Which op of the other side it waited for, and by which path."""
@@ -271,15 +272,15 @@ class EvidenceWriter:
 
     def _who(self, one: Explained, gap: int) -> str:
         op = int(one.gaps.op[gap])
-        return f"{self._side(one, gap)} ({self.op_name(op)}, stream {self._of_op('stream', op)})"
+        return f"{self._side(one, gap)} ({self.op_name(op)}, {self.stream} {self._of_op('stream', op)})"
 
     def _path(self, one: Explained, gap: int, blocker: int) -> str:
         path = self.ordering.path(blocker, int(one.gaps.op[gap]))
-        through = " → ".join(f"{step.kind} on stream {step.stream}" for step in path[1:-1] if step.stream >= 0)
+        through = " → ".join(f"{step.kind} on {self.stream} {step.stream}" for step in path[1:-1] if step.stream >= 0)
         through = f", through {through}" if through else ""
         inferred = how_surely(self.ordering, path)
         sure = f" ({in_words(inferred)})" if inferred else ""
-        return f"on stream {self._of_op('stream', blocker)}{through}{sure}"
+        return f"on {self.stream} {self._of_op('stream', blocker)}{through}{sure}"
 
     def inferred(self, one: Explained, gap: int, removed: int | None) -> Inferred | None:
         """How sure the links are that an op's wait for other work rests on; `removed` is that of its cause."""
@@ -366,7 +367,7 @@ class EvidenceWriter:
         after = self._of_op("start_ns", op) - int(order.until_ns[op])
         return (
             f"{self._who(one, gap)} was free to run, and began {duration(max(after, 0))} after {name} "
-            f"(stream {stream}), launched before it, had {how}; {shared}"
+            f"({self.stream} {stream}), launched before it, had {how}; {shared}"
         )
 
     def gpu_full(self, one: Explained, gap: int, ns: int) -> str:
@@ -424,7 +425,7 @@ class EvidenceWriter:
             queued = f", which {self._who(one, gap)} was queued behind," if unseen not in (-1, op) else ""
             return (
                 f"{node}{queued} runs inside a {self.trace.runtime} graph, launched as a whole: the capture shows the "
-                "order of its nodes on one stream, not which node waits for which across streams"
+                f"order of its nodes on one {self.stream}, not which node waits for which across {self.stream}s"
             )
         if end - bound <= DISPATCH_NS:
             return f"dispatch between ops of {self._side(one, gap)}, up to {duration(end - bound)} each"

@@ -35,7 +35,7 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
 def same_stream(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
     """That both share a stream, and which."""
     side, other = writer.sides(one, gap)
-    return f"same stream: {side} and {other} both run on stream {writer.stream_of(one, gap)}"
+    return f"same {writer.stream}: {side} and {other} both run on {writer.stream} {writer.stream_of(one, gap)}"
 
 
 def event_dependency(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
@@ -43,20 +43,22 @@ def event_dependency(writer: EvidenceWriter, one: Explained, gap: int, ns: int) 
     side, other = writer.sides(one, gap)
     stream, blocker = writer.stream_of(one, gap), writer.op_name(int(one.releases.holder[gap]))
     if writer.shares_stream(one, gap):
-        return f"same stream: {side} and {other} both run on stream {stream}, which waits for {other}'s {blocker}"
+        on = f"{writer.stream} {stream}"
+        return f"same {writer.stream}: {side} and {other} both run on {on}, which waits for {other}'s {blocker}"
     queued, ops = writer.queued_before(one, gap)
     after = f"{queued} of {other}'s {ops} ops"
     if queued == ops:
         after = f"both of {other}'s ops" if ops == 2 else f"all {ops} of {other}'s ops"
     issued = f", issued after {after}" if queued and ops > 1 else ""
-    return f"event wait: {side} (stream {stream}) waits for {other}'s {blocker}{issued}"
+    return f"event wait: {side} ({writer.stream} {stream}) waits for {other}'s {blocker}{issued}"
 
 
 def stream_busy(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
     """Behind what the op was queued that is of neither side."""
     side, _ = writer.sides(one, gap)
     what, of = writer.queued_behind(one, gap)
-    return f"stream busy: {side} (stream {writer.stream_of(one, gap)}) waited {duration(ns)} behind {what}, {of}"
+    on = f"{writer.stream} {writer.stream_of(one, gap)}"
+    return f"{writer.stream} busy: {side} ({on}) waited {duration(ns)} behind {what}, {of}"
 
 
 def shared_queue(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
@@ -66,8 +68,8 @@ def shared_queue(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> s
     why = writer.why_shared(one, gap) or "told by the order in which kernels began"
     what = "end" if writer.explainer.queue_order.ends[int(one.gaps.op[gap])] else "begin"
     return (
-        f"shared hardware queue: {side} waited {duration(ns)} for {behind} on stream {stream}, launched before it, to "
-        f"{what} ({why})"
+        f"shared hardware queue: {side} waited {duration(ns)} for {behind} on {writer.stream} {stream}, launched "
+        f"before it, to {what} ({why})"
     )
 
 

@@ -181,6 +181,15 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
+def stream_word(runtime: str) -> str:
+    """What people of a runtime call a stream of work on a device.
+
+    >>> stream_word("CUDA"), stream_word("HIP"), stream_word("SYCL")
+    ('stream', 'stream', 'queue')
+    """
+    return "queue" if runtime == "SYCL" else "stream"
+
+
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """Ranks, those in a row as a span.
 

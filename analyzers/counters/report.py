@@ -115,6 +115,7 @@ class _Part:
     unread: int
     path: str
     lacks: tuple[str, ...]
+    runtime: str
 
 
 def _shared(trace: Trace, a: str, b: str) -> Shared:
@@ -137,6 +138,7 @@ def _joined(trace: Trace, a: str, b: str, given_to: SharedOps) -> _Part:
         sum(one.unread_counters for one in trace.captures),
         trace.captures[0].path,
         tuple(text for one in trace.captures for text in one.lacks if text.startswith(COUNTERS_UNJOINED)),
+        trace.runtime,
     )
 
 
@@ -173,7 +175,9 @@ def _refuse(parts: Sequence[_Part]) -> None:
     if lacks:
         text = f"GPU counters can't be joined to ranks: it can't be told {lacks}."
         raise TracevizError(text, path=parts[0].path, hint="Export the report with a newer nsys.")
-    raise TracevizError("There are no GPU counters in this capture.", path=parts[0].path, hint=HINT)
+    runtime = parts[0].runtime
+    hint = HINT if "CUDA" in runtime else f"Of {runtime} no profiler's counters are read yet."
+    raise TracevizError("There are no GPU counters in this capture.", path=parts[0].path, hint=hint)
 
 
 def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[TraceWarning]:

@@ -30,7 +30,9 @@ def collectives(run: PartitionedRun, narrowing: Narrowing = ALL) -> Collectives:
 def streams(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamsResult:
     """How many streams were busy at once; see `analyzers.streams`."""
     ranks = [one for found in run.ask(_streams, narrowing).values() for one in found]
-    return StreamsResult(tuple(sorted(ranks, key=lambda one: (one.rank, one.device))), run.trace.warnings)
+    return StreamsResult(
+        tuple(sorted(ranks, key=lambda one: (one.rank, one.device))), run.trace.warnings, run.trace.runtime
+    )
 
 
 def _streams(trace: Trace) -> tuple[RankStreams, ...]:

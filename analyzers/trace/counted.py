@@ -130,13 +130,15 @@ def _by_rule(trace: Trace, took: Ints) -> tuple[Counter[Rule], Counter[Rule]]:
     if not rows.size:
         return Counter(), Counter()
     operation, distinct = operation_codes(trace)
+    hip = trace.runtime == "HIP"
     ops: Counter[Rule] = Counter()
     ns: Counter[Rule] = Counter()
     how = np.where(own[rows], 2, np.where(copies[rows], 1, 0))
     keys = (how, name[rows].astype(np.int64), declared[rows].astype(np.int64), operation[rows])
     for (way, text, rule, number), at in rows_by_key(*keys).items():
         one = by_name[text]
-        key: Rule = (BY_NAME, one.library, distinct[number] or one.operation, one.kind)
+        library = "RCCL" if hip and one.library == "NCCL" else one.library  # its kernels keep NCCL's names
+        key: Rule = (BY_NAME, library, distinct[number] or one.operation, one.kind)
         if way:
             key = (rules[rule] if way == 2 else PEER_COPIES, "", distinct[number], COMMUNICATION)
         ops[key] += int(at.size)

@@ -19,6 +19,7 @@ import pandas as pd
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import stream_word
 from analyzers.trace.columns import ints, table
 
 if TYPE_CHECKING:
@@ -148,6 +149,11 @@ class Trace:
     def runtime(self) -> str:
         """Whose calls the host calls are: CUDA, HIP, SYCL, …; of captures of several "CUDA or HIP"."""
         return " or ".join(dict.fromkeys(capture.runtime for capture in self.captures)) or "CUDA"
+
+    @property
+    def stream_word(self) -> str:
+        """What people call a stream here, as `stream_word` says."""
+        return stream_word(self.runtime)
 
     def __repr__(self) -> str:
         names = ", ".join(capture.path for capture in self.captures[:2]) + (", …" if len(self.captures) > 2 else "")

@@ -201,6 +201,7 @@ class RunContext:
     ranks_known: int | None = None
     asked: bool = False
     processes: tuple[Process, ...] = ()
+    runtime: str = "CUDA"
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
@@ -210,7 +211,7 @@ class RunContext:
         known = ranks_known(trace)
         if any(part.peers_absent for part in parts) and (known is None or known <= given):
             known = given + 1  # at least
-        return RunContext(trace.clocks, trace.warnings, given, known, asked, trace.processes)
+        return RunContext(trace.clocks, trace.warnings, given, known, asked, trace.processes, trace.runtime)
 
     @property
     def absent(self) -> int:
@@ -297,6 +298,7 @@ def answer(
         times=tuple(sorted((one for part in parts for one in part.times), key=lambda one: (one.rank, one.device))),
         warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
         communication=communication.counted,
+        runtime=run.runtime,
     )
 
 

@@ -71,6 +71,7 @@ class OverlapResult:
     stake: Stake | None = None
     late_rank: DeviceKey | None = None
     times: tuple[DeviceTime, ...] = ()
+    runtime: str = "CUDA"
     claim: Claim | None = None
     claim_reason: str = ""
 

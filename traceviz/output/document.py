@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from analyzers.common.notebook import plain as plain
-from analyzers.common.wording import in_one_unit
+from analyzers.common.wording import in_one_unit, stream_word
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 _LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
@@ -56,6 +56,30 @@ class Table:
 
 
 Block = Headline | Paragraph | Bullets | Table
+
+
+def worded(blocks: Sequence[Block], runtime: str) -> list[Block]:
+    """The same blocks with titles, headers and notes in the word of a runtime for streams; texts and cells stay.
+
+    >>> worded([Table(("stream", "and stream"), [], "Streams of rank 0")], "SYCL")[0].title
+    'Queues of rank 0'
+    """
+    word = stream_word(runtime)
+    if word == "stream":
+        return list(blocks)
+
+    def said(text: str) -> str:
+        return text.replace("stream", word).replace("Stream", word.capitalize())
+
+    def of(block: Block) -> Block:
+        if isinstance(block, Paragraph):
+            return replace(block, title=said(block.title))
+        if not isinstance(block, Table):
+            return block
+        headers, numeric = [said(one) for one in block.headers], frozenset(map(said, block.numeric))
+        return replace(block, headers=headers, title=said(block.title), numeric=numeric, note=said(block.note))
+
+    return [of(block) for block in blocks]
 
 
 def markdown(blocks: Sequence[Block]) -> str:

@@ -175,11 +175,12 @@ def _chosen(
 
 def _of_streams(side: str, rows: Sequence[Row]) -> str:
     """A side's name by its streams: "A stream 25", "B streams 7 17"."""
-    streams = [row.label.removeprefix("stream ").partition(" ")[0] for row in rows]
+    streams = [row.label.partition(" ")[2].partition(" ")[0] for row in rows]
     if len(streams) == 1:
         return _text(f"{side} {rows[0].label}")
+    word = f"{rows[0].label.partition(' ')[0] if rows else 'stream'}s"
     return _text(
-        f"{side} streams {' '.join(streams)}" if len(streams) <= MOST_STREAMS else f"{side} {len(streams)} streams"
+        f"{side} {word} {' '.join(streams)}" if len(streams) <= MOST_STREAMS else f"{side} {len(streams)} {word}"
     )
 
 

@@ -111,7 +111,9 @@ def bands(
         kinds += [
             (
                 "stream",
-                f"stream {stream}" + f" of context {context}" * (len(contexts) > 1) + uses[process, context, stream],
+                f"{trace.stream_word} {stream}"
+                + f" of context {context}" * (len(contexts) > 1)
+                + uses[process, context, stream],
             )
             for context, stream in streams
         ]

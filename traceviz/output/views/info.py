@@ -7,7 +7,7 @@ from pathlib import Path
 from analyzers.common.wording import ranks_in_words
 from analyzers.info import TraceInfo
 from analyzers.trace.tables import QUEUED
-from traceviz.output.document import Block, Bullets, Paragraph, Table
+from traceviz.output.document import Block, Bullets, Paragraph, Table, worded
 from traceviz.output.quantities import count_of, duration, listing
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.communication import communication
@@ -33,7 +33,8 @@ def blocks(result: TraceInfo) -> list[Block]:
         shown.append(Paragraph("; ".join(queued), "Queued, from submission to start"))
     if result.cannot:
         shown.append(Bullets("What this capture can't tell", result.cannot))
-    return shown + caveats(result.warnings, verbose=True)
+    runtimes = {one.runtime for one in result.captures}
+    return worded(shown, " or ".join(sorted(runtimes))) + caveats(result.warnings, verbose=True)
 
 
 def _captures(result: TraceInfo) -> Table:

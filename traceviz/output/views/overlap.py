@@ -10,7 +10,7 @@ from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.result import MOODS, OverlapResult
-from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, worded
 from traceviz.output.quantities import duration, instant, listing, part_of, percent, percent_span, span, unshown
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
@@ -72,7 +72,7 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
         shown.append(
             Paragraph("--verbose has the evidence of each cause, instances, and figures as other tools give them.")
         )
-    return shown
+    return worded(shown, result.runtime)
 
 
 def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:

@@ -7,7 +7,7 @@ import numpy as np
 from analyzers.contention.neighbours import StreamContention
 from analyzers.streams import RankStreams, StreamsResult
 from analyzers.trace.kernels import function as kernel
-from traceviz.output.document import Block, Paragraph, Table
+from traceviz.output.document import Block, Paragraph, Table, worded
 from traceviz.output.quantities import duration, percent, unshown
 from traceviz.output.views.caveats import caveats
 
@@ -25,7 +25,7 @@ def blocks(result: StreamsResult, costs: StreamContention | None = None) -> list
             shown.append(_pairs(rank))
     if costs is not None:
         shown += contention(costs)
-    return shown + caveats(result.warnings)
+    return worded(shown, result.runtime) + caveats(result.warnings)
 
 
 def contention(costs: StreamContention) -> list[Block]:
@@ -33,7 +33,7 @@ def contention(costs: StreamContention) -> list[Block]:
     suffering = [one for one in costs.kernels if one.paid_ns is None or one.paid_ns > 0]
     hurting = [one for one in costs.pairs if one.paid_ns > 0]
     if not costs.kernels:
-        return [Paragraph("no kernel ran beside another stream's.", "Kernels beside other streams")]
+        return [Paragraph("no kernel ran beside another.", "Kernels beside other streams")]
     headers = ("kernel", "ops", "beside others", "slower", "lost")
     rows = [
         (

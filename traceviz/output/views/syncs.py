@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from analyzers.common.wording import ranks_in_words
+from analyzers.common.wording import ranks_in_words, stream_word
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.loops import Chunk
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.kernels import function
-from traceviz.output.document import Block, Bullets, Headline, Table
+from traceviz.output.document import Block, Bullets, Headline, Table, worded
 from traceviz.output.quantities import count_of, duration, instant, size, unshown
 from traceviz.output.views.caveats import caveats
 
@@ -35,7 +35,7 @@ def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
         shown.append(Bullets("Missing waits, each a possible race: the trace can't see the data", _races(missing)))
     if len(result.plan):
         shown.append(_plan(result))
-    return shown + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
+    return worded(shown, result.runtime) + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
 
 
 def _headline(result: OrderReport) -> Headline:
@@ -105,14 +105,14 @@ def _cut(name: str) -> str:
 
 def _syncs(result: OrderReport) -> Table:
     headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in", "waited for", "delayed")
-    rows = [_sync(point) for point in islice(result.syncs, MOST_VERBOSE)]
+    rows = [_sync(point, stream_word(result.runtime)) for point in islice(result.syncs, MOST_VERBOSE)]
     note = unshown(len(result.syncs) - MOST_VERBOSE)
     return Table(headers, rows, "One by one", frozenset(headers[:5]), note)
 
 
-def _sync(point: SyncPoint) -> tuple[str, ...]:
+def _sync(point: SyncPoint, stream: str) -> tuple[str, ...]:
     origin = point.chain or point.pattern or ("–" if not point.hidden else "implicit")
-    waited = function(point.waited_name) or (f"stream {point.waited_stream}" if point.waited_stream >= 0 else "–")
+    waited = function(point.waited_name) or (f"{stream} {point.waited_stream}" if point.waited_stream >= 0 else "–")
     copy = f" ({point.copy}, {size(point.bytes)})" if point.copy and point.bytes >= 0 else ""
     return (
         str(point.rank),
