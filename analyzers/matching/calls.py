@@ -16,7 +16,7 @@ from analyzers.arrays.groups import WIDEST, first_row, label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import function, known, operation_of
-from analyzers.trace.kernels import is_communication
+from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
 from analyzers.trace.tables import Trace
 
@@ -61,7 +61,11 @@ class Calls:
 
 
 def calls(trace: Trace) -> Calls:
-    """Find the communication kernels and join what the trace says about each."""
+    """Find the communication kernels and join what the trace says about each.
+
+    What the user alone calls communication is no call of a collective where nothing tells its operation: in the same
+    order on every rank runs all that they compute, too, and waits would be claimed of it.
+    """
     code, names = codes(trace.ops, "name")
     rows = np.flatnonzero(is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",)))
     ops = trace.ops.iloc[rows]
@@ -85,7 +89,11 @@ def calls(trace: Trace) -> Calls:
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
-    return Calls(members, pd.DataFrame(columns, copy=False))  # many ranks have many calls: a copy takes its time
+    table = pd.DataFrame(columns, copy=False)
+    unknown = is_declared(trace)[rows] & (columns["operation"].codes < 0)
+    if unknown.any():
+        table = table[~unknown].reset_index(drop=True)
+    return Calls(members, table)  # many ranks have many calls: a copy takes its time
 
 
 def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import first_row_of, label
+from analyzers.arrays.groups import first_row_of, label, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import codes, ints
+from analyzers.trace.communication import operation_of
 from analyzers.trace.tables import Trace
 
 # A short word also picks groups whose description begins with the long one: TENSOR_MODEL_PARALLEL_GROUP is a tp.
@@ -47,7 +48,7 @@ class Group:
         first = re.split(r"[^a-z]+", self.plain.lower(), maxsplit=1)[0]
         if text in DIMENSIONS and first in (text, DIMENSIONS[text]):
             return True
-        called = (self.name, self.description, self.plain, self.ranks, self.communicator)
+        called = (self.name, self.description, self.plain, self.ranks, self.communicator, self.communicator[2:])
         return any(one and matcher(one) for one in called)
 
     @property
@@ -66,7 +67,7 @@ def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
     """The groups that a trace names, and for each op the number of its own; -1 where the capture says none."""
     comms = trace.comms
     texts = [codes(comms, column) for column in ("group", "group_description", "group_ranks")]
-    size, communicator = ints(comms, "group_size"), ints(comms, "communicator")
+    size, communicator = ints(comms, "group_size").copy(), ints(comms, "communicator")
     columns = [np.asarray(code, np.int64) for code, _ in texts]
     stated = (size > 0) | (communicator != -1)
     for code, names in texts:
@@ -77,14 +78,36 @@ def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
     key = label(*(column[rows] for column in columns), size[rows], communicator[rows])
     _, heads, number = np.unique(key, return_index=True, return_inverse=True)
     groups = []
+    members = _members(trace, communicator)
     for row in rows[heads]:
         name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
+        seen = members.get(int(communicator[row]), []) if not ranks and size[row] <= 0 else []
+        if seen:
+            ranks, size[row] = str(seen), len(seen)
         identity = "" if communicator[row] == -1 else f"{int(communicator[row]) & (2**64 - 1):#x}"
         groups.append(Group(name, description, ranks, int(size[row]) if size[row] > 0 else None, identity))
     owner, call = (ints(comms, key) for key in ("process", "correlation"))
     process, launch = (ints(trace.ops, key) for key in ("process", "correlation"))
     row = first_row_of(owner[rows], call[rows], process, launch)
     return groups, np.where(row >= 0, number[row], -1)
+
+
+def _members(trace: Trace, communicator: Ints) -> dict[int, list[int]]:
+    """The ranks that made collective calls in each of NCCL's communicators, whose size nsys does not record.
+
+    Where ranks of the job are missing, or where there is one alone, nothing tells who the others are; sends need not
+    come from all.
+    """
+    ranks = np.array([one.rank for one in trace.processes] or [-1])
+    world = max((one.world_size or 0 for one in trace.captures), default=0)
+    working = len(trace.rank_ids)
+    if working < max(world, 2):
+        return {}
+    code, names = codes(trace.comms, "operation")
+    by_all = np.array([operation_of(name) not in ("", "send", "recv", "send_recv") for name in names] + [False])[code]
+    calls = np.flatnonzero((communicator != -1) & by_all)
+    rank_of = ranks[ints(trace.comms, "process")[calls]]
+    return {key: np.unique(rank_of[at]).tolist() for (key,), at in rows_by_key(communicator[calls]).items()}
 
 
 def listed(text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,22 @@ def test_a_communicator_is_named_by_its_number() -> None:
     assert number.tolist() == [0]
     assert len(picked(builder.trace(), "group:0xfffffffffffffffe")) == 1
     assert str(groups[0]) == "communicator 0xfffffffffffffffe 4 ranks"
+
+
+@pytest.mark.parametrize(("operation", "known"), [("ncclAllReduce", True), ("ncclSend", False)])
+def test_a_communicator_without_a_size_is_of_the_ranks_whose_collectives_it_has(operation: str, known: bool) -> None:
+    """As nsys records it: its number alone. All must take part in a collective, in sends need not."""
+    builder = Builder()
+    ranks = [builder.rank(k) for k in (0, 1, 2)]
+    for k in (0, 2):
+        ranks[k].kernel(NAME, 20, 0, 10, correlation=5)
+        builder.add("comms", process=k, correlation=5, communicator=7, operation=operation)
+    ranks[1].kernel("gemm", 20, 0, 10)
+    trace = builder.trace()
+    assert [len(picked(trace, text)) for text in ('group:"ranks=0,2"', "group:size=2")] == [2 * known] * 2
+    assert len(picked(trace, "group:7")) == 2
+    alone = replace(trace, captures=(replace(trace.captures[0], world_size=4),))
+    assert len(picked(alone, "group:size=2")) == 0, "a rank is missing, which may be of it, too"
 
 
 def test_first_words_stand_for_dimensions_and_nothing_else() -> None:
