@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Floats, Ints
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
@@ -21,9 +21,10 @@ from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.freed_memory import keeping_freed_memory
+from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS
 from analyzers.trace.schemas import OPS, WAIT_RANGE
 from analyzers.trace.tables import Trace
@@ -157,11 +158,15 @@ def _clock_of_calls(clocks: Clocks | None, calls: pd.DataFrame) -> Ints:
 def with_collectives(trace: Trace) -> Trace:
     """The trace with who came last to each op's collective, as matches and clocks have it.
 
+    What the user alone calls communication, and is of no collective, may wait for ranks that nobody sees.
+
     Fills `schemas.OF_COLLECTIVES` but for waits. Of several that came last at once, the lowest rank and device did.
     Nobody came last to a collective that was seen once.
     """
+    unmatched = is_declared(trace) & is_one_of(trace.ops, "kind", ("kernel",))
     if trace.matches is None or not len(trace.matches.calls):
-        return trace
+        return _waits_unseen(trace, unmatched)
+    unmatched[ints(trace.matches.calls, "op")] = False
     op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
     calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
     count = np.bincount(collective)[collective]
@@ -183,7 +188,15 @@ def with_collectives(trace: Trace) -> Trace:
     for name, values in found.items():
         columns[name] = np.full(len(trace.ops), OPS[name][1], values.dtype)
         columns[name][op] = values
-    return replace(trace, ops=trace.ops.assign(**columns))
+    return _waits_unseen(replace(trace, ops=trace.ops.assign(**columns)), unmatched)
+
+
+def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
+    """The trace where nothing tells whether these ops waited, unless it is of a single rank's job."""
+    if not ops.any() or ranks_known(trace) == 1:
+        return trace
+    seen = np.where(ops, 0, ints(trace.ops, "wait_seen")).astype(np.int8)
+    return replace(trace, ops=trace.ops.assign(wait_seen=seen))
 
 
 def _warnings(clocks: Clocks) -> list[TraceWarning]:

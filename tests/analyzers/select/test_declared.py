@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import traceviz as tv
+from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
 from analyzers.select.declared import declare
 from analyzers.trace.communication import Declared
 from analyzers.trace.kernels import is_bookkeeping, is_communication, is_compute
-from tests.support.builder import one_rank
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder, one_rank
 from traceviz.options.config import communication, project_communication
 
 TRACE = "tests/data/torch/dpmp_overlap.rank*.json.gz"
@@ -112,3 +114,19 @@ def test_an_export_keeps_what_was_declared_and_one_of_before_is_still_read(tmp_p
     old = tv.load(tmp_path / "new")
     assert is_communication(old).tolist() == is_communication(tv.load(TRACE)).tolist()
     assert len(tv.collectives(old)) == len(tv.collectives(whole))
+
+
+@pytest.mark.parametrize(("name", "matched"), [("my_exchange", False), ("my_all_reduce", True)])
+def test_waits_are_claimed_of_no_kernel_whose_operation_nothing_tells(name: str, matched: bool) -> None:
+    """Rank 1 comes 50 of 100 ns late. What only has its place in the order in common may be any kernel."""
+    builder = Builder()
+    for k in (0, 1):
+        rank = builder.rank(k)
+        for at in range(0, 3000, 1000):
+            rank.kernel(name, 20, at + 50 * k, at + 100)
+            rank.kernel("gemm", 7, at, at + 100)
+    trace = align(declare(builder.trace(), [Declared(f"kernel:{name}", "--comm")])).trace
+    result = check_overlap(trace, "comm", "compute")
+    assert [rank.is_apparent for rank in result.ranks] == [not matched] * 2
+    assert [rank.a.wait_ns for rank in result.ranks] == [3 * 50 * matched, 0]
+    assert matched or result.passed is None, "all of it may be waiting"
