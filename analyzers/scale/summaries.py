@@ -8,7 +8,7 @@ that capture's own Trace, it gives the very rows that the merged one would have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from analyzers.counters.plateau import waits_by_traffic
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints, table
 from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.groups import communicators_of
 from analyzers.trace.kernels import is_bookkeeping, is_communication
 from analyzers.trace.merge import at_origin
 from analyzers.trace.ranks import labels_of
@@ -50,7 +51,7 @@ class CaptureContext:
     origin_utc_ns : the run's. ranks : rank and rule of each process of the capture.
     clocks : of the run; own : of the capture's processes, numbered as in the capture.
     ops : the capture's ops in collectives; calls : for each of them `wait_ns` and `schemas.OF_COLLECTIVES`.
-    device_labels : what the run calls its devices.
+    device_labels : what the run calls its devices. communicators : the run's, with their ranks.
     """
 
     origin_utc_ns: int | None
@@ -60,6 +61,7 @@ class CaptureContext:
     ops: Ints
     calls: pd.DataFrame
     device_labels: DeviceLabels
+    communicators: Mapping[int, list[int]]
 
 
 def summary_of(trace: Trace) -> CaptureSummary:
@@ -89,7 +91,7 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
     found: list[CaptureContext] = []
     collective_columns = run.ops[["wait_ns", *OF_COLLECTIVES]]
     matched = ints(run.ops, "collective") >= 0
-    device_labels = labels_of(run)
+    device_labels, communicators = labels_of(run), communicators_of(run)
     processes = ops = 0
     for summary in summaries:
         own_processes = slice(processes, processes + len(summary.trace.processes))
@@ -103,6 +105,7 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
                 summary.rows[in_collectives - ops],
                 collective_columns.take(in_collectives),
                 device_labels,
+                communicators,
             )
         )
         processes, ops = own_processes.stop, ops + summary.rows.size
@@ -129,7 +132,11 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
         of_collectives[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
         of_collectives[column][context.ops] = values
     found = replace(
-        trace, ops=trace.ops.assign(**of_collectives), clocks=context.clocks, device_labels=context.device_labels
+        trace,
+        ops=trace.ops.assign(**of_collectives),
+        clocks=context.clocks,
+        device_labels=context.device_labels,
+        communicators=context.communicators,
     )
     return replace(waits_by_traffic(found), warnings=())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,7 @@ def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
     key = label(*(column[rows] for column in columns), size[rows], communicator[rows])
     _, heads, number = np.unique(key, return_index=True, return_inverse=True)
     groups = []
-    members = _members(trace, communicator)
+    members = communicators_of(trace)
     for row in rows[heads]:
         name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
         seen = members.get(int(communicator[row]), []) if not ranks and size[row] <= 0 else []
@@ -92,17 +92,20 @@ def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
     return groups, np.where(row >= 0, number[row], -1)
 
 
-def _members(trace: Trace, communicator: Ints) -> dict[int, list[int]]:
+def communicators_of(trace: Trace) -> Mapping[int, list[int]]:
     """The ranks that made collective calls in each of NCCL's communicators, whose size nsys does not record.
 
     Where ranks of the job are missing, or where there is one alone, nothing tells who the others are; sends need not
     come from all.
     """
+    if trace.communicators is not None:
+        return trace.communicators
     ranks = np.array([one.rank for one in trace.processes] or [-1])
     world = max((one.world_size or 0 for one in trace.captures), default=0)
     working = len(trace.rank_ids)
     if working < max(world, 2):
         return {}
+    communicator = ints(trace.comms, "communicator")
     code, names = codes(trace.comms, "operation")
     by_all = np.array([operation_of(name) not in ("", "send", "recv", "send_recv") for name in names] + [False])[code]
     calls = np.flatnonzero((communicator != -1) & by_all)

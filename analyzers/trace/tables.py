@@ -120,6 +120,7 @@ class Trace:
     device_labels: DeviceLabels | None = (
         None  # how the run names its devices, where the others' captures are not at hand
     )
+    communicators: Mapping[int, list[int]] | None = None  # NCCL's, with their ranks; likewise
 
     def warn(self, code: str, message: str) -> Trace:
         """Return the same trace with one more warning; a repeated one is kept once."""

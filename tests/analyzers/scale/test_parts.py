@@ -70,6 +70,14 @@ def test_answers_are_those_of_the_whole(name: str, question: list[str], workers:
     assert in_parts(command, *paths, *more, "--no-cache", "--workers", workers, "--memory", "8GB") == whole
 
 
+def test_a_communicator_of_several_captures_has_their_ranks() -> None:
+    captures = sorted(map(str, (DATA / "workloads" / "a2a.event.4gpu.nsys-per-rank").glob("*.sqlite")))
+    question = ["check-overlap", *captures, "-a", "group:size=4", "--no-cache", "--workers", "1"]
+    whole = in_parts(*question)
+    assert whole["verdict"] == "overlapped"
+    assert in_parts(*question, "--memory", "8GB") == whole
+
+
 def test_steps_and_windows_may_leave_some_captures_out() -> None:
     for more in (["--window", "59ms:66ms"], ["--window", "25ms:60ms"]):
         for command in ("check-overlap", "streams", "collectives", "syncs"):
