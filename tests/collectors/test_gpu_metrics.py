@@ -133,7 +133,8 @@ def test_the_hook_gives_each_rank_its_gpu(tmp_path: Path) -> None:
     program = (
         f"import os, sys; sys.path.insert(0, {str(inject)!r}); import _traceviz_hook as hook\n"
         "os.execv = lambda path, words: print(*words, sep='\\n')\n"
-        "hook.wrap({'folder': '/out', 'wrap': ['nsys', 'profile'], 'gpu_metrics': '--gpu-metrics-devices'}, 1)"
+        "settings = {'tool': 'nsys', 'folder': '/out', 'wrap': ['nsys'], 'gpu_metrics': '--gpu-metrics-devices'}\n"
+        "hook.wrap(settings, 1)"
     )
     environment = {**os.environ, "LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4,6"}
     ran = subprocess.run(

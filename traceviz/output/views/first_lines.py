@@ -17,6 +17,7 @@ _HOLDERS = {  # what would hold an op next, by its cause
     "event-dependency": "an event wait",
     "stream-busy": "other work on its stream",
     "gpu-full": "a full GPU",
+    "shared-queue": "the shared hardware queue",
     "peer-wait": "a late rank",
     "unknown": "what the capture does not show",
 }
