@@ -70,7 +70,17 @@ def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
     """One integer column as an int64 array."""
-    return frame[column].to_numpy(np.int64)
+    values = np.asarray(_values(frame, column), np.int64).view()
+    values.flags.writeable = False  # it may be the column itself
+    return values
+
+
+def _values(frame: pd.DataFrame, column: str) -> Any:
+    """What a column holds, to be read only: `frame[column]` makes a Series first, which takes 13 times as long.
+
+    An answer looks at thousands of columns, so that this is a tenth of what a small capture takes.
+    """
+    return frame._get_column_array(frame.columns.get_loc(column))  # type: ignore[operator]
 
 
 def lanes(ops: pd.DataFrame) -> Ints:
@@ -80,7 +90,7 @@ def lanes(ops: pd.DataFrame) -> Ints:
 
 def codes(frame: pd.DataFrame, column: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
     """One categorical column as (code per row, text per code); code -1 is a missing text."""
-    values = frame[column].array
+    values = _values(frame, column)
     if not isinstance(values, pd.Categorical):
         raise TypeError(f"column {column!r} is not categorical")
     return values.codes, [str(text) for text in values.categories]
