@@ -8,10 +8,10 @@ for a stream whose queue is full goes on once the unit that many places before h
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -217,10 +217,10 @@ def _loop(  # one function, for the compiler's sake
     loads, resources = len(loads_here[0]), len(used[0])
     for call in range(len(before)):
         if call_needs[call] == 0:
-            heapq.heappush(queue, (before[call], begin_, zero, call))
+            heappush(queue, (before[call], begin_, zero, call))
     for unit in range(len(work)):
         if unit_call[unit] < 0:
-            heapq.heappush(queue, (submitted[unit] - dispatch[unit][0], submit, zero, unit))
+            heappush(queue, (submitted[unit] - dispatch[unit][0], submit, zero, unit))
 
     def enter(unit: Any, as_load: Any) -> None:
         device = gpu[unit]
@@ -244,7 +244,7 @@ def _loop(  # one function, for the compiler's sake
                 count[0] += 1
 
     while len(queue) > 0:
-        now, what, _, which = heapq.heappop(queue)
+        now, what, _, which = heappop(queue)
         if what == begin_:
             if call_start[which] < 0:
                 call_start[which] = now
@@ -258,12 +258,15 @@ def _loop(  # one function, for the compiler's sake
                 continue
             for at in range(launched_first[which], launched_first[which + 1]):
                 unit = launched[at]
-                heapq.heappush(queue, (now + submitted[unit], submit, zero, unit))
+                if unit_needs[unit] == 1:  # it needs nothing else
+                    heappush(queue, (now + submitted[unit] + dispatch[unit][0], start_, zero, unit))
+                else:
+                    heappush(queue, (now + submitted[unit], submit, zero, unit))
             if call_waits[which] == 0:
                 back = now + cost[which]
                 if done[which] >= 0:
                     back = max(back, done[which] + after[which])
-                heapq.heappush(queue, (back, return_, zero, which))
+                heappush(queue, (back, return_, zero, which))
         elif what == return_:
             call_end[which] = now
             following = next_call[which]
@@ -271,37 +274,39 @@ def _loop(  # one function, for the compiler's sake
                 earliest[following] = max(earliest[following], now + before[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], begin_, zero, following))
+                    heappush(queue, (earliest[following], begin_, zero, following))
             for at in range(handed_first[which], handed_first[which + 1]):
                 following = handed[at]
                 earliest[following] = max(earliest[following], now + handed_ns[following])
                 call_needs[following] -= 1
                 if call_needs[following] == 0:
-                    heapq.heappush(queue, (earliest[following], begin_, zero, following))
+                    heappush(queue, (earliest[following], begin_, zero, following))
         elif what == submit:
             unit_needs[which] -= 1
             if unit_needs[which] == 0:
-                heapq.heappush(queue, (now + dispatch[which][0], start_, zero, which))
+                heappush(queue, (now + dispatch[which][0], start_, zero, which))
         elif what == start_:
             device = gpu[which]
             own = own_first[device]
             if needed[which][0] > 0:
                 full = filling[device] > 0
+                in_use, needs, most, takes = used[device], needed[which], limits[device], taken[which]
                 for of in range(resources):
-                    full = full or used[device][of] + needed[which][of] > limits[device][of]
+                    full = full or in_use[of] + needs[of] > most[of]
                 if full:
                     held[own + held_count[device]] = which
                     held_count[device] += 1
                     continue
                 for of in range(resources):
-                    used[device][of] += taken[which][of]
+                    in_use[of] += takes[of]
                 filling[device] += fills[which]
             unit_start[which] = now
             if stalled[which] >= 0:
-                heapq.heappush(queue, (now, begin_, zero, stalled[which]))
+                heappush(queue, (now, begin_, zero, stalled[which]))
             number = team[which]
-            for one in range(loads):
-                crowd[number][one] += loads_here[device][one] > 0
+            if here_count[device] > 0:
+                for one in range(loads):
+                    crowd[number][one] += loads_here[device][one] > 0
             absent[number] -= 1
             enter(which, WAITING if absent[number] > 0 and load[which] == TALKING else load[which])
             here[own + here_count[device]] = which
@@ -323,16 +328,18 @@ def _loop(  # one function, for the compiler's sake
             if not drained[which]:  # its last blocks begin, or its first ones end
                 drained[which] = True
                 filling[device] -= fills[which]
+                in_use, stays, takes = used[device], rest[which], taken[which]
                 for of in range(resources):
-                    used[device][of] += rest[which][of] - taken[which][of]
+                    in_use[of] += stays[of] - takes[of]
             if unit_end[which] >= 0:
+                in_use, stays = used[device], rest[which]
                 for of in range(resources):
-                    used[device][of] -= rest[which][of]
+                    in_use[of] -= stays[of]
             begin = now
             for at in range(held_count[device]):  # in the order in which they were released
                 unit = held[own_first[device] + at]
                 begin = max(begin, now + room_ns[unit])
-                heapq.heappush(queue, (begin, start_, at, unit))
+                heappush(queue, (begin, start_, at, unit))
             held_count[device] = 0
         else:
             if ends_at[which] != now or unit_end[which] >= 0:
@@ -347,32 +354,38 @@ def _loop(  # one function, for the compiler's sake
             here[spot : own + here_count[device]] = here[spot + 1 : own + here_count[device] + 1]
             if needed[which][0] > 0:
                 drains_at[which] = now
-                heapq.heappush(queue, (now, drain, zero, which))
+                heappush(queue, (now, drain, zero, which))
             leave(which)
-            for one in range(loads):
-                crowd[team[which]][one] -= loads_here[device][one] > 0
-            changed[count[0]] = team[which]  # it may be of a collective that goes on elsewhere
-            count[0] += 1
+            number = team[which]
+            if here_count[device] > 0:
+                for one in range(loads):
+                    crowd[number][one] -= loads_here[device][one] > 0
+            if member_first[number + 1] - member_first[number] > 1:  # it may go on elsewhere
+                changed[count[0]] = number
+                count[0] += 1
             for at in range(follower_first[which], follower_first[which + 1]):
                 unit = followers[at]
                 unit_needs[unit] -= 1
                 if unit_needs[unit] == 0:
                     start = now + dispatch[unit][1 if previous[unit] == which else 2]
-                    heapq.heappush(queue, (start, start_, zero, unit))
+                    heappush(queue, (start, start_, zero, unit))
             for at in range(blocked_first[which], blocked_first[which + 1]):
                 call = blocked[at]
                 call_waits[call] -= 1
                 done[call] = now
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
-                    heapq.heappush(queue, (back, return_, zero, call))
+                    heappush(queue, (back, return_, zero, call))
         while count[0] > 0:
             count[0] -= 1
             number = changed[count[0]]
+            first, last = member_first[number], member_first[number + 1]
             beside = loads - 1
+            if last - first == 1 and here_count[gpu[members[first]]] <= 1:  # alone
+                beside = -1
             while beside >= 0 and crowd[number][beside] == 0:
                 beside -= 1
-            for at in range(member_first[number], member_first[number + 1]):
+            for at in range(first, last):
                 unit = members[at]
                 if unit_began[unit] < 0 or unit_end[unit] >= 0:
                     continue
@@ -385,6 +398,6 @@ def _loop(  # one function, for the compiler's sake
                 if not drained[unit]:
                     until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
                     drains_at[unit] = now + int(until_drained / pace[unit])
-                    heapq.heappush(queue, (drains_at[unit], drain, zero, unit))
+                    heappush(queue, (drains_at[unit], drain, zero, unit))
                 ends_at[unit] = now + round(max(left[unit], 0.0) / pace[unit])
-                heapq.heappush(queue, (ends_at[unit], end, zero, unit))
+                heappush(queue, (ends_at[unit], end, zero, unit))
