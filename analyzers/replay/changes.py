@@ -36,7 +36,7 @@ from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import Lists, Tasks, Units
 from analyzers.select.language import Atom, Or, Selector, in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.select.select import select
+from analyzers.select.select import Selection, select
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
@@ -219,7 +219,7 @@ class OwnStream:
 
     def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
         """Units at which the ranges around `where` end, and steps."""
-        selection, steps = select(trace, self.where), find_steps(trace)
+        selection, steps = _selection(trace, self.where), find_steps(trace)
         around = is_one_of(trace.ranges, "kind", RANGE_ATOMS["nvtx"]) & ~selection.ranges
         around[steps.rows] = False
         rows = np.flatnonzero(around)
@@ -453,6 +453,18 @@ def combined(trace: Trace, tasks: Tasks, changes: Sequence[Change]) -> Tasks:
     return tasks
 
 
+def _selection(trace: Trace, where: str) -> Selection:
+    """What a selector picks, found once: many changes are tried of few places."""
+    known = trace.once(_selections)
+    if where not in known:
+        known[where] = select(trace, where)
+    return known[where]
+
+
+def _selections(_: Trace) -> dict[str, Selection]:
+    return {}
+
+
 def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
     """Calls that are made in the ranges a selector names, or that launch what it picks."""
     return _occurrences(trace, tasks, where)[0]
@@ -460,7 +472,7 @@ def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
 
 def _occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
     """As `issued`, and the range that each of these calls is in, -1 where it is in none."""
-    calls, selection = tasks.calls, select(trace, where)
+    calls, selection = tasks.calls, _selection(trace, where)
     picked = np.zeros(calls.call.size, dtype=bool)
     launched = selection.picked[tasks.units.op] & (tasks.units.call >= 0)
     picked[tasks.units.call[launched]] = True
@@ -480,7 +492,7 @@ def _stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
 
     Of what is no range: while it launches it.
     """
-    calls, selection = tasks.calls, select(trace, where)
+    calls, selection = tasks.calls, _selection(trace, where)
     if _names_ranges(selection.selector):
         named = np.flatnonzero(selection.ranges)
         table, start, end = (
@@ -521,7 +533,7 @@ def _names_ranges(selector: Selector) -> bool:
 
 
 def _units_of(trace: Trace, tasks: Tasks, where: str) -> Mask:
-    selection = select(trace, where)
+    selection = _selection(trace, where)
     return (selection.picked | selection.before)[tasks.units.op]
 
 

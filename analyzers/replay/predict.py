@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -105,7 +106,8 @@ class Replayed:
         whole = counted & all_of
         return lanes, next((steps for steps in (whole, counted, any_of) if steps.any()), any_of)
 
-    def _variants(self) -> tuple[Variant, ...]:
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
         """What may be of that which the capture doesn't tell: most likely, the most gain, the least."""
         likely, least, most = limit_reached(self.trace)
         return (
@@ -138,7 +140,7 @@ class Replayed:
         if changed is self.tasks or variant.limit >= NEVER:
             return found
         heavy = self.on_tensor_cores[units.op]
-        longer_on = longer(self.computing(self.now[0]), self.computing(found), variant.limit)
+        longer_on = longer(self._computing_now, self.computing(found), variant.limit)
         if np.abs(longer_on - 1).max(initial=0) < NO_LONGER:
             return found
         return outcome(np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns))
@@ -146,9 +148,17 @@ class Replayed:
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
         units, room, times = outcome.tasks.units, outcome.tasks.room, outcome.times
-        weight = np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self.in_counted_steps()
-        took = np.bincount(room.gpu, weight[units.op] * (times.unit_end - times.unit_began), len(room.limits))
+        took = np.bincount(room.gpu, self._weight[units.op] * (times.unit_end - times.unit_began), len(room.limits))
         return took / max(int(outcome.steps.sum()), 1)
+
+    @cached_property
+    def _weight(self) -> Floats:
+        """Of each op, for how much its time counts among that on tensor cores."""
+        return np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self.in_counted_steps()
+
+    @cached_property
+    def _computing_now(self) -> Floats:
+        return self.computing(self.now[0])
 
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
         """Times of ops, those of the pieces of one together."""
@@ -164,13 +174,17 @@ class Replayed:
     def _overlap(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
         """Real overlap and the most it could be, ns, per rank and device."""
         found = {}
-        lanes = [lane for lane, one in zip(self.groups.lanes, self.looked_at, strict=True) if one]
-        for key, rows in rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device")).items():
-            if key[0] not in {rank for rank, _ in lanes}:
-                continue
-            a, b = (union(began[rows[side[rows]]], ends[rows[side[rows]]]) for side in self.sides)
+        for key, sides in self._rows_of_sides.items():
+            a, b = (union(began[rows], ends[rows]) for rows in sides)
             found[key] = measure(intersect(a, b)), min(measure(a), measure(b))
         return found
+
+    @cached_property
+    def _rows_of_sides(self) -> dict[tuple[int, ...], list[Ints]]:
+        """Ops of A and of B on each device that is looked at."""
+        ranks = {rank for (rank, _), one in zip(self.groups.lanes, self.looked_at, strict=True) if one}
+        devices = rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device"))
+        return {key: [rows[side[rows]] for side in self.sides] for key, rows in devices.items() if key[0] in ranks}
 
     def fidelity(self) -> Fidelity:
         """How well the replay does."""
@@ -235,17 +249,17 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        return self._run(combined(self.trace, self.tasks, changes), self._variants()[0])
+        return self._run(combined(self.trace, self.tasks, changes), self.variants[0])
 
-    def runs(self, changed: Tasks, likely: Tasks | None = None) -> list[Outcome]:
+    def runs(self, changed: Tasks, likely: Tasks | None = None, first: Outcome | None = None) -> list[Outcome]:
         """Other tasks run with as much of what the capture doesn't tell as is most likely, gains most, and least.
 
         Parameters
         ----------
-        likely : tasks for the first of these, where they are not the same.
+        likely : tasks for the first of these, where they are not the same. first : that run, where it is known.
         """
-        first, *others = self._variants()
-        return [self._run(likely or changed, first), *(self._run(changed, variant) for variant in others)]
+        found = [first or self._run(likely or changed, self.variants[0])]
+        return found + [self._run(changed, variant) for variant in self.variants[1:]]
 
     def predict(self, changes: Sequence[Change], error: float, found: Sequence[Outcome] = ()) -> Prediction:
         """What some changes are worth together.
@@ -258,7 +272,7 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        changed = combined(self.trace, self.tasks, changes)
+        changed = found[0].tasks if found else combined(self.trace, self.tasks, changes)
         freed = _freed(self.tasks, changed) & changed.room.needed.any()
         # Who begins first of those that the change sets free together, and take each other's room, nobody knows.
         sooner, later = (_shifted(changed, freed, by) if freed.any() else changed for by in (-TIE_NS, TIE_NS))
@@ -267,7 +281,7 @@ class Replayed:
         guesses = [_compared(one.steps, now.steps) for one, now in zip(found, self.now, strict=True)]
         part = guesses[0][1]
         if freed.any():
-            found.append(self._run(later, self._variants()[0]))
+            found.append(self._run(later, self.variants[0]))
             guesses.append(_compared(found[-1].steps, self.now[0].steps))
             part = (part + guesses[-1][1]) / 2
         unsure = error * abs(1 - part) + NEVER_SURER

@@ -9,19 +9,19 @@ Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.changes import Change, combined
+from analyzers.replay.changes import Change
 from analyzers.replay.predict import CantReplayError, Outcome, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Fidelity
-from analyzers.replay.suggest import suggested
+from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, Suggestion, suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing
@@ -33,6 +33,7 @@ from analyzers.verdict.result import OverlapResult
 MOST_OPS = 1_500  # of the whole run: their replays take some 2 s in plain Python
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
 ALIKE = 0.01  # of what is possible: of changes that recover as much, the one with the shortest step is named
+LIKELIEST_FIRST = LIKELY, PERHAPS, SELDOM
 _DEFAULT = "comm", "compute"
 
 Measure = Callable[[Outcome, Outcome, DeviceKey], float]  # of a run, with the run before the change, on a device
@@ -137,22 +138,33 @@ class _Worth:
         device = self.result.job.deciding
         if self.result.passed or device is None or device not in self.replayed.now[0].overlap:
             return None
-        tried = []
-        for one in suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result):
+        to_gain = 1 - _ratio(self.replayed.now[0], device)
+        found = suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result)
+        tried: list[_Tried] = []
+        for likely, then in zip(LIKELIEST_FIRST, (*LIKELIEST_FIRST[1:], 0.0), strict=True):
+            tried += self._tried([one for one in enumerate(found) if one[1].likely == likely], device)
+            tried.sort(key=lambda one: (-one.points, one.step_ns, one.place))
+            while tried and (not then or tried[0].points > _points(to_gain, then)):  # what comes has no more points
+                if remedy := self._told(tried.pop(0), device):
+                    return remedy
+        return None
+
+    def _tried(self, suggestions: Sequence[tuple[int, Suggestion]], device: DeviceKey) -> Iterator[_Tried]:
+        """Runs with suggested changes, of those that recover anything."""
+        for place, one in suggestions:
             try:
                 run = self.replayed.outcome([one.change])
             except TracevizError:  # the capture has nothing to change in this way
                 continue
             gained = _ratio(run, device) - _ratio(self.replayed.now[0], device)
             if gained > UNSURE:
-                tried.append((-round(gained * one.likely / ALIKE), float(np.median(run.steps)), one.change))
-        best_first = sorted(tried, key=lambda one: one[:2])
-        return next(filter(None, (self._told(change, device) for *_, change in best_first)), None)
+                yield _Tried(one.change, place, _points(gained, one.likely), float(np.median(run.steps)), run)
 
-    def _told(self, change: Change, device: DeviceKey) -> Remedy | None:
+    def _told(self, tried: _Tried, device: DeviceKey) -> Remedy | None:
         """A change in figures; None where it may recover nothing, or surely makes steps longer."""
+        change = tried.change
         try:
-            runs = self.replayed.runs(combined(self.replayed.trace, self.replayed.tasks, [change]))
+            runs = self.replayed.runs(tried.run.tasks, first=tried.run)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)
@@ -177,6 +189,21 @@ class _Worth:
             assumes=change.assumes,
             advice=change.advice,
         )
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A change, which of the suggested it is, what it recovers by how likely that is, a step with it, and its run."""
+
+    change: Change
+    place: int
+    points: int
+    step_ns: float
+    run: Outcome
+
+
+def _points(gained: float, likely: float) -> int:
+    return round(gained * likely / ALIKE)
 
 
 def _ratio(run: Outcome, device: DeviceKey) -> float:

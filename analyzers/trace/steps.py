@@ -36,6 +36,10 @@ class Steps:
 
 def find_steps(trace: Trace) -> Steps:
     """Step marks of a trace: ranges named ProfilerStep#3, step 3, iteration_3…; empty where there are none."""
+    return trace.once(_find_steps)
+
+
+def _find_steps(trace: Trace) -> Steps:
     code, texts = codes(trace.ranges, "name")
     marks = [STEP.match(text) for text in texts]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks] + [-1], np.int64)[code]
