@@ -1,0 +1,60 @@
+"""A small capture: what a whole `check-overlap` takes beside the bare imports of what it reads with.
+
+    python -m tests.benchmarks.small [--rounds 7] [--against FOLDER]
+
+Four ranks of 176 ops each, without a cache. Processes run in turn, and the least of each counts, in seconds of CPU: of
+them all, start and end included. Modules are compiled before, as an installed package's are. Bars: the imports and
+0.25 s; `--help` 0.15 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks.timing import run
+
+ROOT = Path(__file__).parents[2]
+RANKS = sorted((ROOT / "tests" / "data" / "torch").glob("item_before.rank?.json.gz"))
+READER = "import numpy, pandas, msgspec"
+IMPORTS = {
+    "imports: numpy, pandas, msgspec": READER,
+    "imports: the same, pandas without pyarrow": f"import sys; sys.modules['pyarrow'] = None; {READER}",
+    "imports: numpy, msgspec": "import numpy, msgspec",
+}
+MISSES_THE_BAR = ["sh", "-c", '"$@"; test $? -eq 1', "-"]  # so that a remedy is sought, too
+BAR_BEYOND, BAR_HELP = 0.25, 0.15
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
+    options = parser.parse_args()
+    commands = {name: ([sys.executable, "-c", code], ROOT) for name, code in IMPORTS.items()}
+    for tree in (ROOT, *options.against):
+        traceviz = [sys.executable, "-m", "traceviz"]
+        asked = ["check-overlap", *map(str, RANKS), "--no-cache"]
+        commands[f"check-overlap, {tree.name}"] = [*MISSES_THE_BAR, *traceviz, *asked], tree
+        commands[f"--help, {tree.name}"] = [*traceviz, "--help"], tree
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    least: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as compiled:
+        for turn in range(options.rounds + 1):
+            for name, (command, tree) in commands.items():
+                places = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
+                took = run(command, places).busy_seconds
+                if turn:  # the first round compiles
+                    least[name] = min(took, least.get(name, took))
+    bare = least["imports: numpy, pandas, msgspec"]
+    print("| | CPU | beyond the imports |", "|---|---:|---:|", sep="\n")
+    for name, seconds in least.items():
+        print(f"| {name} | {seconds:.3f} s | {seconds - bare:.3f} s |")
+    print(f"bars: {BAR_BEYOND} s beyond the imports for check-overlap; {BAR_HELP} s for --help")
+
+
+if __name__ == "__main__":
+    main()
