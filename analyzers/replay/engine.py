@@ -22,7 +22,7 @@ from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Tasks, Units
 
 MANY = 20_000  # units from which on compiling pays
-_BEGIN, _RETURN, _SUBMIT, _START, _DRAIN, _END = range(6)
+_BEGIN, _SUBMIT, _START, _DRAIN, _END = range(5)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _loop(  # one function, for the compiler's sake
     unit_began: _Array,
     unit_end: _Array,
 ) -> None:
-    begin_, return_, submit, start_, drain, end = kinds[0], kinds[1], kinds[2], kinds[3], kinds[4], kinds[5]
+    begin_, submit, start_, drain, end = kinds[0], kinds[1], kinds[2], kinds[3], kinds[4]
     zero = kinds[0]
     queue = [(zero, zero, zero, zero)]
     queue.pop()
@@ -221,6 +221,41 @@ def _loop(  # one function, for the compiler's sake
     for unit in range(len(work)):
         if unit_call[unit] < 0:
             heappush(queue, (submitted[unit] - dispatch[unit][0], submit, zero, unit))
+
+    def returns(call: Any, back: Any) -> None:
+        call_end[call] = back
+        following = next_call[call]
+        if following >= 0:
+            earliest[following] = max(earliest[following], back + before[following])
+            call_needs[following] -= 1
+            if call_needs[following] == 0:
+                heappush(queue, (earliest[following], begin_, zero, following))
+        for at in range(handed_first[call], handed_first[call + 1]):
+            following = handed[at]
+            earliest[following] = max(earliest[following], back + handed_ns[following])
+            call_needs[following] -= 1
+            if call_needs[following] == 0:
+                heappush(queue, (earliest[following], begin_, zero, following))
+
+    def drains(unit: Any, now: Any) -> None:
+        drains_at[unit] = -1
+        device = gpu[unit]
+        if not drained[unit]:  # its last blocks begin, or its first ones end
+            drained[unit] = True
+            filling[device] -= fills[unit]
+            in_use, stays, takes = used[device], rest[unit], taken[unit]
+            for of in range(resources):
+                in_use[of] += stays[of] - takes[of]
+        if unit_end[unit] >= 0:
+            in_use, stays = used[device], rest[unit]
+            for of in range(resources):
+                in_use[of] -= stays[of]
+        begin = now
+        for at in range(held_count[device]):  # in the order in which they were released
+            other = held[own_first[device] + at]
+            begin = max(begin, now + room_ns[other])
+            heappush(queue, (begin, start_, at, other))
+        held_count[device] = 0
 
     def enter(unit: Any, as_load: Any) -> None:
         device = gpu[unit]
@@ -245,6 +280,7 @@ def _loop(  # one function, for the compiler's sake
 
     while len(queue) > 0:
         now, what, _, which = heappop(queue)
+        freed = -1
         if what == begin_:
             if call_start[which] < 0:
                 call_start[which] = now
@@ -266,21 +302,7 @@ def _loop(  # one function, for the compiler's sake
                 back = now + cost[which]
                 if done[which] >= 0:
                     back = max(back, done[which] + after[which])
-                heappush(queue, (back, return_, zero, which))
-        elif what == return_:
-            call_end[which] = now
-            following = next_call[which]
-            if following >= 0:
-                earliest[following] = max(earliest[following], now + before[following])
-                call_needs[following] -= 1
-                if call_needs[following] == 0:
-                    heappush(queue, (earliest[following], begin_, zero, following))
-            for at in range(handed_first[which], handed_first[which + 1]):
-                following = handed[at]
-                earliest[following] = max(earliest[following], now + handed_ns[following])
-                call_needs[following] -= 1
-                if call_needs[following] == 0:
-                    heappush(queue, (earliest[following], begin_, zero, following))
+                returns(which, back)
         elif what == submit:
             unit_needs[which] -= 1
             if unit_needs[which] == 0:
@@ -323,24 +345,7 @@ def _loop(  # one function, for the compiler's sake
         elif what == drain:
             if drains_at[which] != now:
                 continue
-            drains_at[which] = -1
-            device = gpu[which]
-            if not drained[which]:  # its last blocks begin, or its first ones end
-                drained[which] = True
-                filling[device] -= fills[which]
-                in_use, stays, takes = used[device], rest[which], taken[which]
-                for of in range(resources):
-                    in_use[of] += stays[of] - takes[of]
-            if unit_end[which] >= 0:
-                in_use, stays = used[device], rest[which]
-                for of in range(resources):
-                    in_use[of] -= stays[of]
-            begin = now
-            for at in range(held_count[device]):  # in the order in which they were released
-                unit = held[own_first[device] + at]
-                begin = max(begin, now + room_ns[unit])
-                heappush(queue, (begin, start_, at, unit))
-            held_count[device] = 0
+            drains(which, now)
         else:
             if ends_at[which] != now or unit_end[which] >= 0:
                 continue
@@ -353,8 +358,7 @@ def _loop(  # one function, for the compiler's sake
             here_count[device] -= 1
             here[spot : own + here_count[device]] = here[spot + 1 : own + here_count[device] + 1]
             if needed[which][0] > 0:
-                drains_at[which] = now
-                heappush(queue, (now, drain, zero, which))
+                drains_at[which], freed = now, which
             leave(which)
             number = team[which]
             if here_count[device] > 0:
@@ -375,7 +379,7 @@ def _loop(  # one function, for the compiler's sake
                 done[call] = now
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
-                    heappush(queue, (back, return_, zero, call))
+                    returns(call, back)
         while count[0] > 0:
             count[0] -= 1
             number = changed[count[0]]
@@ -401,3 +405,8 @@ def _loop(  # one function, for the compiler's sake
                     heappush(queue, (drains_at[unit], drain, zero, unit))
                 ends_at[unit] = now + round(max(left[unit], 0.0) / pace[unit])
                 heappush(queue, (ends_at[unit], end, zero, unit))
+        if freed >= 0:
+            if len(queue) > 0 and queue[0] < (now, drain, zero, freed):
+                heappush(queue, (now, drain, zero, freed))
+            else:
+                drains(freed, now)
