@@ -22,7 +22,7 @@ from analyzers.overlap.measure import Inferred
 from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import around
 from analyzers.syncs.points import HostSyncs, host_syncs
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
@@ -85,7 +85,7 @@ class EvidenceWriter:
         return self.names[1 - int(one.gaps.side[gap])]
 
     def _of_op(self, column: str, op: int) -> int:
-        return int(self.trace.ops[column].iloc[op])
+        return int(stored(self.trace.ops, column)[op])
 
     def _late_op(self, one: Explained, gap: int) -> int:
         """Whose launch the gap's op waited for: its own, or that of work it was queued behind."""

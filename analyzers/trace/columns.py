@@ -70,12 +70,12 @@ def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
     """One integer column as an int64 array."""
-    values = np.asarray(_values(frame, column), np.int64).view()
-    values.flags.writeable = False  # it may be the column itself
-    return values
+    found = np.asarray(stored(frame, column), np.int64).view()
+    found.flags.writeable = False  # it may be the column itself
+    return found
 
 
-def _values(frame: pd.DataFrame, column: str) -> Any:
+def stored(frame: pd.DataFrame, column: str) -> Any:
     """What a column holds, to be read only: `frame[column]` makes a Series first, which takes 13 times as long.
 
     An answer looks at thousands of columns, so that this is a tenth of what a small capture takes.
@@ -90,10 +90,10 @@ def lanes(ops: pd.DataFrame) -> Ints:
 
 def codes(frame: pd.DataFrame, column: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
     """One categorical column as (code per row, text per code); code -1 is a missing text."""
-    values = _values(frame, column)
-    if not isinstance(values, pd.Categorical):
+    texts = stored(frame, column)
+    if not isinstance(texts, pd.Categorical):
         raise TypeError(f"column {column!r} is not categorical")
-    return values.codes, [str(text) for text in values.categories]
+    return texts.codes, [str(text) for text in texts.categories]
 
 
 def is_one_of(frame: pd.DataFrame, column: str, texts: Sequence[str]) -> Mask:

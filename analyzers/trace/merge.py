@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -82,8 +82,8 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             column: _stacked([codes(frame, column) for frame in frames])
-            if isinstance(first[column].dtype, pd.CategoricalDtype)
-            else np.concatenate([frame[column].to_numpy() for frame in frames])
+            if isinstance(stored(first, column), pd.Categorical)
+            else np.concatenate([stored(frame, column) for frame in frames])
             for column in first.columns
         }
     )

@@ -78,8 +78,6 @@ def check_overlap(
     from analyzers import load
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
-    from traceviz.options.again import CommandLine
-    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import overlap as view
 
@@ -104,6 +102,9 @@ def check_overlap(
         )
         result = with_worth(result, run, options.narrowing)
     if brief:
+        from traceviz.options.again import CommandLine
+        from traceviz.output import brief as briefs
+
         emit_brief(result, output, view.brief, briefs.overlap, CommandLine(context.params))
     else:
         emit(result, output, partial(view.blocks, verbose=verbose), contract.overlap)
