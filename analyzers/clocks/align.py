@@ -126,19 +126,26 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
     has_several = np.bincount(number)[number] > 1
     clock = _clock_of_calls(trace.clocks, calls)
-    apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
+    apart = apart_ns
+    if (clock == len(apart)).any():
+        apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
     low, high = np.zeros(op.size), np.zeros(op.size)
-    for (one,), own in rows_by_key(clock).items():
-        is_met = np.zeros(heads.size, bool)
-        is_met[number[own]] = True
-        met = np.flatnonzero(is_met[number])
-        firsts = np.flatnonzero(np.diff(number[met], prepend=-1))
-        position = np.cumsum(is_met) - 1
-        for found, arrivals in (
-            (low, since_first[met] - apart[one, clock[met]]),
-            (high, since_first[met] + apart[clock[met], one]),
-        ):
-            found[own] = np.maximum.reduceat(arrivals, firsts)[position[number[own]]] - since_first[own]
+    own_calls = rows_by_key(clock)
+    for found, least, most in (
+        (low, since_first - apart.max(axis=0)[clock], since_first - apart.min(axis=0)[clock]),
+        (high, since_first + apart.min(axis=1)[clock], since_first + apart.max(axis=1)[clock]),
+    ):
+        # Calls that may be the last for some clock. Of all calls each clock would take as long as all ranks together.
+        late = np.flatnonzero(most >= np.maximum.reduceat(least, heads)[number])
+        late_number, late_since, late_clock = number[late], since_first[late], clock[late]
+        for (one,), own in own_calls.items():
+            is_met = np.zeros(heads.size, bool)
+            is_met[number[own]] = True
+            met = np.flatnonzero(is_met[late_number])
+            firsts = np.flatnonzero(np.diff(late_number[met], prepend=-1))
+            position = np.cumsum(is_met) - 1
+            moved = -apart[one, late_clock[met]] if found is low else apart[late_clock[met], one]
+            found[own] = np.maximum.reduceat(late_since[met] + moved, firsts)[position[number[own]]] - since_first[own]
     unsure = ~trace.matches.collectives["sure"].to_numpy(bool)[collective]  # may be another collective's calls
     low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
     waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
