@@ -28,6 +28,7 @@ SYNC_CALLS = {
     "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
 }
 ROW = "row"
+CODED_AT_ONCE = 1_000_000  # rows of which the texts are numbered at a time: the numbers take 8 times as much as codes
 QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
 
 
@@ -248,7 +249,11 @@ class Names:
         ----------
         more : texts of numbers that are in no table.
         """
-        codes, distinct = pd.factorize(numbers)
-        known = more or {}
-        texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
-        return merged(codes, texts)
+        known, code_of = more or {}, dict[str, int]()
+        parts = [np.empty(0, np.int8)]
+        for start in range(0, len(numbers), CODED_AT_ONCE):
+            codes, distinct = pd.factorize(numbers[start : start + CODED_AT_ONCE])
+            texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
+            of_text = [code_of.setdefault(text, len(code_of)) for text in texts]
+            parts.append(np.array(of_text, np.min_scalar_type(-len(code_of)))[codes])
+        return labelled(np.concatenate(parts), list(code_of))

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import narrowed, stored_as
+from analyzers.trace.columns import narrowed, repeated, stored_as
 from analyzers.trace.schemas import NOT_READ, TABLES
 
 MAGIC = b"SQLite format 3\0"
@@ -346,6 +346,7 @@ def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     types = {column: _storage(kind, default) for column, (kind, default) in schema.items()}
     # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
     filled: Filled = {column: np.empty(size, stored_as(kind)) for column, (kind, _) in types.items()}
+    constant: dict[str, int] = {}  # columns of one value so far, which are not touched as long as that is so
     at = 0
     for source in sources:
         for batch in file.batches(source.table, source.columns):
@@ -353,12 +354,31 @@ def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
             made = source.make(batch)
             for column, (_, default) in types.items():
                 values = made.get(column, default)
-                filled[column][at:end] = (
-                    values if np.isscalar(values) else narrowed(np.asarray(values), types[column][0])
-                )
+                values = narrowed(values, types[column][0]) if isinstance(values, np.ndarray) else values
+                only = _only(values)
+                if only is not None and (at == 0 or constant.get(column) == only):
+                    constant[column] = only
+                    continue
+                if column in constant:
+                    filled[column][:at] = constant.pop(column)
+                filled[column][at:end] = values
             at = end
     few = at < size // 2
-    return {column: values[:at].copy() if few else values[:at] for column, values in filled.items()}
+    return {
+        column: repeated(constant[column], values.dtype, at)
+        if column in constant
+        else values[:at].copy()
+        if few
+        else values[:at]
+        for column, values in filled.items()
+    }
+
+
+def _only(values: Any) -> int | None:
+    """The one value that a batch's column has; None where it has several."""
+    if not isinstance(values, np.ndarray):
+        return int(values)
+    return int(values[0]) if values[0] == values[-1] and (values == values[0]).all() else None
 
 
 def _storage(kind: str | tuple[str, ...], default: Any) -> tuple[str, int]:
