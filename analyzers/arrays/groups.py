@@ -21,7 +21,9 @@ def rows_by_key(*keys: Ints) -> dict[tuple[int, ...], Ints]:
     if keys[0].size == 0:
         return {}
     order, heads = grouped(*keys)
-    return {tuple(int(key[rows[0]]) for key in keys): rows for rows in np.split(order, heads[1:])}
+    firsts = zip(*(key[order[heads]].tolist() for key in keys), strict=True)
+    ends = np.append(heads[1:], order.size).tolist()
+    return {key: order[low:high] for key, low, high in zip(firsts, heads.tolist(), ends, strict=True)}
 
 
 def grouped(*keys: Ints) -> tuple[Ints, Ints]:
@@ -30,7 +32,10 @@ def grouped(*keys: Ints) -> tuple[Ints, Ints]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     code = _code(keys)
     order = _rows(keys, code)
-    new = [np.diff(key[order]) != 0 for key in ([code] if code is not None else keys)]
+    if code is not None and int(code.max()) < _RADIX:  # so few may be counted, which spares gathering them in order
+        ends = np.cumsum(np.bincount(code))
+        return order, np.append(0, np.unique(ends[:-1][ends[:-1] > 0]))
+    new = [key[1:] != key[:-1] for key in (each[order] for each in ([code] if code is not None else keys))]
     return order, np.append(0, np.flatnonzero(np.logical_or.reduce(new)) + 1)
 
 
@@ -43,14 +48,17 @@ def _rows(keys: tuple[Ints, ...], code: Ints | None) -> Ints:
     if code is None:
         return np.lexsort(keys[::-1])
     span = int(code.max()) + 1
+    if span == 1 or (code[1:] >= code[:-1]).all():
+        return np.arange(code.size)
     if code.size <= span <= 4 * code.size:  # there may be a place for each row, which is quicker than sorting
         row_of_code = np.full(span, -1)
         row_of_code[code] = np.arange(code.size)
         row_of_code = row_of_code[row_of_code >= 0]
         if row_of_code.size == code.size:
             return row_of_code
-    # numpy's stable sort takes a few passes where numbers are so small, however the rows lie
-    return np.argsort(code.astype(np.uint16) if span <= _RADIX else code, kind="stable")
+    # numpy's stable sort takes a pass a byte where numbers are so small, however the rows lie
+    small = np.uint8 if span <= 1 << 8 else np.uint16 if span <= _RADIX else np.int64
+    return np.argsort(code.astype(small, copy=False), kind="stable")
 
 
 def _code(keys: tuple[Ints, ...]) -> Ints | None:
@@ -59,9 +67,12 @@ def _code(keys: tuple[Ints, ...]) -> Ints | None:
     widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
     if math.prod(widths) > WIDEST:
         return None
-    code = keys[0].astype(np.int64, copy=False) - lows[0]
-    for key, low, width in zip(keys[1:], lows[1:], widths[1:], strict=True):
-        code = code * width + (key.astype(np.int64, copy=False) - low)
+    code = np.zeros(keys[0].size, np.int64)
+    for key, low, width in zip(keys, lows, widths, strict=True):
+        if width > 1:
+            code *= width
+            code += key
+            code -= low
     return code
 
 

@@ -30,9 +30,10 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
     >>> take_or(np.array([5, 6]), np.array([1, -1, 0]))
     array([ 6, -1,  5])
     """
-    found = np.full(index.size, missing, values.dtype)
-    known = index >= 0
-    found[known] = values[index[known]]
+    if not values.size:
+        return np.full(index.size, missing, values.dtype)
+    found = values[np.maximum(index, 0)]
+    found[index < 0] = missing
     return found
 
 
@@ -269,10 +270,12 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
     }
 
 
-def _first_calls(trace: Trace) -> dict[int, int]:
-    """When each process made its first call on record."""
-    start = ints(trace.api, "start_ns")
-    return {process: int(start[rows].min()) for (process,), rows in rows_by_key(ints(trace.api, "process")).items()}
+def _first_calls(trace: Trace) -> Ints:
+    """When each process made its first call on record; MAX_NS where it made none."""
+    process = ints(trace.api, "process")
+    first = np.full(int(process.max(initial=-1)) + 1, MAX_NS)
+    np.minimum.at(first, process, ints(trace.api, "start_ns"))
+    return first
 
 
 def _graph_heads(trace: Trace, lane: Ints, start: Ints, end: Ints) -> tuple[Ints | None, Ints, Ints]:

@@ -95,7 +95,9 @@ def _numbered(token: Ints, turn: Ints) -> Ints:
     length = np.diff(np.append(first, turn.size))
     number = np.arange(turn.size) - np.repeat(first, length)
     kinds: dict[bytes, int] = {}
-    kind = [kinds.setdefault(part.tobytes(), len(kinds)) for part in np.split(token, first[1:])] if first.size else []
+    ends = np.append(first[1:], turn.size).tolist()
+    parts = (token[low:high].tobytes() for low, high in zip(first.tolist(), ends, strict=False))
+    kind = [kinds.setdefault(part, len(kinds)) for part in parts]
     return group_numbers(np.repeat(np.array(kind, np.int64), length), number)
 
 
