@@ -21,6 +21,7 @@ class Union(NamedTuple):
     ends: Ints
 
 
+LIMIT = 1 << 62  # up to which time lines are laid one behind another
 EMPTY = Union(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -148,19 +149,29 @@ class GroupOverlap(NamedTuple):
 def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
     """Measure A, B and their intersection in each of `groups` groups (numbered from 0).
 
-    Instants are replaced by their rank among all that occur, so that shifting a group behind the others can't overflow
-    however long the capture and however many the groups.
+    Where shifting groups behind each other would overflow, as the capture is long and they are many, instants are
+    replaced by their rank among all that occur.
     """
-    times, index = np.unique(np.concatenate([a[0], a[1], b[0], b[1]]), return_inverse=True)
-    parts = np.split(index.astype(np.int64), np.cumsum([a[0].size, a[1].size, b[0].size]))
-    span = times.size
+    given = [a[0], a[1], b[0], b[1]]
+    filled = [each for each in given if each.size]
+    if not filled:
+        return GroupOverlap(*np.zeros((3, groups), np.int64))
+    low = min(int(each.min()) for each in filled)
+    span = max(int(each.max()) for each in filled) - low + 1
+    if span * groups < LIMIT:
+        times, parts = None, [each - low for each in given]
+    else:
+        times, index = np.unique(np.concatenate(given), return_inverse=True)
+        parts = np.split(index.astype(np.int64), np.cumsum([each.size for each in given[:-1]]))
+        span = times.size
     laid_a = union(parts[0] + a[2] * span, parts[1] + a[2] * span)
     laid_b = union(parts[2] + b[2] * span, parts[3] + b[2] * span)
-    return GroupOverlap(*(_by_group(laid, times, groups) for laid in (laid_a, laid_b, intersect(laid_a, laid_b))))
+    return GroupOverlap(*(_by_group(laid, times, span, groups) for laid in (laid_a, laid_b, intersect(laid_a, laid_b))))
 
 
-def _by_group(laid: Union, times: Ints, groups: int) -> Ints:
-    length = np.zeros(groups, np.int64)
-    if laid.starts.size:
-        np.add.at(length, laid.starts // times.size, times[laid.ends % times.size] - times[laid.starts % times.size])
-    return length
+def _by_group(laid: Union, times: Ints | None, span: int, groups: int) -> Ints:
+    """How long a union is in each group; `times` is what its instants are ranks of, None where they are times."""
+    length = laid.ends - laid.starts if times is None else times[laid.ends % span] - times[laid.starts % span]
+    total = np.zeros(groups, np.int64)
+    np.add.at(total, laid.starts // span, length)
+    return total

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.arrays.groups import runs
-from analyzers.arrays.intervals import EMPTY, Union, coverage, either, intersect, subtract, union
+from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, subtract, union
 from analyzers.arrays.types import Ints
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
-
-LIMIT = 1 << 62
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -220,7 +221,7 @@ class RankOverlap:
         low, high = self.real_overlap_bounds_ns
         return max(self.real_overlap_ns - low, high - self.real_overlap_ns)
 
-    @property
+    @cached_property
     def achievable_ns(self) -> int:
         """Achievable overlap of all instances, ns."""
         return sum(instance.achievable_ns for instance in self.instances)
