@@ -105,7 +105,7 @@ def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints) -> Timings:
     taken = (ints(trace.ops, "end_ns") - transfer_begin(trace))[rows]
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken)
     rank, device, collective = (ints(trace.ops, column)[rows] for column in ("rank", "device", "collective"))
-    return Timings(kinds, kind, rank, device, taken, beside[rows], collective, _usual(trace)[rows])
+    return Timings(kinds, kind, rank, device, taken, beside[rows], collective, trace.once(_usual)[rows])
 
 
 def join(parts: Iterable[Timings]) -> Timings:
@@ -187,7 +187,7 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
     texts["group"] = np.full(rows.size, -1, np.int64), groups
     texts["group"][0][is_call] = group
     # A transfer begins when the last rank comes, whatever ran before it.
-    texts["previous"] = np.where(is_call, -1, _previous(trace, rows, name)), names
+    texts["previous"] = np.where(is_call, -1, trace.once(_previous)[rows]), names
     numbers = {column: ints(ops, column)[rows] for column in _NUMBERS[:-2]}
     numbers["bytes"][is_call] = ints(called, "bytes")
     numbers["sizes"] = np.where(is_call, -1, _sizes(trace)[rows])
@@ -209,11 +209,11 @@ def _sizes(trace: Trace) -> Ints:
     return np.append(of_range, -1)[operator]
 
 
-def _previous(trace: Trace, rows: Ints, code: Ints) -> Ints:
+def _previous(trace: Trace) -> Ints:
     """The name of the op before each on its stream, as a code; -1 before the first."""
-    lane = lanes(trace.ops)
+    lane, (code, _) = lanes(trace.ops), codes(trace.ops, "name")
     order = np.lexsort((ints(trace.ops, "start_ns"), lane))
     found = np.full(len(trace.ops), -1, np.int64)
     same = lane[order][1:] == lane[order][:-1]
     found[order[1:][same]] = code[order[:-1][same]]
-    return found[rows]
+    return found

@@ -144,6 +144,10 @@ class Trace:
     @property
     def rank_ids(self) -> list[int]:
         """Ranks that have GPU work, ascending."""
+        return list(self._rank_ids)
+
+    @cached_property
+    def _rank_ids(self) -> list[int]:
         return [int(rank) for rank in np.unique(ints(self.ops, "rank"))]
 
     @property
