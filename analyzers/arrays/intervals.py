@@ -7,11 +7,12 @@ neighbours and without empty intervals; every function takes and gives unions un
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.groups import runs
+from analyzers.arrays.types import Ints
 
 
 class Union(NamedTuple):
@@ -53,12 +54,13 @@ def measure(a: Union) -> int:
 
 def intersect(a: Union, b: Union) -> Union:
     """Instants in both."""
-    if a.starts.size == 0 or b.starts.size == 0:
+    if a.starts.size > b.starts.size:  # the fewer are looked up among the more
+        a, b = b, a
+    if a.starts.size == 0:
         return EMPTY
-    # What begins or ends in both begins or ends in one of them, inside the other; what both share counts once, as a's.
-    starts = [a.starts[_around(b, a.starts, "right")], b.starts[_around(a, b.starts, "left")]]
-    ends = [a.ends[_around(b, a.ends, "left", closed=True)], b.ends[_around(a, b.ends, "left")]]
-    return Union(np.sort(np.concatenate(starts)), np.sort(np.concatenate(ends)))
+    first = np.searchsorted(b.ends, a.starts, side="right")
+    of_b, of_a = runs(first, np.searchsorted(b.starts, a.ends, side="left") - first)
+    return Union(np.maximum(a.starts[of_a], b.starts[of_b]), np.minimum(a.ends[of_a], b.ends[of_b]))
 
 
 def either(a: Union, b: Union) -> Union:
@@ -123,14 +125,6 @@ def depth(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     starts, ends = np.sort(starts), np.sort(ends)
     edges = distinct(np.concatenate([starts, ends]))
     return edges, np.searchsorted(starts, edges, side="right") - np.searchsorted(ends, edges, side="right")
-
-
-def _around(a: Union, instants: Ints, side: Literal["left", "right"], *, closed: bool = False) -> Mask:
-    """Which instants an interval of `a` holds: its start only where side is "right", its end only where `closed`."""
-    at = np.searchsorted(a.starts, instants, side=side) - 1
-    end = a.ends[at]  # of the last one where there is none before; `at` is then -1
-    inside: Mask = (at >= 0) & ((instants <= end) if closed else (instants < end))
-    return inside
 
 
 # Interval measures for many groups at once: the groups' time lines are laid one behind another, and swept once.
