@@ -13,7 +13,7 @@ from copy import copy
 
 import numpy as np
 
-from analyzers.arrays.groups import grouped
+from analyzers.arrays.groups import grouped, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints, Mask
 
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
@@ -33,8 +33,9 @@ class Calls:
         self.collective, self.member, self.start_ns, self.end_ns, self.members = collective, member, start, end, members
         is_first = np.diff(collective, prepend=-1) != 0
         self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
+        self._number = np.cumsum(is_first) - 1  # of each call's collective
         self._by_member, firsts = grouped(member)
-        self._column, self._end = (np.cumsum(is_first) - 1)[self._by_member], end[self._by_member]
+        self._column, self._end = self._number[self._by_member], end[self._by_member]
         self._present = member[self._by_member[firsts]]
         self._members = np.append(firsts, member.size)  # the places in `_by_member` of each that is present
 
@@ -46,8 +47,30 @@ class Calls:
 
     def most_ahead(self) -> Floats:
         """For all clocks i, j how far j can at most be ahead of i by one collective, [i, j]; inf where none says."""
-        own = np.where(np.eye(self.members, dtype=bool), 0.0, np.inf)
-        return np.array([np.minimum(self._tight(self._ways(one)), one) for one in own]).reshape(own.shape)
+        most = np.where(np.eye(self.members, dtype=bool), 0.0, np.inf)
+        decisive = self._decisive()
+        columns, starts = self._number[decisive], self.start_ns[decisive]
+        for (one,), own in rows_by_key(self.member[decisive]).items():
+            first, behind = self._collectives[columns[own]], self._collectives[columns[own] + 1]
+            calls, of = runs(first, behind - first)
+            np.minimum.at(most[one], self.member[calls], self.end_ns[calls] - starts[own][of])
+        return most
+
+    def _decisive(self) -> Ints:
+        """Calls that another of the same clock, in a collective of the same clocks, does not bound all others closer.
+
+        Ranks leave a collective together, so that few are left; without this each clock would take as long as all.
+        """
+        if not self.member.size:
+            return np.empty(0, np.int64)
+        heads = self._collectives[:-1]
+        mark = np.random.default_rng(0).integers(1 << 62, size=self.members)
+        _, alike = np.unique(np.add.reduceat(mark[self.member], heads), return_inverse=True)  # of the same clocks
+        first_end, last_end = (each.reduceat(self.end_ns, heads)[self._number] for each in (np.minimum, np.maximum))
+        _, lane = np.unique(self.member * (alike.max() + 1) + alike[self._number], return_inverse=True)
+        closest = np.full(lane.max() + 1, np.inf)
+        np.minimum.at(closest, lane, last_end - self.start_ns)
+        return np.flatnonzero(first_end - self.start_ns <= closest[lane])
 
     def contradiction(self) -> list[int]:
         """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""

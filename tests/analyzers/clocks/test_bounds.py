@@ -74,6 +74,19 @@ def contradicts(some: Some) -> bool:
     )
 
 
+of_all = st.lists(
+    st.fixed_dictionaries({one: st.tuples(numbers, st.integers(0, 60)) for one in range(MEMBERS)}), max_size=8
+)
+
+
+@settings(max_examples=150)
+@given(collectives, of_all)
+def test_the_most_that_one_collective_allows_is_that_of_all_calls(some: Some, more: Some) -> None:
+    most = calls([*some, *more]).most_ahead()
+    for (i, j), allowed in edges([*some, *more]).items():
+        assert most[i, j] == (min(allowed, 0) if i == j else allowed)
+
+
 @settings(max_examples=150)
 @given(collectives)
 def test_a_contradiction_is_found_just_where_there_is_one_and_is_one_by_itself(some: Some) -> None:
