@@ -38,7 +38,7 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, An
     """
     rows = {row.number: row for band in picture.bands for row in band.rows}
     length = marks.end - marks.start
-    letters, cut = _room(picture, marks, pixels), _is_cut(picture, marks)
+    letters, cut = _room(picture, marks, pixels), _is_cut(picture, marks) & ~is_launch(role)
     high = heights(marks, role)
     texts, custom, held = [], [], is_held(role)
     fixed = fixed_name(ROLES[role], apparent=picture.apparent)
@@ -71,7 +71,7 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, An
 def labels(picture: Picture, marks: Marks, role: int, pixels: int) -> dict[str, Any]:
     """The data of a trace that writes above all marks: in the middle of what is seen of those that the view cuts, and
     on what held a side, where a shorter piece may lie on a longer one."""
-    wanted = marks.whole > 0 if is_held(role) else _is_cut(picture, marks)
+    wanted = marks.whole > 0 if is_held(role) else _is_cut(picture, marks) & ~is_launch(role)
     cut_marks = marks.take(wanted & (marks.start < picture.high_ns) & (marks.end > picture.low_ns))
     if not cut_marks.size:
         return NOTHING
@@ -112,6 +112,11 @@ def is_named_in_full(role: int) -> bool:
 def is_held(role: int) -> bool:
     """Whether a role's marks are of what held a side."""
     return ROLES[role] in HELD or ROLES[role] in EARLY
+
+
+def is_launch(role: int) -> np.bool_:
+    """Whether a role's marks are of calls that launch: what blocks in such a call lies on it and on its text."""
+    return np.bool_(ROLES[role].startswith("launch"))
 
 
 def _hover_name(role: int, name: str) -> str:

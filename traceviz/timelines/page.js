@@ -141,7 +141,7 @@
       const trace = data[many ? role.many : role.one], span = found.end[k] - found.start[k];
       const name = nameOf(found, k, role), share = Math.min(found.busy[k] / Math.max(span, 1), 1);
       const low = Math.max(found.start[k], from), high = Math.min(found.end[k], to);
-      const cut = !many && (found.start[k] < from || found.end[k] > to);
+      const cut = !many && !role.launch && (found.start[k] < from || found.end[k] > to);
       trace.base.push(found.start[k] / MS);
       trace.x.push(span / MS);
       trace.y.push(y);

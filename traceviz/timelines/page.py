@@ -25,6 +25,7 @@ from traceviz.timelines.bars import (
     READABLE,
     full_height,
     is_held,
+    is_launch,
     is_named_in_full,
     label,
 )
@@ -229,6 +230,7 @@ def _role(number: int, metas: list[dict[str, Any]], *, apparent: bool) -> dict[s
         "race": ROLES[number] == "race",
         "full": is_named_in_full(number),
         "held": is_held(number),
+        "launch": bool(is_launch(number)),
         "early": ROLES[number] in EARLY,
         "named": ROLES[number] in SOUGHT,
         "text": next((k for k, meta in enumerate(metas) if meta.get("labels") == number), -1),
