@@ -38,8 +38,11 @@ NOT_ALIGNED = {
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
 MOST_GAPS, MOST_INSTANCES = 400, 4000  # to jump to
 SEEN = 200  # of what is shown: what is shorter than one of so many parts of it is a hair
+SEEN_RANGES = 50  # likewise of all the ranges of a row together
 WORTHLESS_UNSEEN = ("ranges", "projected", "stream", "missed-a", "missed-b")  # kinds of rows
 PADDING = 0.04  # of the instance, on both sides of it
+SLIVER = 100  # a side is a sliver if it is shorter than one of so many parts of what would be shown
+AROUND = 4  # of a sliver's length: what is shown before and after it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
 
@@ -132,6 +135,10 @@ def picture(
     first, last = int(marks.start.min()), int(marks.end.max())
     shown = typical(result, (int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())))
     low, high = window or _opening(marks, shown)
+    near = None if window else _near(marks, shown, (low, high))
+    if near:
+        low, high = near[:2]
+        shown = replace(shown, text=f"{shown.text}, close up on {near[2]}")
     if window is not None:
         title = f"{duration(high - low)} that were asked for"
         shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for", title=title)
@@ -218,7 +225,8 @@ def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
 def in_view(picture: Picture) -> Picture:
     """What is seen as the picture opens, without rows on which that is nothing: for one that stands still.
 
-    Rows of ranges, of what held a side and of streams without A or B go, too, where all on them is too short to see.
+    Rows of ranges, of what held a side and of streams without A or B go, too, where all on them is too short to see,
+    and rows of ranges that are as good as empty.
     """
     marks = picture.marks.take((picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns))
     length = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
@@ -226,11 +234,14 @@ def in_view(picture: Picture) -> Picture:
     is_side = np.isin(marks.role, [ROLE[name] for name in ("a", "a-wait", "b", "b-wait", "race")])
     rows = np.unique(marks.row[marks.role != ROLE["sync-end"]])
     clear = np.unique(marks.row[is_seen | is_side])
+    in_row = np.bincount(marks.row, np.maximum(length, 0), minlength=int(marks.row.max(initial=0)) + 1)
+    sparse = {*np.flatnonzero(SEEN_RANGES * in_row < picture.high_ns - picture.low_ns).tolist()}
     small = {
         row.number
         for band in picture.bands
         for row in band.rows
-        if row.kind in WORTHLESS_UNSEEN and row.number not in clear
+        if row.kind in WORTHLESS_UNSEEN
+        and (row.number not in clear or row.kind in ("ranges", "projected") and row.number in sparse)
     }
     kept = [replace(band, rows=tuple(row for row in band.rows if row.number not in small)) for band in picture.bands]
     return _with_bands(replace(picture, marks=marks), seen(kept, rows))
@@ -287,6 +298,25 @@ def _opening(marks: Marks, shown: Shown) -> tuple[int, int]:
     low = max(int(marks.launch[shown_marks].min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
     room = max(int((shown.end_ns - low) * PADDING), 1)
     return low - room, shown.end_ns + room
+
+
+def _near(marks: Marks, shown: Shown, opening: tuple[int, int]) -> tuple[int, int, str] | None:
+    """Where to open instead, and on which side, if that is a sliver beside the other: only so is it seen at all."""
+    low, high = opening
+    run = [
+        marks.take((marks.role == ROLE[side]) & (marks.end > shown.start_ns) & (marks.start < shown.end_ns))
+        for side in ("a", "b")
+    ]
+    for side, other in ((0, 1), (1, 0)):
+        if not run[side].size:
+            continue
+        start, end = int(run[side].start.min()), int(run[side].end.max())
+        room = AROUND * max(end - start, 1)
+        near = max(start - room, low), min(end + room, high)
+        beside = np.any((run[other].end > near[0]) & (run[other].start < near[1]))
+        if SLIVER * (end - start) < high - low and beside:
+            return (*near, "AB"[side])
+    return None
 
 
 def _behind(trace: Trace, found: tuple[Band, ...], marks: Marks) -> Marks:

@@ -305,6 +305,48 @@ def test_it_opens_on_the_median_instance_and_says_so() -> None:
     assert picture.low_ns <= 210 * US < 225 * US <= picture.high_ns
 
 
+def sliver(apart_us: int = 0) -> Picture:
+    """A, 500 to 502 µs, beside B, 0 to 1,000 µs, or so much later."""
+    run, rank = one_rank()
+    rank.kernel("b", 7, apart_us * US, (apart_us + 1000) * US, launch=(-2 * US, -1 * US))
+    rank.kernel("a", 9, 500 * US, 502 * US, launch=(-4 * US, -3 * US))
+    return drawn(run.trace(), "kernel:a", "kernel:b")[1]
+
+
+def test_it_opens_on_a_side_that_is_a_sliver_beside_the_other_and_says_so() -> None:
+    picture = sliver()
+    assert (picture.low_ns, picture.high_ns) == (492 * US, 510 * US), "four of A's 2 µs before and after it"
+    assert picture.shown.text.endswith(", close up on A")
+    assert figure(picture, slider=False).layout.xaxis.range == (0.492, 0.510)
+
+
+def test_it_opens_on_both_sides_though_one_is_a_sliver_where_they_are_apart() -> None:
+    picture = sliver(2000)
+    assert picture.low_ns < 500 * US < 3000 * US < picture.high_ns
+    assert "close up" not in picture.shown.text
+
+
+def test_rows_of_ranges_that_are_as_good_as_empty_are_left_out_of_a_picture_that_stands_still() -> None:
+    run, rank = one_rank()
+    for end in (9, 20):  # 1 % and 12 % of what is seen
+        rank.range("r", end * US - 12 * US, end * US)
+        rank.kernel("a", 7, 8 * US, 60 * US, launch=(-2 * US, -1 * US))
+        rank.kernel("b", 9, 40 * US, 108 * US, launch=(1 * US, 2 * US))
+        picture = drawn(run.trace(), "kernel:a", "kernel:b", (8 * US, 108 * US))[1]
+        rows = [label.strip() for label in figure(picture, slider=False).layout.yaxis.ticktext if label]
+        assert ("ranges of 1" in rows) == (end == 20)
+        run, rank = one_rank()
+
+
+def test_the_text_of_a_call_that_launches_is_covered_by_what_blocks_in_it() -> None:
+    run, rank = one_rank()
+    rank.kernel("a", 7, 0, 100 * US, launch=(0, 90 * US))
+    rank.kernel("b", 9, 0, 100 * US, launch=(-2 * US, -1 * US))
+    drawing = figure(drawn(run.trace(), "kernel:a", "kernel:b", (10 * US, 60 * US))[1])
+    above = [one for one in drawing.data if one.meta.get("labels") == ROLE["launch-a"]]
+    assert [text for one in above for text in one.text if text] == []
+
+
 def test_a_window_that_was_asked_for_is_what_it_opens_on() -> None:
     _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
     assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
