@@ -33,7 +33,7 @@ def test_the_predicted_run_is_beneath_the_captured_one_and_says_so(both: Picture
     captured, predicted = both.bands
     assert captured.title.startswith("captured: rank 0")
     assert predicted.title.startswith(f"{PREDICTED}: rank 0")
-    assert both.headline.startswith("What if? drop-sync nvtx:look up: step 226 µs → ")
+    assert both.headline.startswith("What if? drop-sync nvtx:look up: step 226 → ")  # one unit for before and after
     assert "as predicted" in both.shown.text
 
 
