@@ -64,14 +64,14 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
             ]
             shown = {"x": at, "y": values, "customdata": hovers, "name": name, "showlegend": False}
             line = {"mode": "lines+markers", "marker": marker, "line": {"color": MEASURED}}
-            hover = f"%{{y:.4g}} ({name})<br>%{{customdata}}<extra></extra>"
+            hover = f"{name}: %{{y:.3~g}}<br>%{{customdata}}<extra></extra>"
             figure.add_trace(graph_objects.Scatter(**shown, **line, hovertemplate=hover), row=row, col=1)
             figure.update_yaxes(title_text=name, rangemode="tozero", row=row, col=1)
             if values is ratios:
                 figure.update_yaxes(range=[-4, 104], row=row, col=1)
                 bars = [None if run.bar is None else 100 * run.bar for run in one.runs]
                 dashed = {"mode": "lines", "line": {"color": BAR, "dash": "dash", "shape": "hvh"}}
-                about = {"name": "bar", "showlegend": False, "hovertemplate": "bar %{y:.4g} %<extra></extra>"}
+                about = {"name": "bar", "showlegend": False, "hovertemplate": "bar %{y:.3~g} %<extra></extra>"}
                 figure.add_trace(graph_objects.Scatter(x=at, y=bars, **dashed, **about), row=row, col=1)
             if judged is not None and judged.low is not None and judged.high is not None:
                 low, high = judged.low * scale, judged.high * scale
@@ -114,7 +114,7 @@ def _about(run: SavedRun, flip: str) -> str:
     change = {"better": " (was worse before)", "worse": " (was better before)"}.get(flip, "")
     lines = [f"<b>{_quoted(run.verdict)}</b>{change}", f"run {run.id}"]
     lines += [f"commit {_quoted(run.commit_id[:12])}"] * bool(run.commit_id)
-    return "<br>".join([*lines, _quoted(run.saved_utc), _quoted(run.host)])
+    return "<br>".join([*lines, f"{_quoted(run.saved_utc[:19].replace('T', ' '))} UTC", _quoted(run.host)])
 
 
 def _quoted(text: str) -> str:
