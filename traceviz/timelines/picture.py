@@ -241,7 +241,7 @@ def in_view(picture: Picture) -> Picture:
         for band in picture.bands
         for row in band.rows
         if row.kind in WORTHLESS_UNSEEN
-        and (row.number not in clear or row.kind in ("ranges", "projected") and row.number in sparse)
+        and (row.number not in clear or (row.kind in ("ranges", "projected") and row.number in sparse))
     }
     kept = [replace(band, rows=tuple(row for row in band.rows if row.number not in small)) for band in picture.bands]
     return _with_bands(replace(picture, marks=marks), seen(kept, rows))
