@@ -370,6 +370,15 @@
       for (const path of Object.keys(traces)) if (traces[path][number] !== null) put(trace, path, traces[path][number]);
     });
     for (const path of Object.keys(layout)) put(page.figure.layout, path, layout[path]);
+    fixMargins(page.figure.layout, page.wide <= div.clientWidth);
+  }
+
+  // Plotly draws all of it again once it knows its margins: those for as wide a page as this are known before.
+  let margins = null;
+  function fixMargins({height, margin, xaxis}, known) {
+    const part = xaxis.rangeslider.thickness;
+    margins = {b: margin.b, autoexpand: true};
+    if (known) Object.assign(margin, {b: (page.below + part * (height - margin.t)) / (1 + part), autoexpand: false});
   }
 
   function zoom(factor, shift) {
@@ -391,6 +400,7 @@
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
     toImageButtonOptions: {format: "svg", filename: "timeline"},
   }).then(() => {
+    Object.assign(div.layout.margin, margins);
     div.appendChild(svg);
     let timer = 0;
     div.on("plotly_relayout", (change) => {

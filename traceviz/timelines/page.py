@@ -29,7 +29,7 @@ from traceviz.timelines.bars import (
     is_named_in_full,
     label,
 )
-from traceviz.timelines.draw import MOST_BARS, about, figure, layout, layout_style, spans, style
+from traceviz.timelines.draw import BELOW_SLIDER, MOST_BARS, WIDTH, about, figure, layout, layout_style, spans, style
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES
@@ -170,6 +170,8 @@ def data(picture: Picture) -> dict[str, Any]:
         "readable": READABLE,
         "low_height": HEIGHT["many"],
         "never": NEVER,
+        "wide": WIDTH,
+        "below": BELOW_SLIDER,
     }
 
 
