@@ -1,9 +1,10 @@
-"""What both collectors share: the folder, the hook in the command's Python, and what the ranks said of themselves."""
+"""What collectors share: the folder, the hook in the command's Python, and what the ranks said of themselves."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 from collectors import manifest as manifests
 from collectors.errors import CollectError, need_linux
-from collectors.launchers import Launcher
+from collectors.launchers import Launcher, launcher_of, own_rank
 from collectors.processes import Outcome
 
 INJECT = Path(__file__).parent / "inject"
@@ -55,6 +56,44 @@ class Collected:
     def exit_code(self) -> int:
         """The command's own; where that is 0 and nothing was captured, 3."""
         return self.outcome.exit_code or (0 if self.captures else NOTHING_USABLE)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run that has begun: its folder, its manifest, and what starts its ranks.
+
+    alone : the rank that this collector is of, where a launcher started a collector for each; else None.
+    """
+
+    folder: Path
+    manifest: manifests.Manifest
+    launcher: Launcher | None
+    alone: int | None
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """What the ranks that are ours told."""
+        return [one for one in reports_of_ranks(self.folder) if self.alone in (None, one["rank"])]
+
+    def captures(self, suffix: str) -> dict[int, str]:
+        """Rank -> name of the files "rank0" + `suffix` that are ours, by rank."""
+        named = [re.fullmatch(rf"rank(\d+){re.escape(suffix)}", path.name) for path in self.folder.iterdir()]
+        found = {int(one[1]): one[0] for one in named if one}
+        return {rank: found[rank] for rank in sorted(found) if self.alone in (None, rank)}
+
+
+def begin(tool: str, command: Sequence[str], folder: Path, *, overwrite: bool) -> Begun:
+    """Make the folder, and begin the manifest, as of a run that captures a file a rank.
+
+    Raises
+    ------
+    CollectError : as `prepare`.
+    """
+    launcher = launcher_of(command)
+    alone = own_rank() if launcher is None else None
+    made = prepare(folder, overwrite=overwrite, shared=alone is not None)
+    mode = "per-rank" if alone is None else "own-rank"
+    manifest = manifests.Manifest(tool, mode, manifests.safe_command(command), start_utc=manifests.now())
+    return Begun(made, manifest, launcher, alone)
 
 
 def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:

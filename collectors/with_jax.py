@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors import manifest as manifests
 from collectors import session
-from collectors.launchers import MPI, SLURM, TORCHRUN, launcher_of, own_rank
-from collectors.manifest import Capture, Manifest
+from collectors.launchers import MPI, SLURM, TORCHRUN
+from collectors.manifest import Capture
 from collectors.processes import run
 
-VIEWER = ".trace.json.gz"  # which needs no further package to be read; .xplane.pb beside it holds everything
+SPACE, VIEWER = (
+    ".xplane.pb",
+    ".trace.json.gz",
+)  # a space holds everything, the other needs no further package to be read
 
 
 @dataclass(frozen=True)
@@ -33,21 +35,14 @@ def collect(command: Sequence[str], options: JaxOptions) -> session.Collected:
     ------
     CollectError : the folder or the command can't be used.
     """
-    launcher = launcher_of(command)
-    alone = own_rank() if launcher is None else None
-    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
-    settings = session.hook_settings("jax", folder, launcher, options.steps)
-    if launcher is None:  # a process may know its number without one of ours
+    begun = session.begin("jax", command, options.folder, overwrite=options.overwrite)
+    settings = session.hook_settings("jax", begun.folder, begun.launcher, options.steps)
+    if begun.launcher is None:  # a process may know its number without one of ours
         settings["rank_variables"] = (*TORCHRUN, *MPI, *SLURM)
-    manifest = Manifest("jax", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
-    manifest.start_utc = manifests.now()
     outcome = run(command, session.hooked(os.environ, settings), timeout=options.timeout)
-    ranks = [one for one in session.reports_of_ranks(folder) if alone is None or one["rank"] == alone]
-    manifest.captures = [
-        Capture(f"rank{one['rank']}{VIEWER}", one["rank"], one.get("steps"))
-        for one in ranks
-        if (folder / f"rank{one['rank']}{VIEWER}").exists()
-    ]
+    ranks, manifest = begun.ranks(), begun.manifest
+    files = {**begun.captures(SPACE), **begun.captures(VIEWER)}
+    manifest.captures = [Capture(name, rank, session.steps_of(ranks, rank)) for rank, name in sorted(files.items())]
     manifest.notes = [f"Rank {one['rank']}: {one['note']}." for one in ranks if one.get("note")]
     manifest.notes += [
         f"Rank {one['rank']} was ended while it captured, before its profile was written."
@@ -58,4 +53,4 @@ def collect(command: Sequence[str], options: JaxOptions) -> session.Collected:
         manifest.notes.append("No process of the command imported jax. (python -I, -E, -S keep the hook out.)")
     elif options.steps and not manifest.captures:
         manifest.notes.append("Steps are told by jax.profiler.StepTraceAnnotation, or by a name with --step-range.")
-    return session.finish(folder, manifest, outcome, ranks, options.steps)
+    return session.finish(begun.folder, manifest, outcome, ranks, options.steps)

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from collectors import gpu_metrics, session
-from collectors import manifest as manifests
 from collectors.errors import CollectError
-from collectors.launchers import Launcher, launcher_of, own_rank, starts_elsewhere
-from collectors.manifest import Capture, Manifest
+from collectors.launchers import Launcher, starts_elsewhere
+from collectors.manifest import Capture
 from collectors.nsys_command import Nsys, build
 from collectors.processes import run
 
@@ -65,9 +64,8 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     if shutil.which(command[0]) is None:
         raise CollectError(f"there is no command {command[0]!r}.", exit_code=127)
     nsys = options.nsys
-    launcher = launcher_of(command)
-    rank = own_rank() if launcher is None else None
-    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=rank is not None)
+    begun = session.begin("nsys", command, options.folder, overwrite=options.overwrite)
+    folder, manifest = begun.folder, begun.manifest
     words, notes = build(
         nsys,
         trace=options.trace,
@@ -78,10 +76,10 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     if options.gpu_metrics is not None:
         gpu_metrics.check_permission(nsys)
         words += gpu_metrics.words_of(nsys, options.gpu_metrics)
-    plan = plan_run(command, options, words, folder, launcher, rank)
-    manifest = Manifest("nsys", plan.mode, manifests.safe_command(command), start_utc=manifests.now())
+    plan = plan_run(command, options, words, folder, begun.launcher, begun.alone)
+    manifest.mode = plan.mode
     outcome = run(plan.command, plan.environment, timeout=options.timeout)
-    ranks = [one for one in session.reports_of_ranks(folder) if rank is None or one["rank"] == rank]
+    ranks = begun.ranks()
     manifest.captures, damaged = _captures(folder, plan, ranks)
     manifest.notes = [*plan.notes, *notes, *_notes(folder, plan, manifest.captures, damaged, ranks, options)]
     return session.finish(folder, manifest, outcome, ranks, options.steps, nsys=nsys.release)

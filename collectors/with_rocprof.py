@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors import manifest as manifests
 from collectors import session
 from collectors.errors import CollectError
-from collectors.launchers import Launcher, launcher_of, own_rank
-from collectors.manifest import Capture, Manifest
+from collectors.launchers import Launcher
+from collectors.manifest import Capture
 from collectors.processes import run
 
 # Kernels and copies; who launched them; ranges of roctx; calls of RCCL, which say what their kernels do not.
@@ -75,24 +74,19 @@ def collect(command: Sequence[str], options: RocprofOptions) -> session.Collecte
     """
     if shutil.which(command[0]) is None:
         raise CollectError(f"there is no command {command[0]!r}.", exit_code=127)
-    launcher = launcher_of(command)
-    alone = own_rank() if launcher is None else None
-    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
+    begun = session.begin("rocprofv3", command, options.folder, overwrite=options.overwrite)
+    folder, manifest = begun.folder, begun.manifest
     words, notes = words_of(options.rocprofv3, folder)
-    manifest = Manifest("rocprofv3", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
-    manifest.start_utc = manifests.now()
-    planned, environment = plan(command, words, folder, launcher, alone)
+    planned, environment = plan(command, words, folder, begun.launcher, begun.alone)
     outcome = run(planned, environment, timeout=options.timeout)
-    ranks = [one for one in session.reports_of_ranks(folder) if alone is None or one["rank"] == alone]
-    files = sorted(folder.glob(f"rank*{RESULTS}"), key=_rank)
-    manifest.captures = [Capture(path.name, _rank(path)) for path in files if alone in (None, _rank(path))]
+    manifest.captures = [Capture(name, rank) for rank, name in begun.captures(RESULTS).items()]
     if not manifest.captures:
         notes.append(
             "rocprofv3 left no file; what it printed says why. A launcher's ranks have to be in Python; else put the "
             "collector behind it: mpirun -n 4 traceviz collect rocprofv3 -o DIR -- ./program"
         )
     manifest.notes = [*notes, *(f"The disk of {one} is full." for one in session.full_disks([folder]))]
-    return session.finish(folder, manifest, outcome, ranks, None)
+    return session.finish(folder, manifest, outcome, begun.ranks(), None)
 
 
 def plan(
@@ -103,7 +97,3 @@ def plan(
         return [*words, "--output-file", f"rank{rank or 0}", "--", *command], dict(os.environ)
     settings = {**session.hook_settings("rocprofv3", folder, launcher, None), "wrap": list(words)}
     return list(command), session.hooked(os.environ, settings)
-
-
-def _rank(path: Path) -> int:
-    return int(path.name.removeprefix("rank").removesuffix(RESULTS))

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors import manifest as manifests
 from collectors import session
-from collectors.launchers import launcher_of, own_rank
-from collectors.manifest import Capture, Manifest
+from collectors.manifest import Capture
 from collectors.processes import run
 
 
@@ -37,27 +35,21 @@ def collect(command: Sequence[str], options: TorchOptions) -> session.Collected:
     ------
     CollectError : the folder or the command can't be used.
     """
-    launcher = launcher_of(command)
-    alone = own_rank() if launcher is None else None
-    folder = session.prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
+    begun = session.begin("torch", command, options.folder, overwrite=options.overwrite)
     settings = {
-        **session.hook_settings("torch", folder, launcher, options.steps),
+        **session.hook_settings("torch", begun.folder, begun.launcher, options.steps),
         "warmup": options.steps.warmup,
         "shapes": options.shapes,
         "stacks": options.stacks,
         "memory": options.memory,
     }
-    manifest = Manifest("torch", "own-rank" if alone is not None else "per-rank", manifests.safe_command(command))
-    manifest.start_utc = manifests.now()
     outcome = run(command, session.hooked(os.environ, settings), timeout=options.timeout)
-    ranks = [one for one in session.reports_of_ranks(folder) if alone is None or one["rank"] == alone]
+    ranks, manifest = begun.ranks(), begun.manifest
     manifest.captures = [
-        Capture(path.name, int(path.name[4:-8]), session.steps_of(ranks, int(path.name[4:-8])))
-        for path in sorted(folder.glob("rank*.json.gz"), key=lambda path: int(path.name[4:-8]))
-        if alone is None or path.name == f"rank{alone}.json.gz"
+        Capture(name, rank, session.steps_of(ranks, rank)) for rank, name in begun.captures(".json.gz").items()
     ]
-    manifest.notes = _notes(manifest.captures, ranks, folder, options.steps)
-    return session.finish(folder, manifest, outcome, ranks, options.steps)
+    manifest.notes = _notes(manifest.captures, ranks, begun.folder, options.steps)
+    return session.finish(begun.folder, manifest, outcome, ranks, options.steps)
 
 
 def _notes(

@@ -154,9 +154,12 @@ def _from_cache(one: Input, reading: Reading) -> Trace | None:
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
-    return count_unlaunched(
-        count_lost_work(format_of(one.kind).read(one.path, progress, reading.nsys, reading.counters))
-    )
+    try:
+        trace = format_of(one.kind).read(one.path, progress, reading.nsys, reading.counters)
+    except OverflowError as error:  # texts hold numbers of any size
+        text = "holds a number of over 64 bits, which no profiler writes."
+        raise TracevizError(text, path=one.path, hint="Capture it again.") from error
+    return count_unlaunched(count_lost_work(trace))
 
 
 # Captures that were read before: found in the cache as tables, or read and kept there.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from analyzers.common.errors import TracevizError
@@ -63,6 +64,24 @@ def message_class(
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{root}"))
+
+
+def parser(message: Any, what: str, path: Path, again: str) -> Callable[[bytes], Any]:
+    """What makes messages of a class of bytes of a file, and raises a TracevizError where they are none.
+
+    Parameters
+    ----------
+    what, again : what the file is, and what to do where it is damaged.
+    """
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+
+    def parse(content: bytes) -> Any:
+        try:
+            return message.FromString(content)
+        except DecodeError as error:
+            raise TracevizError(f"is a damaged or truncated {what} ({error}).", path=path, hint=again) from None
+
+    return parse
 
 
 _SCALARS = ("int32", "int64", "uint32", "uint64", "bool", "double", "string", "bytes")

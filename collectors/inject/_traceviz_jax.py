@@ -123,9 +123,12 @@ class Window:
 
     def keep(self, rank):
         """Give the files of the profile the rank's name."""
-        for kind in KINDS:
-            (found,) = glob.glob(os.path.join(glob.escape(self.scratch), "plugins", "profile", "*", f"*.{kind}"))
-            os.replace(found, os.path.join(self.settings["folder"], f"rank{rank}.{kind}"))
+        place = os.path.join(glob.escape(self.scratch), "plugins", "profile", "*")
+        found = {kind: path for kind in KINDS for path in glob.glob(os.path.join(place, f"*.{kind}"))}
+        if not found:
+            raise FileNotFoundError("jax.profiler wrote none")
+        for kind, path in found.items():  # XLA may write no JSON, as where the space is too large for it
+            os.replace(path, os.path.join(self.settings["folder"], f"rank{rank}.{kind}"))
 
     def give_way(self):
         """Let a profile that the program starts itself run: JAX has room for one only."""

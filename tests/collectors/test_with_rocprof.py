@@ -65,7 +65,7 @@ def test_a_program_runs_under_rocprofv3_with_all_that_is_wanted(tmp_path: Path, 
 
 @pytest.mark.nightly
 def test_each_rank_of_a_launcher_is_wrapped_by_itself(tmp_path: Path, stand_in: Path) -> None:
-    (tmp_path / "train.py").write_text("import os\nprint('RANK', os.environ['RANK'], flush=True)\n")
+    (tmp_path / "train.py").write_text("import os\nos.write(1, f'RANK {os.environ[\"RANK\"]}\\n'.encode())\n")
     launcher = tmp_path / "torchrun"
     launcher.write_text(f"#!{sys.executable}\n{LAUNCHER}")
     launcher.chmod(0o755)

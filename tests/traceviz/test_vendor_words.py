@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.support.nightly import mostly_nightly
 from traceviz.cli import app
 
 DATA = Path(__file__).parents[1] / "data"
@@ -35,7 +36,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.nightly) if "tracer" in name or "v3" in name else name for name in CAPTURES],
+    mostly_nightly(CAPTURES, lambda name: "sdk" in name),
 )
 def test_every_command_speaks_the_capture_s_language(name: str) -> None:
     said = []

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.common.progress import Progress
-from analyzers.readers.format import Format, Head
+from analyzers.readers.format import Format, Head, MemoryPerByte
 from analyzers.trace.tables import Trace
 
+NAME = "trace_view.json"
 _SIGNS = (b'"Ascend Hardware"', b'"CANN"')
 
 
 def _is_one(head: Head) -> bool:
     start = head.plain[:4096]
-    return start.lstrip()[:1] in (b"[", b"{") and any(sign in start for sign in _SIGNS)
+    is_named_so = head.name.removesuffix(".gz").endswith(NAME)  # what names its processes may stand at its end
+    return start.lstrip()[:1] in (b"[", b"{") and (is_named_so or any(sign in start for sign in _SIGNS))
 
 
 def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
@@ -22,4 +24,4 @@ def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> T
     return read(path, progress)
 
 
-ASCEND = Format("ascend", _is_one, _read, suffixes=("trace_view.json",))
+ASCEND = Format("ascend", _is_one, _read, suffixes=(NAME, NAME + ".gz"), memory=MemoryPerByte(read=10))

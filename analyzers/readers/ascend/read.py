@@ -9,7 +9,6 @@ read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +17,9 @@ import pandas as pd
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
-from analyzers.readers.json_events import Event, JsonEvents
-from analyzers.trace.columns import ints, table
-from analyzers.trace.ranks import rank_in_name
+from analyzers.readers.json_events import Event, JsonEvents, nanoseconds
+from analyzers.trace.columns import span, table
+from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.tables import Capture, Process, Trace
 
 HARDWARE = "Ascend Hardware"
@@ -29,6 +28,7 @@ _GROUP = re.compile(r"Group .*")
 _STREAM = re.compile(r"Stream (\d+)")
 _NO_WORK = re.compile(r"(EVENT|NOTIFY|PLACE_?HOLDER|WRITE_VALUE|PROFILING|MODEL_(EXECUTE|MAINTAINCE))", re.IGNORECASE)
 _COPY = re.compile(r"(SDMA|MEMCPY|PCIE_DMA)", re.IGNORECASE)
+_OUTPUT, _RANK = "ASCEND_PROFILER_OUTPUT", re.compile(r"profiler_info_(\d{1,9})\.json")
 _EPOCH_SINCE = 10**18
 GROUPS_FROM = 1_000_000  # streams that stand for groups of HCCL are numbered from here
 _LACKS = (
@@ -76,7 +76,8 @@ def read(path: Path, progress: Progress) -> Trace:
             ranges.append((event, start, end))
     if not ops:
         hint = "Were NPUs traced (ProfilerActivity.NPU)?"
-        raise TracevizError("This trace of torch_npu holds no work of an NPU.", path=path, hint=hint)
+        unread = f" {bad:,} of its events have no readable time, process or thread." if bad else ""
+        raise TracevizError(f"This trace of torch_npu holds no work of an NPU.{unread}", path=path, hint=hint)
     return _trace(path, ops, ranges, bad)
 
 
@@ -92,8 +93,8 @@ def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
 
 
 def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int) -> Trace:
-    starts, ends = _times(one.start_ps for one in ops), _times(one.end_ps for one in ops)
-    range_starts, range_ends = _times(one[1] for one in ranges), _times(one[2] for one in ranges)
+    starts, ends = nanoseconds(one.start_ps for one in ops), nanoseconds(one.end_ps for one in ops)
+    range_starts, range_ends = nanoseconds(one[1] for one in ranges), nanoseconds(one[2] for one in ranges)
     zero = int(min(starts.min(), range_starts.min(initial=starts.min())))
     work = table(
         "ops",
@@ -117,14 +118,14 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
             "end_ns": range_ends - zero,
         },
     )
-    rank = rank_in_name(path)
+    first_ns, last_ns = span(work, marks)
     capture = Capture(
         path=str(path),
         format="ascend",
         producer="torch_npu",
         start_utc_ns=zero if zero >= _EPOCH_SINCE else None,
-        first_ns=min(int(ints(one, "start_ns").min()) for one in (work, marks) if len(one)),
-        last_ns=max(int(ints(one, "end_ns").max()) for one in (work, marks) if len(one)),
+        first_ns=first_ns,
+        last_ns=last_ns,
         runtime="CANN",
         waits_logged=False,
         lacks=_LACKS,
@@ -132,19 +133,18 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
     text = f"{bad:,} events have no readable time, process or thread; they are left out."
     return Trace(
         captures=(capture,),
-        processes=(Process(capture=0, pid=-1, claims={} if rank is None else {"file-name": rank}),),
+        processes=(Process(capture=0, pid=-1, claims=_claims(path)),),
         ops=work,
         ranges=marks,
-        api=table("api"),
-        syncs=table("syncs"),
-        records=table("records"),
-        comms=table("comms"),
-        streams=table("streams"),
         devices=table("devices", {"device": np.zeros(1, np.int64), "name": ["Ascend NPU"]}),
         origin_utc_ns=capture.start_utc_ns,
         warnings=(TraceWarning("unreadable-events", text),) if bad else (),
     )
 
 
-def _times(picoseconds: Iterable[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array([(one + 500) // 1000 for one in picoseconds], np.int64)
+def _claims(path: Path) -> dict[str, int]:
+    """The rank in the file's name, or in that of what torch_npu leaves beside its folder: profiler_info_3.json."""
+    folder = path.resolve().parent
+    beside = folder.parent.iterdir() if folder.name == _OUTPUT else ()
+    ranks = [int(named[1]) for one in beside if (named := _RANK.fullmatch(one.name))]
+    return claim_of_name(path) or ({"file-name": ranks[0]} if len(ranks) == 1 else {})

@@ -8,11 +8,11 @@ from analyzers.common.progress import Progress
 from analyzers.readers.format import Format, Head, MemoryPerByte
 from analyzers.trace.tables import Trace
 
-SUFFIXES = (".pftrace", ".pftrace.gz", ".perfetto-trace")
+SUFFIXES = tuple(one + packed for one in (".pftrace", ".perfetto-trace") for packed in ("", ".gz"))
 
 
 def _is_one(head: Head) -> bool:
-    return head.name.endswith(SUFFIXES)
+    return head.name.lower().endswith(SUFFIXES)
 
 
 def _twins(path: Path) -> set[Path]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
-from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
-from analyzers.readers.protobufs import Messages, message_class
+from analyzers.readers.gzipped import whole
+from analyzers.readers.protobufs import Messages, message_class, parser
 
 _AGAIN = "Let the program end, copy the file whole, or profile again."
 _NAMED = {"iid": (1, "uint64"), "name": (2, "string")}
@@ -43,6 +43,7 @@ _MESSAGES: Messages = {
     "EventDefaults": {"track": (11, "uint64")},
     "TrackDescriptor": {
         "uuid": (1, "uint64"),
+        "name": (2, "string"),
         "process": (3, "Process"),
         "thread": (4, "Thread"),
     },
@@ -103,17 +104,17 @@ _BEGIN, _END = 1, 2  # types of a track event
 _PACKET = 0x0A  # a packet's tag within the file
 _DEFAULT_CLOCK = 6  # since boot; torch counts it from 1970
 _OWN_CLOCKS = 64  # clocks from here on are a sequence's own
-_BLOCK = 1 << 24
 _MOST_NS = 2**62
 
 
 @dataclass(frozen=True)
 class Track:
-    """What slices stand on. Of a process without a thread, `tid` is -1."""
+    """What slices stand on: a thread, a process (its `tid` is -1), or what else has a name."""
 
     pid: int = -1
     tid: int = -1
     process: str = ""
+    name: str = ""
 
 
 @dataclass
@@ -162,33 +163,11 @@ def packets(path: Path, progress: Progress) -> Packets:
     TracevizError : the package protobuf is missing, or the file can't be read, is truncated or damaged, or counts
         times by a clock that isn't read.
     """
-    packet_class, content = _packet_class(), _content(path, progress)
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
-
+    parse, content = parser(_packet_class(), "Perfetto trace", path, _AGAIN), whole(path, progress, _AGAIN)
     reader = _Reader(path)
-    try:
-        for start, end in _frames(content, path):
-            reader.add(packet_class.FromString(content[start:end]))
-    except DecodeError as error:
-        raise TracevizError(f"is a damaged Perfetto trace ({error}).", path=path, hint=_AGAIN) from None
+    for start, end in _frames(content, path):
+        reader.add(parse(content[start:end]))
     return reader.done()
-
-
-def _content(path: Path, progress: Progress) -> bytes:
-    try:
-        size = max(path.stat().st_size, 1)
-        with path.open("rb") as file:
-            plain, parts = Plain(file), []
-            while part := plain.read(_BLOCK):
-                parts.append(part)
-                progress(f"reading {path.name}", min(file.tell(), size), size)
-    except OSError as error:
-        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
-    except (DamagedGzip, Bomb) as error:
-        raise TracevizError(f"is a damaged gzip file ({error}).", path=path, hint=_AGAIN) from error
-    if plain.cut_short:
-        raise TracevizError("is truncated.", path=path, hint=_AGAIN)
-    return b"".join(parts)
 
 
 def _frames(content: bytes, path: Path) -> Iterator[tuple[int, int]]:
@@ -279,9 +258,11 @@ class _Reader:
 
     def _track(self, one: Any) -> None:
         if one.HasField("thread"):
-            self.found.tracks[one.uuid] = Track(one.thread.pid, one.thread.tid)
+            self.found.tracks[one.uuid] = Track(one.thread.pid, one.thread.tid, name=one.name)
         elif one.HasField("process"):
             self.found.tracks[one.uuid] = Track(one.process.pid, process=one.process.name)
+        elif one.name:
+            self.found.tracks[one.uuid] = Track(name=one.name)
 
     def _event(self, packet: Any, event: Any, sequence: _Sequence) -> None:
         kind, track = event.type, event.track or sequence.track

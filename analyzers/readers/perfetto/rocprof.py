@@ -1,7 +1,9 @@
 """What `rocprofv3 --output-format pftrace` writes, as records of its JSON.
 
 A slice's category says what was traced, its annotations what the record held; grids and blocks are counts of all their
-work-items. Agents are texts, such as "Agent-2" or, by --agent-index, "GPU-0".
+work-items. Agents are texts, such as "Agent-2" or, by --agent-index, "GPU-0". An op's stream is an annotation in some
+versions, in others it stands in the name of its track alone, "STREAM [2]", and with --group-by-queue nowhere.
+`rocpd convert` writes the same, of as many processes as it is given.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
-from analyzers.readers.perfetto.packets import Packets, Slice
+from analyzers.common.errors import TracevizError
+from analyzers.readers.perfetto.packets import Packets, Slice, Track
 from analyzers.readers.rocprof.read import (
     GPU,
     Agent,
@@ -33,21 +36,37 @@ from analyzers.trace.tables import Trace
 CATEGORIES = {"kernel_dispatch", "memory_copy", "hip_api", "marker_api", "rccl_api", "hsa_api"}
 _NUMBER = re.compile(r"(\d+)$")
 _CLONE = re.compile(r"( \[clone \.kd\]|\.kd)$")
+_STREAM = re.compile(r"\bSTREAM \[(\d+)\]")
 _CALLS = "roctx"  # markers that are calls of its own, not ranges, begin so
 _LACKS = (
     "which of the machine's GPUs a device is: it has its agent's number, in which CPUs count",
     "sizes of the GPUs, and so whether one was full: a .pftrace leaves them out",
+    "kernels of one hardware queue that ran at once: rocprofv3 parts them in the middle of what they share",
 )
 
 
 def trace(path: Path, found: Packets) -> Trace:
-    """Make the Trace."""
-    made = trace_of(path, _tool(found))
+    """Make the Trace.
+
+    Raises
+    ------
+    TracevizError : it holds several processes, whose kernels nothing tells apart.
+    """
+    pids = sorted({found.tracks[one.track].pid for one in found.slices if one.track in found.tracks} - {-1})
+    if len(pids) > 1:
+        raise TracevizError(
+            f"holds {len(pids)} processes ({', '.join(map(str, pids[:3]))}{', …' if pids[3:] else ''}), and nothing "
+            "tells their kernels apart.",
+            path=path,
+            hint="Give a file for each process, as rocprofv3 writes them, or rocpd convert of one database.",
+        )
+    pids = pids or sorted(one.pid for one in found.tracks.values() if one.pid >= 0)
+    made = trace_of(path, _tool(found, pids[0] if pids else -1))
     (capture,) = made.captures
     return replace(made, captures=(replace(capture, lacks=(*_LACKS, *capture.lacks)),))
 
 
-def _tool(found: Packets) -> Tool:
+def _tool(found: Packets, pid: int) -> Tool:
     slices: dict[str, list[Slice]] = defaultdict(list)
     for one in found.slices:
         if one.category in CATEGORIES:
@@ -60,13 +79,15 @@ def _tool(found: Packets) -> Tool:
         names = list(dict.fromkeys(one.name for one in all_of))
         operation_of = {name: number for number, name in enumerate(names)}
         kinds.append(Kinds(category, tuple(names)))
-        records[category] = [_record(one, kind, operation_of[one.name], number_of) for one in all_of]
+        records[category] = [
+            _record(one, kind, operation_of[one.name], number_of, found.tracks.get(one.track, Track()))
+            for one in all_of
+        ]
         gpus.update(agent for one in all_of for agent in _gpus(one))
         if category == "marker_api":
             markers = [Named(_int(one, "corr_id"), one.name) for one in all_of if not one.name.startswith(_CALLS)]
-    pids = {one.pid for one in found.tracks.values() if one.pid >= 0}
     return Tool(
-        metadata=Metadata(pid=min(pids) if pids else -1),
+        metadata=Metadata(pid=pid),
         agents=tuple(Agent(id=Handle(gpu), type=GPU, logical_node_type_id=gpu) for gpu in sorted(gpus)),
         strings=Strings(buffer_records=tuple(kinds), marker_api=tuple(markers)),
         kernel_symbols=tuple(Symbol(number, name, _CLONE.sub("", name)) for name, number in number_of.items()),
@@ -74,14 +95,14 @@ def _tool(found: Packets) -> Tool:
     )
 
 
-def _record(one: Slice, kind: int, operation: int, number_of: dict[str, int]) -> Record:
-    dispatch = Dispatch()
+def _record(one: Slice, kind: int, operation: int, number_of: dict[str, int], track: Track) -> Record:
+    dispatch, stream = Dispatch(), _STREAM.search(track.name)
     if one.category == "kernel_dispatch":
         dispatch = Dispatch(
             agent_id=Handle(_agent(one, "agent")),
             queue_id=Handle(_int(one, "queue")),
             kernel_id=number_of[one.name],
-            group_segment_size=_int(one, "LDS_Block_Size"),
+            group_segment_size=_int(one, "LDS_Block_Size", "group_segment_size"),
             workgroup_size=Sizes(x=_int(one, "workgroup_size")),
             grid_size=Sizes(x=_int(one, "grid_size")),
         )
@@ -93,7 +114,7 @@ def _record(one: Slice, kind: int, operation: int, number_of: dict[str, int]) ->
         start_timestamp=one.start,
         end_timestamp=one.end,
         dispatch_info=dispatch,
-        stream_id=Handle(_int(one, "stream_ID")),
+        stream_id=Handle(int(stream[1]) if stream else _int(one, "stream_ID", "stream_id")),
         src_agent_id=Handle(_agent(one, "src_agent")),
         dst_agent_id=Handle(_agent(one, "dst_agent")),
         bytes=_int(one, "copy_bytes"),
@@ -117,6 +138,6 @@ def _agent(one: Slice, name: str) -> int:
     return int(found[1]) if found else -1
 
 
-def _int(one: Slice, name: str) -> int:
-    value = one.said.get(name, -1)
-    return value if isinstance(value, int) else -1
+def _int(one: Slice, *names: str) -> int:
+    """The first of these annotations that is a number, by the versions' names for one thing; else -1."""
+    return next((value for name in names if isinstance(value := one.said.get(name), int)), -1)

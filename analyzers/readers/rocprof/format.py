@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.common.progress import Progress
-from analyzers.readers.format import Format, Head
+from analyzers.readers.format import Format, Head, MemoryPerByte
 from analyzers.trace.tables import Trace
 
 SIGN = b'"rocprofiler-sdk-tool"'
@@ -21,4 +21,5 @@ def _read(path: Path, progress: Progress, nsys: str | None, counters: bool) -> T
     return read(path, progress)
 
 
-ROCPROF = Format("rocprof", _is_one, _read, "rocprofv3's JSON", ("_results.json", "_results.json.gz"))
+SUFFIXES = ("_results.json", "_results.json.gz")
+ROCPROF = Format("rocprof", _is_one, _read, "rocprofv3's JSON", SUFFIXES, memory=MemoryPerByte(read=5))

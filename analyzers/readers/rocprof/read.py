@@ -20,22 +20,21 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers.amd import kind_of_kernel
-from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
-from analyzers.trace.columns import ints, table
+from analyzers.readers.gzipped import whole
+from analyzers.trace.columns import ints, span, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.nesting import RangeIndex
-from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.tables import Capture, Process, Trace
 
 AGAIN = "Let the program end, and profile it again: rocprofv3 --sys-trace --output-format json -- COMMAND."
 GPU = 2  # type of an agent
-BLOCK_BYTES = 1 << 24
 _COPIES = {
-    "MEMORY_COPY_HOST_TO_HOST": "HtoH",
     "MEMORY_COPY_HOST_TO_DEVICE": "HtoD",
     "MEMORY_COPY_DEVICE_TO_HOST": "DtoH",
     "MEMORY_COPY_DEVICE_TO_DEVICE": "DtoD",
 }
+_ON_HOST = "MEMORY_COPY_HOST_TO_HOST"  # no work of a GPU
 _LACKS = (
     "waits between streams and missing ones: which event a stream waits for is not in the records",
     "registers of kernels: a GPU is said to be full only by its wavefronts",
@@ -167,7 +166,8 @@ def read(path: Path, progress: Progress) -> Trace:
     """
     tools = _decoded(path, progress).tools
     if len(tools) != 1:
-        raise TracevizError(f"holds {len(tools)} processes, and one is read.", path=path, hint="Give a file a process.")
+        hint = "Give a file for each process, as rocprofv3 writes them."
+        raise TracevizError(f"holds {len(tools) or 'no'} processes, where one belongs.", path=path, hint=hint)
     return trace_of(path, tools[0])
 
 
@@ -177,20 +177,9 @@ def trace_of(path: Path, tool: Tool) -> Trace:
 
 
 def _decoded(path: Path, progress: Progress) -> _File:
+    content = whole(path, progress, AGAIN)
     try:
-        with path.open("rb") as file:
-            plain, parts = Plain(file), []
-            while part := plain.read(BLOCK_BYTES):
-                parts.append(part)
-                progress(f"reading {path.name}", file.tell(), max(path.stat().st_size, 1))
-    except OSError as error:
-        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
-    except (DamagedGzip, Bomb) as error:
-        raise TracevizError(f"is a damaged gzip file ({error}).", path=path, hint=AGAIN) from error
-    if plain.cut_short:
-        raise TracevizError("is truncated.", path=path, hint=AGAIN)
-    try:
-        return msgspec.json.decode(b"".join(parts), type=_File)
+        return msgspec.json.decode(content, type=_File)
     except msgspec.ValidationError as error:
         raise TracevizError(f"holds values that rocprofv3 does not write ({error}).", path=path, hint=AGAIN) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -215,6 +204,7 @@ class _Maker:
         )
         every = (self.kernels, self.copies, self.calls, self.markers, self.rccl)
         self.zero = min((one.start_timestamp for records in every for one in records), default=0)
+        self.copies = [one for one in self.copies if self._operation(one) != _ON_HOST]
         gpus = [one for one in tool.agents if one.type == GPU]
         numbers = [one.logical_node_type_id if one.logical_node_type_id >= 0 else at for at, one in enumerate(gpus)]
         self.device_of = {one.id.handle: number for one, number in zip(gpus, numbers, strict=True)}
@@ -224,31 +214,27 @@ class _Maker:
         """The Trace."""
         api, ranges = self._api(), self._ranges()
         ops = self._ops(api)
-        frames = [frame for frame in (ops, api, ranges) if len(frame)]
+        first_ns, last_ns = span(ops, api, ranges)
         waits = any("StreamWaitEvent" in name for name in api["name"].array.unique())
         capture = Capture(
             path=str(self.path),
             format="rocprof",
             producer="rocprofv3",
             host=self.tool.metadata.node.hostname,
-            first_ns=min((int(ints(frame, "start_ns").min()) for frame in frames), default=0),
-            last_ns=max((int(ints(frame, "end_ns").max()) for frame in frames), default=0),
+            first_ns=first_ns,
+            last_ns=last_ns,
             runtime="HIP",
             waits_logged=waits,
             lacks=(*_LACKS, *self._not_traced(api, ranges)),
         )
-        rank = rank_in_name(self.path)
-        claims = {} if rank is None else {"file-name": rank}
-        process = Process(capture=0, pid=self.tool.metadata.pid, host=capture.host, claims=claims)
+        pid, claims = self.tool.metadata.pid, claim_of_name(self.path)
         text = f"{self.left_out:,} records have no times, or end before they start; they are left out."
         return Trace(
             captures=(capture,),
-            processes=(process,),
+            processes=(Process(capture=0, pid=pid, host=capture.host, claims=claims),),
             ops=ops,
             api=api,
             ranges=ranges,
-            syncs=table("syncs"),
-            records=table("records"),
             comms=self._comms(ops, api),
             devices=self._devices(),
             streams=self._streams(),
@@ -259,6 +245,10 @@ class _Maker:
         missing = (
             ("who launched what: no HIP calls were traced (--hip-trace)", not len(api)),
             ("ranges: no markers of roctx were traced (--marker-trace)", not len(ranges)),
+            (
+                "which HIP stream an op ran on: hardware queues are taken for streams, and several streams share one",
+                any(one.stream_id.handle < 0 for one in self.kernels),
+            ),
         )
         return tuple(text for text, is_missing in missing if is_missing)
 

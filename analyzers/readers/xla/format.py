@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.common.progress import Progress
-from analyzers.readers.format import Format, Head
-from analyzers.readers.xla.profile import PERFETTO, SPACE, VIEWER
+from analyzers.readers.format import Format, Head, MemoryPerByte
+from analyzers.readers.xla.profile import PERFETTO, SPACE, SPACES, VIEWER
 from analyzers.trace.tables import Trace
 
 _SIGNS = (b'"highres-ticks"', b'"name":"/host:', b'"name": "/host:', b'"name":"/device:', b'"name": "/device:')
@@ -18,14 +18,15 @@ def _is_json(head: Head) -> bool:
 
 
 def _is_xplane(head: Head) -> bool:
-    return head.name.endswith(SPACE)
+    return head.name.lower().endswith(SPACES)
 
 
 def _twins(path: Path) -> set[Path]:
     """Files beside a file of a profile that say the same, and more: of `perfetto_trace`, any host's."""
     if path.name == PERFETTO:
         return {one for one in path.parent.glob(f"*{VIEWER}") if one != path}
-    return {path.with_name(path.name.removesuffix(SPACE) + VIEWER)} if path.name.endswith(SPACE) else set()
+    plain = path.name.removesuffix(".gz")
+    return {path.with_name(plain.removesuffix(SPACE) + VIEWER)} if plain.endswith(SPACE) else set()
 
 
 def _read_json(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:
@@ -42,5 +43,5 @@ def _read_xplane(path: Path, progress: Progress, nsys: str | None, counters: boo
     return read(path, profile(path, progress))
 
 
-XLA = Format("xla", _is_json, _read_json, "a JAX profile", (VIEWER,), twins=_twins)
-XPLANE = Format("xplane", _is_xplane, _read_xplane, suffixes=(SPACE,), twins=_twins)
+XLA = Format("xla", _is_json, _read_json, "a JAX profile", (VIEWER,), memory=MemoryPerByte(read=6), twins=_twins)
+XPLANE = Format("xplane", _is_xplane, _read_xplane, suffixes=SPACES, memory=MemoryPerByte(read=16), twins=_twins)

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from analyzers.trace.ranks import rank_in_name
 
 _DEVICE = re.compile(r"/device:GPU:(\d+)")
 _STREAM = re.compile(r"Stream #(\d+)")
 HOST, NO_STREAM = -1, -1
 VIEWER, SPACE = ".trace.json.gz", ".xplane.pb"  # how names of its files end
+SPACES = (SPACE, SPACE + ".gz")
 PERFETTO = "perfetto_trace.json.gz"
+
+
+def host_in_name(path: Path) -> str:
+    """The host by which XLA names the files of a profile; "" where others named them, as by ranks.
+
+    >>> host_in_name(Path("vm.trace.json.gz")), host_in_name(Path("rank0.trace.json.gz")), host_in_name(Path("x.json"))
+    ('vm', '', '')
+    """
+    kind = next((one for one in (VIEWER, *SPACES) if path.name.endswith(one)), "")
+    named = kind and path.name != PERFETTO and rank_in_name(path) is None
+    return path.name.removesuffix(kind) if named else ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ its name, without "-start", which calls of all devices belong together: all run 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +21,11 @@ from analyzers.arrays.groups import first_row
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.ordering.lanes import run_heads
+from analyzers.readers.json_events import MOST_NS, nanoseconds
 from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile
-from analyzers.trace.columns import codes, ints, table
+from analyzers.trace.columns import codes, ints, span, table
 from analyzers.trace.kernels import is_communication_kernel
-from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.schemas import COPY_KINDS
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -49,7 +49,6 @@ _COLLECTIVES = {
 }
 _COLLECTIVE = re.compile(rf"({'|'.join(sorted(_COLLECTIVES, key=len, reverse=True))})(-start|-done)?(\.[\w.]+)?")
 _KINDS = {"Memcpy": "memcpy", "Memset": "memset", "CudaGraph": "graph"}
-_MOST_NS = 2**62
 _MOST_SIZE = 2**31 - 1
 _LACKS = (
     "waits between streams and missing ones: XLA's profiler logs no events",
@@ -79,8 +78,9 @@ def read(path: Path, profile: Profile) -> Trace:
     """
     rows = _Rows(profile)
     if not rows.op.size:
+        unread = f" {profile.unreadable:,} of its events could not be read." if profile.unreadable else ""
         raise TracevizError(
-            "This profile of XLA holds no work of a GPU.",
+            f"This profile of XLA holds no work of a GPU.{unread}",
             path=path,
             hint="Was it recorded on GPUs? Lines of CPUs and TPUs are not read.",
         )
@@ -90,7 +90,7 @@ def read(path: Path, profile: Profile) -> Trace:
     ranges = _ranges(rows, hlo)
     names = codes(api, "name")[1]
     runtime = "HIP" if any(name.startswith("hip") for name in names) else "CUDA" if names else "GPU"
-    times = [frame for frame in (ops, api, ranges) if len(frame)]
+    first_ns, last_ns = span(ops, api, ranges)
     start_utc_ns = None if profile.begun_ns is None else profile.begun_ns + rows.zero
     capture = Capture(
         path=str(path),
@@ -98,25 +98,20 @@ def read(path: Path, profile: Profile) -> Trace:
         producer="XLA profiler",
         host=profile.host,
         start_utc_ns=start_utc_ns,
-        first_ns=min(int(ints(frame, "start_ns").min()) for frame in times),
-        last_ns=max(int(ints(frame, "end_ns").max()) for frame in times),
+        first_ns=first_ns,
+        last_ns=last_ns,
         runtime=runtime,
         waits_logged=False,
         lacks=_LACKS,
     )
-    rank = rank_in_name(path)
-    process = Process(capture=0, pid=-1, host=profile.host, claims={} if rank is None else {"file-name": rank})
     return Trace(
         captures=(capture,),
-        processes=(process,),
+        processes=(Process(capture=0, pid=-1, host=profile.host, claims=claim_of_name(path)),),
         ops=ops,
         api=api,
         ranges=ranges,
-        syncs=table("syncs"),
-        records=table("records"),
         comms=_comms(rows, ops, api),
         devices=table("devices", {"device": np.unique(ints(ops, "device"))}),
-        streams=table("streams"),
         origin_utc_ns=start_utc_ns,
         warnings=rows.warnings,
     )
@@ -128,7 +123,7 @@ class _Rows:
     def __init__(self, profile: Profile) -> None:
         self.events = events = profile.events
         line = np.array(events.line, np.int64)
-        start, end = (_nanoseconds(each) for each in (events.start_ps, events.end_ps))
+        start, end = (nanoseconds(each) for each in (events.start_ps, events.end_ps))
         none = [np.empty(0, np.int64)]
         device, self.thread = (
             np.array([getattr(one, name) for one in profile.lines], np.int64)[line] if line.size else none[0]
@@ -138,7 +133,7 @@ class _Rows:
         named = np.array([one.named for one in profile.lines] or [True], bool)[line]
         correlation = np.array(events.correlation, np.int64)
         told = np.array([text != "" for text in events.details], bool)
-        fine = (end >= start) & (np.abs(start) < _MOST_NS) & (np.abs(end) < _MOST_NS)
+        fine = (end >= start) & (np.abs(start) < MOST_NS) & (np.abs(end) < MOST_NS)
         unnamed = ~named & (told | (correlation >= 0))  # the file does not say that it is a stream
         is_op = fine & (device != HOST) & ((stream != NO_STREAM) | unnamed)
         astray = fine & (device == HOST) & told
@@ -166,10 +161,6 @@ class _Rows:
         """Some rows of a column of texts."""
         values: list[str] = getattr(self.events, column)
         return [values[row] for row in rows]
-
-
-def _nanoseconds(picoseconds: Sequence[int]) -> Ints:
-    return np.array([max(-_MOST_NS, min(_MOST_NS, (one + 500) // 1000)) for one in picoseconds], np.int64)
 
 
 def _api(rows: _Rows) -> pd.DataFrame:
@@ -264,8 +255,7 @@ def _hlo(rows: _Rows) -> tuple[_Hlo, Ints]:
     modules, number_of_module = _spans(rows, of_module, heads, module, 0)
     of_op = np.flatnonzero(op != "")
     of_op = of_op[np.lexsort((start[of_op], stream[of_op], device[of_op]))]
-    which = _codes(op[of_op] + "\0" + module[of_op] + "\0" + run[of_op])
-    heads = run_heads(device[of_op], stream[of_op], which, number_of_module[of_op])
+    heads = run_heads(device[of_op], stream[of_op], _codes(op[of_op]), number_of_module[of_op])
     ops, number_of_op = _spans(rows, of_op, heads, op, len(modules.name))
     ops = ops._replace(module=number_of_module[of_op[heads]])
     both = _Hlo(
@@ -325,7 +315,11 @@ def _ranges(rows: _Rows, hlo: _Hlo) -> pd.DataFrame:
 
 
 def _range_kind(name: str) -> str:
-    """Python functions begin with "$"; XLA's own marks are named as its functions; others are people's."""
+    """Python functions begin with "$"; XLA's own marks are named as its functions; others are people's.
+
+    >>> [_range_kind(name) for name in ("$train.py:7 step", "PjitFunction(step)", "Thunk::Run", "my block")]
+    ['python', 'op', 'op', 'annotation']
+    """
     return "python" if name.startswith("$") else "op" if "::" in name or "(" in name else "annotation"
 
 

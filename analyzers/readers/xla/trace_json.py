@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analyzers.common.progress import Progress
 from analyzers.readers.json_events import JsonEvents
-from analyzers.readers.xla.profile import PERFETTO, SAID, VIEWER, Events, Line, Profile
+from analyzers.readers.xla.profile import SAID, Events, Line, Profile, host_in_name
 
 _MOST_EVENTS = 1_000_000  # that XLA writes for viewers; it leaves out the shortest of more
 
@@ -37,5 +37,5 @@ def profile(path: Path, progress: Progress) -> Profile:
     found.cut = len(found.events.line) >= _MOST_EVENTS
     names = [(source.processes.get(pid, ""), source.threads.get((pid, tid), ""), tid) for pid, tid in number]
     found.lines = [Line.of(*one) for one in names]
-    found.host = path.name.removesuffix(VIEWER) if path.name.endswith(VIEWER) and path.name != PERFETTO else ""
+    found.host = host_in_name(path)
     return found

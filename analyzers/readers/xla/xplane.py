@@ -10,11 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
-from analyzers.readers.protobufs import Messages, message_class
-from analyzers.readers.xla.profile import SAID, SPACE, Events, Line, Profile
+from analyzers.readers.gzipped import whole
+from analyzers.readers.protobufs import Messages, message_class, parser
+from analyzers.readers.xla.profile import SAID, Events, Line, Profile, host_in_name
 
+_AGAIN = "Was it cut off while it was copied? Copy it again, or record again."
 _PS = 1000  # of a ns
 _EPOCH_SINCE = 10**18
 SESSION_START = "profile_start_time"  # a stat of the plane "Task Environment"
@@ -60,20 +61,8 @@ def profile(path: Path, progress: Progress) -> Profile:
     ------
     TracevizError : the package protobuf is missing, or the file can't be read or is damaged.
     """
-    space = _message_class()()
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
-    progress(f"reading {path.name}", 0, max(len(content), 1))
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
-
-    try:
-        space.ParseFromString(content)
-    except DecodeError as error:
-        hint = "Was it cut off while it was copied? Copy it again, or record again."
-        raise TracevizError(f"is a damaged or truncated XSpace ({error}).", path=path, hint=hint) from None
-    found = Profile([], Events(), host=path.name.removesuffix(SPACE))
+    space = parser(_message_class(), "XSpace", path, _AGAIN)(whole(path, progress, _AGAIN))
+    found = Profile([], Events(), host=next(iter(space.hostnames), "") or host_in_name(path))
     lines = [(plane, line) for plane in space.planes for line in plane.lines if len(line.events)]
     first = min((line.timestamp_ns for _, line in lines), default=0)
     base = first if first >= _EPOCH_SINCE else 0  # else times count from the session's begin

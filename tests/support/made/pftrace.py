@@ -199,8 +199,11 @@ def _value(value: Any) -> bytes:
     return block(6, "null" if value is None else str(value))
 
 
-def rocprofv3(text: str, *, by_queue: bool = False) -> bytes:
-    """What rocprofv3 writes of a process whose JSON is given, agents numbered with the CPU as 0."""
+def rocprofv3(text: str, *, by_queue: bool = False, untold: bool = False) -> bytes:
+    """What rocprofv3 writes of a process whose JSON is given, agents numbered with the CPU as 0.
+
+    `untold`: by a version that says an op's stream in the name of its track alone.
+    """
     tool = json.loads(text)["rocprofiler-sdk-tool"][0]
     kinds = [one["operations"] for one in tool["strings"]["buffer_records"]]
     messages = {one["key"]: one["value"] for one in tool["strings"]["marker_api"]}
@@ -212,6 +215,8 @@ def rocprofv3(text: str, *, by_queue: bool = False) -> bytes:
     def add(category: str, name: str, where: str, one: Event, said: dict[str, Any]) -> None:
         correlation = one["correlation_id"]["internal"]
         said = {"begin_ns": one["start_timestamp"], "end_ns": one["end_timestamp"], **said, "corr_id": correlation}
+        if untold:
+            said = {{"LDS_Block_Size": "group_segment_size"}.get(k, k): v for k, v in said.items() if k != "stream_ID"}
         new = (categories.of.copy(), names.of.copy(), keys.of.copy())
         event = number(9, BEGIN) + number(11, 7_000 + tracks(where)) + number(3, categories(category))
         event += number(10, names(name)) + bytes([0xF9, 0x02]) + struct.pack("<Q", correlation)  # a flow, field 47
@@ -237,7 +242,7 @@ def rocprofv3(text: str, *, by_queue: bool = False) -> bytes:
         source, target = (agents[one[end]["handle"]] for end in ("src_agent_id", "dst_agent_id"))
         stream = one["stream_id"]["handle"]
         said = {"src_agent": source, "dst_agent": target, "copy_bytes": one["bytes"], "stream_ID": stream}
-        where = f"COPY to {target}" if by_queue else f"STREAM {stream}"
+        where = f"COPY to {target}" if by_queue else f"COPY to AGENT [1] STREAM [{stream}] (GPU)"
         add("memory_copy", kinds[one["kind"]][one["operation"]], where, one, {**said, "tid": one["thread_id"]})
     for one in records["kernel_dispatch"]:
         info, stream = one["dispatch_info"], one["stream_id"]["handle"]
@@ -245,7 +250,7 @@ def rocprofv3(text: str, *, by_queue: bool = False) -> bytes:
         agent = agents[info["agent_id"]["handle"]]
         said = {"agent": agent, "agent_type": "GPU", "queue": info["queue_id"]["handle"] - 1, "tid": one["thread_id"]}
         said |= {"LDS_Block_Size": info["group_segment_size"], "workgroup_size": sizes[0], "grid_size": sizes[1]}
-        where = f"COMPUTE {agent} QUEUE" if by_queue else f"STREAM {stream}"
+        where = f"COMPUTE {agent} QUEUE" if by_queue else f"COMPUTE AGENT [1] STREAM [{stream}] (GPU)"
         name = f"{symbols[info['kernel_id']]} [clone .kd]"
         add("kernel_dispatch", name, where, one, {**said, "stream_ID": stream})
     head = [number(10, 3) + number(13, CLEARED) + block(59, number(58, 6) + block(11, number(11, 99)))]

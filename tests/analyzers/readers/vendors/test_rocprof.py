@@ -16,6 +16,7 @@ from analyzers.load import load
 from analyzers.syncs.report import order_report
 from tests.support.brute import busy_and_overlap
 from tests.support.made import rocprof
+from tests.support.nightly import mostly_nightly
 
 Record = dict[str, Any]
 
@@ -30,7 +31,7 @@ def span(record: Record) -> tuple[int, int]:
     return record["start_timestamp"], record["end_timestamp"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", mostly_nightly(range(10), lambda seed: seed < 2))
 def test_busy_and_overlap_to_the_ns(tmp_path: Path, seed: int) -> None:
     """Communication is RCCL's kernels, and copies to the other GPU; a copy that runs as a kernel is no compute."""
     path, records = made(tmp_path, seed)
@@ -149,3 +150,80 @@ def test_streams_have_the_hardware_queue_that_all_their_kernels_ran_in(tmp_path:
     streams = load([path]).streams
     found = dict(zip(streams["stream"].tolist(), streams["queue"].tolist(), strict=True))
     assert found == dict.fromkeys(set(of_stream) - {moved}, 5)
+
+
+def test_copies_within_the_host_are_no_work_of_a_gpu(tmp_path: Path) -> None:
+    path, records = made(tmp_path)
+    content = json.loads(path.read_text())
+    tool = content["rocprofiler-sdk-tool"][0]
+    tool["strings"]["buffer_records"][2]["operations"] += ["MEMORY_COPY_HOST_TO_HOST"]
+    tool["buffer_records"]["memory_copy"][0] |= {"operation": 3, "dst_agent_id": {"handle": 4000}}
+    path.write_text(json.dumps(content))
+    ops = load([path]).ops
+    assert set(ops["device"]) == {0}
+    assert (ops["bytes"] >= 0).sum() == len(records["memory_copy"]) - 1
+
+
+def test_a_file_without_work_of_a_gpu_is_refused_with_amds_tools(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    for kind in ("kernel_dispatch", "memory_copy"):
+        content["rocprofiler-sdk-tool"][0]["buffer_records"][kind] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(TracevizError, match="no GPU work") as refusal:
+        load([path])
+    assert "rocprofv3 --kernel-trace" in str(refusal.value.hint)
+    assert "nsys" not in str(refusal.value)
+
+
+def test_a_copy_within_a_gpu_is_none_between_gpus(tmp_path: Path) -> None:
+    path, records = made(tmp_path)
+    content = json.loads(path.read_text())
+    copies = content["rocprofiler-sdk-tool"][0]["buffer_records"]["memory_copy"]
+    copies[1]["dst_agent_id"] = copies[1]["src_agent_id"]
+    path.write_text(json.dumps(content))
+    found = load([path]).ops.iloc[len(records["kernel_dispatch"]) :]["copy"]
+    assert found.tolist()[:4] == ["HtoD", "DtoD", "HtoD", "PtoP"]
+
+
+def test_a_call_of_rccl_that_launched_nothing_is_a_call(tmp_path: Path) -> None:
+    path, records = made(tmp_path)
+    content = json.loads(path.read_text())
+    calls = content["rocprofiler-sdk-tool"][0]["buffer_records"]["rccl_api"]
+    times = {"start_timestamp": records["rccl_api"][-1]["end_timestamp"] + 10**9}
+    calls.append({**calls[-1], **times, "end_timestamp": times["start_timestamp"] + 5, "operation": 0})
+    path.write_text(json.dumps(content))
+    comms = load([path], align=False).comms
+    assert comms[["correlation", "operation"]].astype(str).to_numpy().tolist()[-1] == ["-1", "all_gather"]
+
+
+def test_handles_beyond_63_bits_stay_apart(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    for at, one in enumerate(content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]):
+        one["stream_id"] = {"handle": 2**63 + at % 2}
+    path.write_text(json.dumps(content))
+    trace = load([path])
+    assert set(trace.ops["stream"][trace.ops["grid"] >= 0]) == {-(2**63), 1 - 2**63}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_file_of_no_or_several_processes_is_refused(tmp_path: Path, count: int) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    content["rocprofiler-sdk-tool"] *= count
+    path.write_text(json.dumps(content))
+    with pytest.raises(TracevizError, match=f"holds {count or 'no'} processes") as refusal:
+        load([path])
+    assert "file for each process" in str(refusal.value.hint)
+
+
+def test_a_number_of_over_64_bits_is_refused_in_one_line(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"][0]["stream_id"]["handle"] = 2**70
+    path.write_text(json.dumps(content))
+    with pytest.raises(TracevizError, match="over 64 bits") as refusal:
+        load([path])
+    assert refusal.value.path == str(path)
+    assert "\n" not in str(refusal.value)

@@ -17,12 +17,14 @@ from analyzers.syncs.report import order_report
 from analyzers.trace.tables import QUEUED
 from tests.support.brute import busy_and_overlap, ns
 from tests.support.made import xpu
+from tests.support.nightly import mostly_nightly
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 Event = dict[str, Any]
 
 
 def made(folder: Path, seed: int = 0) -> tuple[Path, list[Event]]:
+    folder.mkdir(exist_ok=True)
     path = folder / "trace.json"
     path.write_text(xpu.capture(0, seed))
     return path, json.loads(path.read_text())["traceEvents"]
@@ -33,7 +35,7 @@ def spans(events: list[Event], queue: int) -> list[tuple[int, int]]:
     return [(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in of_queue]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", mostly_nightly(range(10), lambda seed: seed < 2))
 def test_busy_and_overlap_of_queues_to_the_ns(tmp_path: Path, seed: int) -> None:
     path, events = made(tmp_path, seed)
     (rank,) = tv.check_overlap(path, "queue:1", "queue:2").ranks
@@ -68,6 +70,28 @@ def test_queueing_time_runs_from_submission_to_start(tmp_path: Path) -> None:
     said = read(path).captures[0].metadata[QUEUED]
     median = duration(int(statistics.median(waits)))
     assert said == f"median {median}, longest {duration(max(waits))}, of {len(waits):,} ops"
+
+
+def test_an_op_that_began_before_it_was_submitted_waited_by_another_clock(tmp_path: Path) -> None:
+    path, _ = made(tmp_path)
+    content = json.loads(path.read_text())
+    work = [e for e in content["traceEvents"] if e["cat"] in DEVICE_WORK]
+    work[0]["args"]["submitted"] += 10**9
+    work[1]["args"]["submitted"] -= 2 * 3600 * 10**9
+    path.write_text(json.dumps(content))
+    assert f"of {len(work) - 2:,} ops" in read(path).captures[0].metadata[QUEUED]
+
+
+def test_an_xccl_call_that_launched_nothing_is_a_call(tmp_path: Path) -> None:
+    path, events = made(tmp_path)
+    content = json.loads(path.read_text())
+    last = max(e["ts"] + e.get("dur", 0) for e in events if e["ph"] == "X")
+    call = next(e for e in events if e["cat"] == "collective_comm")
+    content["traceEvents"].append({**call, "ts": last + 1_000, "dur": 1})
+    path.write_text(json.dumps(content))
+    before, comms = read(made(tmp_path / "same")[0]).comms, read(path).comms
+    assert len(comms) == len(before) + 1
+    assert comms["correlation"].tolist()[-1] == -1
 
 
 def test_xccl_calls_of_the_host_are_communication_calls(tmp_path: Path) -> None:
