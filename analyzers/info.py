@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,14 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.common.errors import TraceWarning
+from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import duration
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.narrow import Narrowing, only_ops
 from analyzers.trace.ranks import RULES
 from analyzers.trace.regions import launched_in_all
 from analyzers.trace.samples import of_nics
@@ -197,6 +198,14 @@ def _named(trace: Trace, rows: Mask) -> dict[str, tuple[int, int]]:
     return {texts[name]: (int(times), int(launched[name])) for name, times in zip(names, occurrences, strict=True)}
 
 
+def facts_within(trace: Trace, narrowing: Narrowing) -> Facts:
+    """The same of the part of a capture that is asked for; ranges are those of all of it."""
+    try:
+        return facts_of(narrowing.of_capture(trace))
+    except TracevizError:  # it has no ops of that part
+        return facts_of(only_ops(trace, np.empty(0, np.int64)))
+
+
 def info_of(run: Trace, facts: Facts) -> TraceInfo:
     """Make the answer of what was counted, and of the run's captures, ranks and warnings.
 
@@ -206,9 +215,10 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
     listed = [
         RangeInfo(one[1], facts.occurrences[one], facts.launches[one], one[0]) for one in by_launches[:MOST_RANGES]
     ]
+    captures = {(one.rank, one.pid): run.captures[one.capture].path for one in run.processes}  # as the run names them
     return TraceInfo(
         captures=run.captures,
-        ranks=facts.ranks,
+        ranks=tuple(replace(one, capture=captures.get((one.rank, one.pid), one.capture)) for one in facts.ranks),
         ranges=tuple(listed),
         more_ranges=max(len(by_launches) - MOST_RANGES, 0),
         steps=tuple(sorted(facts.steps)),
@@ -221,7 +231,7 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
 
 def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
     devices = sum(len(one.devices) for one in facts.ranks)
-    ranks, known, steps = len(run.rank_ids), run.captures[0].world_size, len(facts.steps)
+    ranks, known, steps = len({one.rank for one in facts.ranks}), run.captures[0].world_size, len(facts.steps)
     candidates = [
         (
             facts.graphs,

@@ -14,6 +14,7 @@ from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import READING, Reading
 from analyzers.select.declared import declare
+from analyzers.trace.advice import recording_work
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
@@ -55,7 +56,7 @@ def load(
 
 
 def refuse_parts(reading: Reading) -> None:
-    """Refuse to go capture by capture: timeline, report, what-if, compare, export and --save need all ops at once.
+    """Refuse to go capture by capture: predictions, contracts and single findings need all ops at once.
 
     Raises
     ------
@@ -63,7 +64,7 @@ def refuse_parts(reading: Reading) -> None:
     """
     if reading.by_parts:
         raise TracevizError(
-            "Timelines, reports, predictions, comparisons, exports and saved runs need all ranks in memory at once.",
+            "Predictions, contracts and single findings need all ranks in memory at once.",
             hint="Leave out memory and dask.",
         )
 
@@ -98,7 +99,7 @@ def joined(
             if unknown
             else "There is no GPU work in this capture.",
             path=inputs[0].path,
-            hint="Was the GPU traced (nsys -t cuda,nvtx; torch.profiler with its activity), and did it work meanwhile?",
+            hint=recording_work(trace),
         )
     trace = about_settings(about_distorted_steps(about_unlaunched(about_lost_work(trace))))
     aligned = align_clocks(trace, enabled=align)

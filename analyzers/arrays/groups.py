@@ -11,6 +11,8 @@ import pandas as pd
 
 from analyzers.arrays.types import Ints
 
+Codes = npt.NDArray[np.integer[Any]]
+
 WIDEST = 1 << 62  # that integers hold
 _RADIX = 1 << 16
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
@@ -30,24 +32,20 @@ def grouped(*keys: Ints) -> tuple[Ints, Ints]:
     """Rows by keys, ties in the order given, and where in them a new combination begins."""
     if keys[0].size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    code = _code(keys)
-    order = _rows(keys, code)
-    if code is not None and int(code.max()) < _RADIX:  # so few may be counted, which spares gathering them in order
-        ends = np.cumsum(np.bincount(code))
-        return order, np.append(0, np.unique(ends[:-1][ends[:-1] > 0]))
+    code, span = _code(keys)
+    order = _rows(keys, code, span)
     new = [key[1:] != key[:-1] for key in (each[order] for each in ([code] if code is not None else keys))]
     return order, np.append(0, np.flatnonzero(np.logical_or.reduce(new)) + 1)
 
 
 def ordered(*keys: Ints) -> Ints:
     """Rows by keys, ties in the order given."""
-    return _rows(keys, _code(keys)) if keys[0].size else np.empty(0, np.int64)
+    return _rows(keys, *_code(keys)) if keys[0].size else np.empty(0, np.int64)
 
 
-def _rows(keys: tuple[Ints, ...], code: Ints | None) -> Ints:
+def _rows(keys: tuple[Ints, ...], code: Codes | None, span: int) -> Ints:
     if code is None:
         return np.lexsort(keys[::-1])
-    span = int(code.max()) + 1
     if span == 1 or (code[1:] >= code[:-1]).all():
         return np.arange(code.size)
     if code.size <= span <= 4 * code.size:  # there may be a place for each row, which is quicker than sorting
@@ -56,24 +54,72 @@ def _rows(keys: tuple[Ints, ...], code: Ints | None) -> Ints:
         row_of_code = row_of_code[row_of_code >= 0]
         if row_of_code.size == code.size:
             return row_of_code
-    # numpy's stable sort takes a pass a byte where numbers are so small, however the rows lie
-    small = np.uint8 if span <= 1 << 8 else np.uint16 if span <= _RADIX else np.int64
-    return np.argsort(code.astype(small, copy=False), kind="stable")
+    if span <= _RADIX:  # numpy's stable sort takes a pass a byte where numbers are so small, however the rows lie
+        return np.argsort(code, kind="stable")
+    if span * code.size > WIDEST:
+        return np.argsort(code, kind="stable")
+    # With its row behind it no number occurs twice: a plain sort, which is several times quicker, keeps ties in order.
+    bits = code.size.bit_length()
+    rows = np.sort((code << bits) | np.arange(code.size))
+    return rows & ((1 << bits) - 1)
 
 
-def _code(keys: tuple[Ints, ...]) -> Ints | None:
-    """One number from 0 for each combination, ascending as the keys do; None where integers can't hold it."""
-    lows = [int(key.min()) for key in keys]
-    widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
-    if math.prod(widths) > WIDEST:
-        return None
-    code = np.zeros(keys[0].size, np.int64)
-    for key, low, width in zip(keys, lows, widths, strict=True):
-        if width > 1:
-            code *= width
-            code += key
-            code -= low
-    return code
+def _code(keys: tuple[Ints, ...], *, narrow: bool = True) -> tuple[Codes | None, int]:
+    """One number from 0 for each combination, ascending as the keys do, and how many there may be.
+
+    `narrow` ones take as few bytes as hold them: they are made, looked through and sorted many times quicker, but take
+    longer to look up with. None where no integers hold them.
+    """
+    ends = [_ends(key) for key in keys]
+    span = math.prod(high - low + 1 for low, high in ends)
+    if span > WIDEST:
+        return None, span
+    kind: type[np.integer[Any]] = np.int64
+    if narrow and span <= _RADIX:
+        kind = np.uint8 if span <= 1 << 8 else np.uint16
+    code: Codes | None = None
+    for key, (low, high) in zip(keys, ends, strict=True):
+        if low == high:
+            continue  # it tells nothing apart
+        # What does not fit wraps around, here and in `code`: the result, which fits, comes out right.
+        numbers, lowest = key if kind == np.int64 else key.astype(kind), np.int64(low).astype(kind)
+        if code is None:
+            code = np.subtract(numbers, lowest, dtype=kind)
+        else:
+            code *= kind(high - low + 1)
+            code += numbers
+            code -= lowest
+    return np.zeros(keys[0].size, kind) if code is None else code, span
+
+
+def _ends(key: Ints) -> tuple[int, int]:
+    """The least and the largest of some numbers."""
+    if key.strides == (0,):  # one number, repeated
+        return int(key[0]), int(key[0])
+    return int(key.min()), int(key.max())
+
+
+def as_slice(rows: Ints) -> slice | Ints:
+    """Distinct, ascending rows as a slice where they follow one another: numpy then looks at them in place."""
+    ends = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
+    return slice(*ends) if ends[1] - ends[0] == rows.size else rows
+
+
+def group_numbers(*keys: Ints) -> Ints:
+    """Number the distinct combinations of keys, in their order, and give each row its number.
+
+    >>> group_numbers(np.array([7, 5, 7]), np.array([1, 1, 1])).tolist()
+    [1, 0, 1]
+    """
+    code, span = _code(keys, narrow=False) if keys[0].size else (keys[0], 0)
+    if code is not None and span <= _DENSE * code.size:
+        occurs = np.zeros(span, dtype=bool)
+        occurs[code] = True
+        return (np.cumsum(occurs) - 1)[code]
+    order, heads = grouped(*keys)
+    number = np.empty(order.size, np.int64)
+    number[order] = np.repeat(np.arange(heads.size), np.diff(np.append(heads, order.size)))
+    return number
 
 
 def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
@@ -91,16 +137,37 @@ def label(*columns: Any) -> Ints:
     combined, span = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
+        if not code.size or code.min() == code.max():
+            continue  # it tells nothing apart
         code, width = _from_nought(code)
+        if width == 1:  # it tells nothing apart
+            continue
         if span * width > WIDEST:
             combined, span = _from_nought(pd.factorize(combined)[0])
-        combined, span = combined * width + code, span * width
+        combined *= width
+        combined += code
+        span *= width
     return pd.factorize(combined)[0].astype(np.int64, copy=False)
+
+
+def first_of_each(labels: Ints) -> Ints:
+    """The first row of each of the numbers that `label` gave.
+
+    >>> first_of_each(np.array([0, 1, 0, 2]))
+    array([0, 1, 3])
+    """
+    first = np.empty(int(labels.max(initial=-1)) + 1, np.int64)
+    first[labels[::-1]] = np.arange(labels.size)[::-1]  # of several the one that is written last
+    return first
 
 
 def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
     """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
-    lowest, highest = int(code.min(initial=0)), int(code.max(initial=0))
+    if not code.size:
+        return code.astype(np.int64), 1
+    lowest, highest = int(code.min()), int(code.max())
+    if lowest == highest:
+        return np.zeros(code.size, np.int64), 1
     if highest - lowest >= WIDEST >> 31:
         return pd.factorize(code)[0].astype(np.int64), code.size
     return code.astype(np.int64) - lowest, highest - lowest + 1
@@ -135,9 +202,10 @@ def first_row(ids: Ints, wanted: Ints) -> Ints:
         row_of[known[::-1] - low] = rows[::-1]
         inside = (wanted >= low) & (wanted <= high)
         return row_of[np.where(inside, wanted - low, high - low + 1)].astype(np.int64)
-    distinct, first = np.unique(known, return_index=True)
+    ascends = bool((known[1:] > known[:-1]).all())
+    distinct, first = (known, slice(None)) if ascends else np.unique(known, return_index=True)
     at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
-    return np.where(distinct[at] == wanted, rows[first[at]], -1)
+    return np.where(distinct[at] == wanted, rows[first][at], -1)
 
 
 def first_row_of(owner: Ints, ids: Ints, wanted_owner: Ints, wanted: Ints) -> Ints:

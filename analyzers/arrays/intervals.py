@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analyzers.arrays.groups import runs
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 
 
 class Union(NamedTuple):
@@ -30,15 +30,18 @@ def union(starts: Ints, ends: Ints) -> Union:
     """Merge any intervals into the union of their instants; intervals that end before they start are refused."""
     if starts.size == 0:
         return EMPTY
-    if np.any(ends < starts):
-        raise ValueError("an interval ends before it starts")
     non_empty = ends > starts
-    starts, ends = starts[non_empty], ends[non_empty]
-    if starts.size == 0:
-        return EMPTY
+    if not non_empty.all():
+        if np.any(ends < starts):
+            raise ValueError("an interval ends before it starts")
+        starts, ends = starts[non_empty], ends[non_empty]
+        if starts.size == 0:
+            return EMPTY
     if np.any(starts[1:] < starts[:-1]):
         order = np.argsort(starts, kind="stable")
         starts, ends = starts[order], ends[order]
+    if np.all(starts[1:] > ends[:-1]):  # as they mostly do on one stream
+        return Union(starts, ends)
     reached = np.maximum.accumulate(ends)
     begins_union = np.empty(starts.size, dtype=bool)
     begins_union[0] = True
@@ -92,13 +95,13 @@ def clip(a: Union, low: int, high: int) -> Union:
 
 def measure_before(a: Union, instants: Ints) -> Ints:
     """For each instant t: how many ns of `a` lie before t."""
-    if a.starts.size == 0:
+    if a.starts.size == 0 or instants.size == 0:
         return np.zeros(instants.shape, np.int64)
-    before = np.append(0, np.cumsum(a.ends - a.starts))
-    index = np.searchsorted(a.starts, instants)
-    last = np.maximum(index - 1, 0)
-    beyond = np.maximum(a.ends[last] - np.maximum(instants, a.starts[last]), 0)
-    return np.where(index > 0, before[index] - beyond, 0)
+    begun = np.searchsorted(a.starts, instants)  # intervals that begin before
+    length = np.append(0, np.cumsum(a.ends - a.starts))
+    # Until the last of them ends, its rest is not counted; where none has begun, the second term is never less than 0.
+    rest = length - np.append(instants.min(), a.ends)
+    return np.minimum(length[begun], rest[begun] + instants)
 
 
 def distinct(values: Ints) -> Ints:
@@ -112,6 +115,15 @@ def distinct(values: Ints) -> Ints:
 def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
     """For each of any intervals: how many of its ns lie in `a`."""
     return measure_before(a, np.maximum(ends, starts)) - measure_before(a, starts)
+
+
+def meets(starts: Ints, ends: Ints, a: Union) -> Mask:
+    """Which of any intervals hold an instant of `a`."""
+    if not a.starts.size:
+        return np.zeros(starts.size, dtype=bool)
+    next_ = np.searchsorted(a.ends, starts, side="right")  # the first one that does not end before
+    is_there = (next_ < a.ends.size) & (ends > starts)
+    return is_there & (a.starts[np.minimum(next_, a.ends.size - 1)] < ends)
 
 
 def depth(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
@@ -140,18 +152,38 @@ class GroupOverlap(NamedTuple):
     both: Ints
 
 
-def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
-    """Measure A, B and their intersection in each of `groups` groups (numbered from 0).
+class Laid(NamedTuple):
+    """A and B of all groups: unions of time lines, each `span` long, laid one behind another.
 
-    Where shifting groups behind each other would overflow, as the capture is long and they are many, instants are
-    replaced by their rank among all that occur.
+    times : what their instants are ranks of, ascending; None where they are times themselves.
+    """
+
+    a: Union
+    b: Union
+    span: int
+    times: Ints | None
+
+    def group(self, laid: Union) -> Ints:
+        """The group that each interval of a laid union is of."""
+        return laid.starts // self.span
+
+    def lengths(self, laid: Union) -> Ints:
+        """How long each interval of a laid union is, ns."""
+        if self.times is None:
+            return laid.ends - laid.starts
+        return self.times[laid.ends % self.span] - self.times[laid.starts % self.span]
+
+
+def lay(a: Labelled, b: Labelled, groups: int) -> Laid:
+    """Lay `groups` groups (numbered from 0) one behind another.
+
+    Where that would overflow, as the capture is long and they are many, instants are replaced by their rank among all
+    that occur.
     """
     given = [a[0], a[1], b[0], b[1]]
     filled = [each for each in given if each.size]
-    if not filled:
-        return GroupOverlap(*np.zeros((3, groups), np.int64))
-    low = min(int(each.min()) for each in filled)
-    span = max(int(each.max()) for each in filled) - low + 1
+    low = min((int(each.min()) for each in filled), default=0)
+    span = max((int(each.max()) for each in filled), default=0) - low + 1
     if span * groups < LIMIT:
         times, parts = None, [each - low for each in given]
     else:
@@ -160,12 +192,13 @@ def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
         span = times.size
     laid_a = union(parts[0] + a[2] * span, parts[1] + a[2] * span)
     laid_b = union(parts[2] + b[2] * span, parts[3] + b[2] * span)
-    return GroupOverlap(*(_by_group(laid, times, span, groups) for laid in (laid_a, laid_b, intersect(laid_a, laid_b))))
+    return Laid(laid_a, laid_b, span, times)
 
 
-def _by_group(laid: Union, times: Ints | None, span: int, groups: int) -> Ints:
-    """How long a union is in each group; `times` is what its instants are ranks of, None where they are times."""
-    length = laid.ends - laid.starts if times is None else times[laid.ends % span] - times[laid.starts % span]
-    total = np.zeros(groups, np.int64)
-    np.add.at(total, laid.starts // span, length)
-    return total
+def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
+    """Measure A, B and their intersection in each of `groups` groups (numbered from 0)."""
+    laid = lay(a, b, groups)
+    found = np.zeros((3, groups), np.int64)
+    for total, one in zip(found, (laid.a, laid.b, intersect(laid.a, laid.b)), strict=True):
+        np.add.at(total, laid.group(one), laid.lengths(one))
+    return GroupOverlap(*found)

@@ -1,14 +1,19 @@
-"""Read a gzip file so that all of a truncated one's readable part is had."""
+"""Read a file, gzipped or not: piece by piece, so that all of a truncated one's readable part is had, or whole."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import BinaryIO
 
 from isal import isal_zlib
 
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress
+
 _GZIP = b"\x1f\x8b"
 _GZIP_FORMAT = 31  # window bits, as zlib names the container
 _BLOCK = 1 << 18
+_PIECE = 1 << 24
 HARMLESS = 1 << 30  # bytes that may be unpacked whatever they were packed to
 MOST_FOLD = 200  # traces of profilers unpack to 10 to 40 times their size
 
@@ -65,3 +70,30 @@ class Plain:
                     f"unpacks to over {self._unpacked:,} bytes, {MOST_FOLD} times its size: traces of profilers don't."
                 )
         return plain
+
+
+def whole(path: Path, progress: Progress, again: str) -> bytes:
+    """All that a file holds, unpacked.
+
+    Parameters
+    ----------
+    again : what to do about a damaged file.
+
+    Raises
+    ------
+    TracevizError : it can't be read, or is truncated or damaged gzip data.
+    """
+    try:
+        size = max(path.stat().st_size, 1)
+        with path.open("rb") as file:
+            plain, parts = Plain(file), []
+            while part := plain.read(_PIECE):
+                parts.append(part)
+                progress(f"reading {path.name}", min(file.tell(), size), size)
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    except (DamagedGzip, Bomb) as error:
+        raise TracevizError(f"is a damaged gzip file ({error}).", path=path, hint=again) from error
+    if plain.cut_short:
+        raise TracevizError("is truncated.", path=path, hint=again)
+    return b"".join(parts)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, malformed, without_nan
 
 _PS = Decimal(10**6)  # of a µs
-_MOST_PS = 2**62 * 1000
+MOST_NS = 2**62  # no time is as far from its zero
+_MOST_PS = MOST_NS * 1000
 
 
 class Event(msgspec.Struct, gc=False):
@@ -113,3 +116,12 @@ def picoseconds(text: bytes) -> int:
     if not -_MOST_PS < value < _MOST_PS:
         raise ValueError(text)
     return value
+
+
+def nanoseconds(picoseconds: Iterable[int]) -> Ints:
+    """Times in ns, to the next; no farther from zero than `MOST_NS`.
+
+    >>> nanoseconds([1_499, 1_500, -1_000, 10**30]).tolist()
+    [1, 2, -1, 4611686018427387904]
+    """
+    return np.array([max(-MOST_NS, min(MOST_NS, (one + 500) // 1000)) for one in picoseconds], np.int64)

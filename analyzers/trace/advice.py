@@ -5,6 +5,8 @@ from __future__ import annotations
 from analyzers.trace.tables import Trace
 
 _NSYS = "nsys records it (nsys profile -t cuda,nvtx)"
+_CALLS = {"CUDA": "nsys profile -t cuda,nvtx, or ", "HIP": "rocprofv3 --hip-trace, or "}
+_TRACERS = {"CUDA": "nsys -t cuda,nvtx; ", "HIP": "rocprofv3 --kernel-trace; "}
 _SYNC_EVENTS = "torch.profiler records it with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)"
 
 
@@ -18,3 +20,17 @@ def recording_waits(trace: Trace) -> str:
     if records_waits(trace):
         return _SYNC_EVENTS
     return _NSYS if trace.runtime == "CUDA" else f"no profiler records that of {trace.runtime}"
+
+
+def without_calls(trace: Trace) -> str:
+    """What can't be told where host calls are missing, and how to have them recorded."""
+    text = f"the capture holds no {trace.runtime} calls, so nothing tells what each op waited for"
+    if trace.runtime == "CANN":  # torch_npu's say by arrows alone what launched a task, and these are not read
+        return text
+    return f"{text}; capture them as well: {_CALLS.get(trace.runtime, '')}torch.profiler with CPU activities"
+
+
+def recording_work(trace: Trace) -> str:
+    """What to look into where a capture holds no work of a GPU."""
+    tracers = _TRACERS.get(trace.runtime, "")
+    return f"Was the GPU traced ({tracers}torch.profiler with its activity), and did it work meanwhile?"

@@ -30,6 +30,13 @@ class Matches:
     collectives: pd.DataFrame
     refuted: int = 0
 
+    @property
+    def unsure(self) -> tuple[int, int]:
+        """How many collectives of several ranks are not surely matched, and how many there are."""
+        sure = self.collectives["sure"].to_numpy(bool)
+        several = np.bincount(ints(self.calls, "collective"), minlength=sure.size) > 1
+        return int(np.count_nonzero(several & ~sure)), int(np.count_nonzero(several))
+
     def doubt(self, collectives: Ints) -> Matches:
         """Mark collectives as unsure."""
         frame = self.collectives.copy()

@@ -14,6 +14,8 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import TABLES
 
+_FEW = 8  # categories that are quicker compared with than looked up
+
 
 def table(name: str, columns: Mapping[str, Any] | None = None, length: int | None = None) -> pd.DataFrame:
     """Build one of the Trace's tables: missing columns get their default, types are enforced, others are refused.
@@ -47,21 +49,23 @@ def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
         if isinstance(values, pd.Series):
             values = values.array
         return values if isinstance(values, pd.Categorical) else pd.Categorical(values)
-    if np.isscalar(values):
-        return repeated(values, stored_as(kind), length)
-    return narrowed(np.asarray(values), kind)
+    numbers = narrowed(np.asarray(values), kind)
+    return repeated(numbers, numbers.dtype, length) if np.isscalar(values) else numbers
 
 
 def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     """Integers as a column's type; refused where one does not fit, which would make it another's id."""
-    limits = np.iinfo("int32" if kind == "key" else kind)
+    limits = np.iinfo(narrowest(kind))
     if values.size and values.dtype.kind in "iu" and values.dtype.itemsize * 8 > limits.bits:
-        odd = values.max() if values.max() > limits.max else values.min()
+        low, high = values.min(), values.max()
+        odd = high if high > limits.max else low
         if not limits.min <= odd <= limits.max:
+            if kind == "id":
+                return values.astype(np.int64, copy=False)
             raise TracevizError(
                 f"holds {odd} where a number below {limits.max + 1:,} belongs.", hint="Capture it again."
             )
-    return values.astype(stored_as(kind), copy=False)
+    return values.astype(limits.dtype, copy=False)
 
 
 def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
@@ -70,9 +74,17 @@ def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
     """One integer column as an int64 array."""
-    found = np.asarray(stored(frame, column), np.int64).view()
+    values = stored(frame, column)
+    if isinstance(values, np.ndarray) and is_repeated(values) and values.size:
+        return repeated(values[0], np.int64, values.size)
+    found = np.asarray(values, np.int64).view()
     found.flags.writeable = False  # it may be the column itself
     return found
+
+
+def ints_at(frame: pd.DataFrame, column: str, rows: Ints | Mask) -> Ints:
+    """One integer column at some rows, as int64: the others are not converted."""
+    return np.asarray(stored(frame, column)[rows], np.int64)
 
 
 def stored(frame: pd.DataFrame, column: str) -> Any:
@@ -81,6 +93,13 @@ def stored(frame: pd.DataFrame, column: str) -> Any:
     An answer looks at thousands of columns, so that this is a tenth of what a small capture takes.
     """
     return frame._get_column_array(frame.columns.get_loc(column))  # type: ignore[operator]
+
+
+def span(*frames: pd.DataFrame) -> tuple[int, int]:
+    """When the first row of some tables begins and the last one ends, ns; (0, 0) where none has any."""
+    filled = [frame for frame in frames if len(frame)]
+    first = min((int(ints(frame, "start_ns").min()) for frame in filled), default=0)
+    return first, max((int(ints(frame, "end_ns").max()) for frame in filled), default=0)
 
 
 def lanes(ops: pd.DataFrame) -> Ints:
@@ -99,15 +118,30 @@ def codes(frame: pd.DataFrame, column: str) -> tuple[npt.NDArray[np.signedintege
 def is_one_of(frame: pd.DataFrame, column: str, texts: Sequence[str]) -> Mask:
     """Rows whose categorical text is one of `texts`; works on the few categories, not the many rows."""
     code, names = codes(frame, column)
-    wanted = np.array([text in texts for text in names] + [False], dtype=bool)  # the last answers for code -1
-    return wanted[code]
+    return of_codes(code, [text in texts for text in names])
 
 
-def repeated(value: Any, kind: str, length: int) -> npt.NDArray[Any]:
+def of_codes(code: npt.NDArray[np.signedinteger[Any]], wanted: Sequence[bool] | Mask) -> Mask:
+    """Rows of the categories that are wanted; a missing text (code -1) never is."""
+    numbers = np.flatnonzero(wanted).tolist()
+    if len(numbers) > _FEW:
+        return np.array([*wanted, False], dtype=bool)[code]
+    found = np.zeros(code.size, dtype=bool)
+    for number in numbers:  # comparing is many times quicker than looking each row up
+        found |= code == number
+    return found
+
+
+def repeated(value: Any, kind: npt.DTypeLike, length: int) -> npt.NDArray[Any]:
     """A column of one value, which takes no room; it can't be written to."""
     return np.broadcast_to(np.array(value, kind), length)
 
 
-def stored_as(kind: str) -> str:
-    """The numpy type of a column of integers."""
-    return "int64" if kind == "key" else kind
+def is_repeated(values: npt.NDArray[Any]) -> bool:
+    """Whether a column was made by `repeated`."""
+    return values.strides == (0,)
+
+
+def narrowest(kind: str) -> str:
+    """The numpy type of a column of integers; ids that do not fit it take int64."""
+    return "int32" if kind in ("key", "id") else kind

@@ -163,7 +163,7 @@ def _unknown(
     for lane, rows in by_lane.items():
         code = name[compute[rows]].astype(np.int64)
         if lane == main[lane[0]]:
-            on_main |= {functions[each] for each in np.unique(code)}
+            on_main |= {functions[each] for each in np.flatnonzero(np.bincount(code))}
             continue
         for (each,), own in rows_by_key(code).items():
             if functions[each] and not _PLAIN.search(functions[each]):

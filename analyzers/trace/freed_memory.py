@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from analyzers.trace.tables import Trace
 
 MANY = 2_000_000  # rows from which on a column of them comes near such a block
+SOME = 200_000  # rows from which on what is freed before is worth giving back
 # glibc's malloc.h and mallopt(3)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST_THRESHOLD = 32 << 20  # as far as glibc raises it by itself
@@ -25,9 +26,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+def give_back_freed_memory(rows: int) -> None:
+    """Give back to the system what was freed so far, where columns are as long as `SOME`."""
+    libc = _glibc() if rows >= SOME else None
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
 @contextmanager
 def freed_memory_kept(rows: int) -> Iterator[None]:
-    """Keep memory that is freed inside for what comes next inside, where columns are as long as `MANY`."""
+    """Give back what was freed before, and keep what is freed inside for what comes next inside.
+
+    The first where columns are as long as `SOME`, the second where they are as long as `MANY`.
+    """
+    give_back_freed_memory(rows)
     libc = _glibc() if rows >= MANY else None
     if libc is None:
         yield

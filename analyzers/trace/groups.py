@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import first_row_of, label, rows_by_key
+from analyzers.arrays.groups import first_of_each, first_row_of, label, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.communication import operation_of
@@ -75,11 +75,11 @@ def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
     rows = np.flatnonzero(stated & (ints(comms, "correlation") >= 0))
     if not rows.size:
         return [], np.full(len(trace.ops), -1, np.int64)
-    key = label(*(column[rows] for column in columns), size[rows], communicator[rows])
-    _, heads, number = np.unique(key, return_index=True, return_inverse=True)
+    some = slice(None) if rows.size == len(comms) else rows
+    key = label(*(column[some] for column in (*columns, size, communicator)))
     groups = []
     members = communicators_of(trace)
-    for row in rows[heads]:
+    for row in rows[first_of_each(key)]:
         name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
         seen = members.get(int(communicator[row]), []) if not ranks and size[row] <= 0 else []
         if seen:
@@ -88,8 +88,8 @@ def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
         groups.append(Group(name, description, ranks, int(size[row]) if size[row] > 0 else None, identity))
     owner, call = (ints(comms, key) for key in ("process", "correlation"))
     process, launch = (ints(trace.ops, key) for key in ("process", "correlation"))
-    row = first_row_of(owner[rows], call[rows], process, launch)
-    return groups, np.where(row >= 0, number[row], -1)
+    row = first_row_of(owner[some], call[some], process, launch)
+    return groups, np.append(key, -1)[row]
 
 
 def communicators_of(trace: Trace) -> Mapping[int, list[int]]:

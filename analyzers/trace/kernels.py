@@ -6,7 +6,7 @@ import numpy as np
 
 from analyzers.arrays.groups import first_row_of
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, FUSED, function, known, operation_of
 from analyzers.trace.tables import Trace
 
@@ -41,7 +41,7 @@ def is_communication_kernel(name: str) -> bool:
 def is_declared(trace: Trace) -> Mask:
     """Ops that the user said are communication (`analyzers.select.declared`)."""
     code, texts = codes(trace.ops, "declared")
-    return np.array([text != "" for text in texts] + [False])[code]
+    return of_codes(code, [text != "" for text in texts])
 
 
 def is_peer_copy(trace: Trace) -> Mask:
@@ -67,14 +67,13 @@ def is_bookkeeping(trace: Trace) -> Mask:
 def is_compute(trace: Trace) -> Mask:
     """Kernels that are neither communication nor fused with it nor its bookkeeping; copies and memsets are none."""
     code, texts = codes(trace.ops, "name")
-    has_a_part = np.array([known(text).kind in (COMMUNICATION, FUSED, BOOKKEEPING) for text in texts] + [False])
-    return is_one_of(trace.ops, "kind", ("kernel",)) & ~has_a_part[code] & ~is_declared(trace)
+    has_a_part = of_codes(code, [known(text).kind in (COMMUNICATION, FUSED, BOOKKEEPING) for text in texts])
+    return is_one_of(trace.ops, "kind", ("kernel",)) & ~has_a_part & ~is_declared(trace)
 
 
 def _kernels_that_are(trace: Trace, kind: str) -> Mask:
     code, texts = codes(trace.ops, "name")
-    by_name = np.array([known(text).kind == kind for text in texts] + [False])
-    return by_name[code] & is_one_of(trace.ops, "kind", ("kernel",))
+    return of_codes(code, [known(text).kind == kind for text in texts]) & is_one_of(trace.ops, "kind", ("kernel",))
 
 
 def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:

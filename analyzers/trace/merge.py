@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import codes, ints, stored
+from analyzers.trace.columns import codes, ints, is_repeated, narrowed, repeated, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -38,7 +38,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
             frame = _moved(getattr(trace, name), shift, len(processes))
             if name == "ops":
                 launch = ints(frame, "launch")
-                frame["launch"] = np.where(launch >= 0, launch + calls, launch)
+                frame["launch"] = narrowed(np.where(launch >= 0, launch + calls, launch), "id")
             tables[name].append(frame)
         processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]
         captures += [_moved_capture(capture, shift) for capture in trace.captures]
@@ -72,6 +72,12 @@ def at_origin(trace: Trace, origin_utc_ns: int | None) -> Trace:
     return replace(trace, captures=captures, origin_utc_ns=origin_utc_ns, **tables)
 
 
+def among_others(trace: Trace, run: Trace, first_process: int) -> Trace:
+    """One trace of a run with the run's captures and processes, its own numbered as they are there."""
+    tables: dict[str, Any] = {name: _moved(getattr(trace, name), 0, first_process) for name in TABLES}
+    return replace(trace, captures=run.captures, processes=run.processes, **tables)
+
+
 def _moved_capture(capture: Capture, shift: int) -> Capture:
     return replace(capture, first_ns=capture.first_ns + shift, last_ns=capture.last_ns + shift)
 
@@ -83,10 +89,19 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
         {
             column: _stacked([codes(frame, column) for frame in frames])
             if isinstance(stored(first, column), pd.Categorical)
-            else np.concatenate([stored(frame, column) for frame in frames])
+            else _joined([stored(frame, column) for frame in frames])
             for column in first.columns
-        }
+        },
+        copy=False,
     )
+
+
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """One column of several; one value throughout takes no room, as in each of them."""
+    filled = [part for part in parts if part.size]
+    if filled and all(is_repeated(part) and part[0] == filled[0][0] for part in filled):
+        return repeated(filled[0][0], filled[0].dtype, sum(part.size for part in parts))
+    return np.concatenate(parts)
 
 
 def _stacked(parts: Sequence[tuple[npt.NDArray[np.signedinteger[Any]], list[str]]]) -> Any:

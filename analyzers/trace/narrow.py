@@ -12,17 +12,21 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import WAIT_RANGE
-from analyzers.trace.steps import Steps, find_steps, step_of_ops
+from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """A part of a run by ranks, steps [first, last) and window [low, high) ns; None where all of it."""
+    """A part of a run by ranks, steps [first, last) and window [low, high) ns; None where all of it.
+
+    numbers : of what is left, steps of these numbers alone.
+    """
 
     ranks: tuple[int, ...] | None = None
     steps: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
+    numbers: tuple[int, ...] | None = None
 
     def of(self, trace: Trace) -> Trace:
         """That part of a trace.
@@ -35,7 +39,9 @@ class Narrowing:
             trace = only_ranks(trace, self.ranks)
         if self.steps is not None:
             trace = only_steps(trace, *self.steps)
-        return trace if self.window is None else clip(trace, *self.window)
+        if self.window is not None:
+            trace = clip(trace, *self.window)
+        return trace if self.numbers is None else these_steps(trace, self.numbers)
 
     def of_capture(self, trace: Trace) -> Trace:
         """That part of a capture of the run, which need not have all of the ranks.
@@ -90,7 +96,7 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
     wanted = (steps.numbers >= first) & (steps.numbers < last)
     if not wanted.any():
         raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")
-    kept = _launched_in_steps(trace, steps, wanted)
+    kept = _launched_in_steps(trace, wanted)
     if not kept.any():
         raise TracevizError(f"No GPU op was launched in steps from {first} up to {last}.")
     return _keep(trace, kept)
@@ -99,7 +105,7 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
 def these_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
     """Keep the GPU ops launched in steps of these numbers, wherever they lie; none where there are none."""
     steps = find_steps(trace)
-    return _keep(trace, _launched_in_steps(trace, steps, np.isin(steps.numbers, list(numbers))))
+    return _keep(trace, _launched_in_steps(trace, np.isin(steps.numbers, list(numbers))))
 
 
 def only_ops(trace: Trace, rows: Ints) -> Trace:
@@ -109,8 +115,8 @@ def only_ops(trace: Trace, rows: Ints) -> Trace:
     return _keep(trace, kept)
 
 
-def _launched_in_steps(trace: Trace, steps: Steps, wanted: Mask) -> Mask:
-    position = step_of_ops(trace, steps)
+def _launched_in_steps(trace: Trace, wanted: Mask) -> Mask:
+    position = step_of_ops(trace)
     return (position >= 0) & np.append(wanted, False)[position]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, repeated
 
 MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
 _LIMITS = np.iinfo(np.int64)
@@ -35,16 +36,28 @@ class RangeIndex:
 
     def innermost(self, process: Ints, thread: Ints, instant: Ints) -> Ints:
         """Position of the innermost range around each instant, -1 where there is none."""
+        return self.innermost_by_lane(rows_by_key(process, thread), instant)
+
+    def innermost_by_lane(self, by_lane: Mapping[tuple[int, ...], Ints], instant: Ints) -> Ints:
+        """As `innermost`; `by_lane` gives the rows of each (process, thread), and others are answered with -1."""
         found = np.full(instant.size, -1, np.int64)
-        for lane, rows in rows_by_key(process, thread).items():
-            best_start, best_end = (np.full(rows.size, limit) for limit in (_LIMITS.min, _LIMITS.max))
-            for positions, starts, ends in self._lanes.get(lane, []):
-                at = np.searchsorted(starts, instant[rows], side="right") - 1
+        for lane, rows in by_lane.items():
+            levels_here = self._lanes.get(lane, [])
+            if not levels_here:
+                continue
+            rows, when = _ascending(rows, instant[as_slice(rows)])
+            best = np.full(rows.size, -1)
+            best_start, best_end = (repeated(limit, np.int64, rows.size) for limit in (_LIMITS.min, _LIMITS.max))
+            for depth, (positions, starts, ends) in enumerate(levels_here):
+                at = _last_begun(starts, when)
                 start, end = starts[at], ends[at]
-                inner = (start > best_start) | ((start == best_start) & (end <= best_end))
-                inside = (at >= 0) & (instant[rows] <= end) & inner
-                found[rows[inside]] = positions[at[inside]]
-                best_start[inside], best_end[inside] = start[inside], end[inside]
+                inside = (at >= 0) & (when <= end)
+                if depth:
+                    inside &= (start > best_start) | ((start == best_start) & (end <= best_end))
+                best = np.where(inside, positions[at], best)
+                if depth + 1 < len(levels_here):
+                    best_start, best_end = np.where(inside, start, best_start), np.where(inside, end, best_end)
+            found[rows] = best
         return found
 
     def around(self, process: Ints, thread: Ints, instant: Ints) -> list[Ints]:
@@ -58,6 +71,24 @@ class RangeIndex:
                 inside = (at >= 0) & (instant[rows] <= ends[at])
                 found[depth][rows[inside]] = positions[at[inside]]
         return found
+
+
+def _ascending(rows: Ints, instant: Ints) -> tuple[Ints, Ints]:
+    """Rows and their instants in order of time."""
+    if np.any(instant[1:] < instant[:-1]):
+        order = np.argsort(instant, kind="stable")
+        return rows[order], instant[order]
+    return rows, instant
+
+
+def _last_begun(starts: Ints, instant: Ints) -> Ints:
+    """Which of some ranges began last by each instant, -1 where none had begun; both ascend.
+
+    >>> _last_begun(np.array([3, 5]), np.array([1, 3, 4, 9]))
+    array([-1,  0,  0,  1])
+    """
+    begun = np.searchsorted(instant, starts)  # ranges are fewer by far than instants
+    return np.repeat(np.arange(-1, starts.size), np.diff(begun, prepend=0, append=instant.size))
 
 
 def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:

@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.tables import Capture, Trace
 
 APART_NS = 24 * 3600 * 10**9  # captures of one run lie within a day
@@ -36,13 +36,13 @@ def check_one_run(trace: Trace) -> Trace:
 def _check_copies(trace: Trace) -> None:
     """A copy under another name is another rank by its file's name or by order alone, and has the very same times."""
     seen: dict[tuple[object, ...], Capture] = {}
-    process = rows_by_key(ints(trace.ops, "process"))
+    process = rows_by_key(stored(trace.ops, "process"))
     for (number,), rows in process.items():
         if rows.size <= FEW:
             continue
         one = trace.processes[number]
         capture = trace.captures[one.capture]
-        times = [int(ints(trace.ops, column)[rows].sum()) for column in ("start_ns", "end_ns", "correlation")]
+        times = [int(ints_at(trace.ops, column, rows).sum()) for column in ("start_ns", "end_ns", "correlation")]
         key = (one.pid, rows.size, *times)
         other = seen.setdefault(key, capture)
         if other is not capture and one.rule in UNNAMED:
@@ -52,7 +52,7 @@ def _check_copies(trace: Trace) -> None:
 def _check_gpus(trace: Trace) -> Trace:
     """Ranks of one job each have a GPU of their own."""
     used: dict[tuple[str, int], int] = {}
-    for number in np.unique(ints(trace.ops, "process")).tolist():
+    for number in np.unique(stored(trace.ops, "process")).tolist():
         process = trace.processes[number]
         machine, gpu = trace.captures[process.capture].machine, process.claims.get("gpu", -1)
         other = trace.processes[used.setdefault((machine, gpu), number)]

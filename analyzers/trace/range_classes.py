@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from analyzers.arrays.types import Mask
-from analyzers.trace.columns import codes, is_one_of
+from analyzers.trace.columns import codes, is_one_of, of_codes
 from analyzers.trace.tables import Trace
 
 _ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
@@ -20,7 +18,7 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     code, names = codes(trace.ranges, "name")
 
     def named(wanted: list[bool]) -> Mask:
-        return np.array([*wanted, False], dtype=bool)[code]
+        return of_codes(code, wanted)
 
     operator = is_one_of(trace.ranges, "kind", ["op"]) | named([name.startswith("aten::") for name in names])
     operator &= ~named([name.startswith(_ENGINE) for name in names])

@@ -10,6 +10,7 @@ from pathlib import PurePath
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey, DeviceLabels
@@ -30,6 +31,12 @@ def rank_in_name(path: str | PurePath) -> int | None:
     named = {int(digits[:12]) for digits in _RANK_IN_NAME.findall(PurePath(path).name)}
     rank = named.pop() if len(named) == 1 else -1
     return rank if rank in RANKS else None
+
+
+def claim_of_name(path: str | PurePath) -> dict[str, int]:
+    """The claim of a file's own name, none where it has no rank."""
+    rank = rank_in_name(path)
+    return {} if rank is None else {"file-name": rank}
 
 
 # Which rank each process is, by the first rule that can tell, with conflicts said rather than guessed over.
@@ -63,7 +70,7 @@ def assign_ranks(trace: Trace) -> Trace:
     for position, index in enumerate(working):
         rank = position if rule == "order" else processes[index].claims[rule]
         processes[index] = replace(processes[index], rank=rank, rule=rule)
-    by_process = np.array([process.rank for process in processes] or [-1], np.int64)
+    by_process = np.array([process.rank for process in processes] or [-1], np.int32)
     ops = trace.ops.assign(rank=by_process[ints(trace.ops, "process")])
     trace = replace(trace, ops=ops, processes=tuple(processes))
     for index in working:
@@ -104,10 +111,19 @@ def _warn_of_conflict(trace: Trace, process: Process) -> Trace:
     return trace
 
 
+def ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
+    """Rows of the ops of each (rank, device), which ascend as the keys do."""
+    return trace.once(_ops_of_devices)
+
+
+def _ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
+    by_key = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
+    return {(rank, device): rows for (rank, device), rows in by_key.items()}
+
+
 def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
     """All (rank, device) that have ops in a trace, or in the one it is a part of."""
-    ops = (trace.whole or trace).ops
-    return tuple((rank, device) for rank, device in rows_by_key(ints(ops, "rank"), ints(ops, "device")))
+    return tuple(ops_of_devices(trace.whole or trace))
 
 
 def labels_of(trace: Trace) -> DeviceLabels:

@@ -9,12 +9,14 @@ sequence number to forward ops of one other thread, and the range is open on tha
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
 
@@ -26,14 +28,29 @@ def launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
     Any number may be a thread's id: Kineto cuts some to 32 bits, with their sign.
     """
+    return trace.once(_launches)
+
+
+def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
     row = ints(trace.ops, "launch")
     known = row >= 0
     if not len(trace.api):
         return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
     thread, start, end = (
-        np.where(known, ints(trace.api, column)[row], 0) for column in ("thread", "start_ns", "end_ns")
+        np.where(known, ints_at(trace.api, column, row), 0) for column in ("thread", "start_ns", "end_ns")
     )
     return thread, start, end
+
+
+def ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:
+    """Rows of the ops that each (process, thread) launched, which ascend as the keys do."""
+    return trace.once(_ops_by_launcher)
+
+
+def _ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:
+    rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    by_key = rows_by_key(ints(trace.ops, "process")[rows], launches(trace)[0][rows])
+    return {key: rows[its_rows] for key, its_rows in by_key.items()}
 
 
 def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
@@ -51,16 +68,17 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     of_op, of_module = _of_hlo(trace, wanted)
     occurrence = np.where(of_op >= 0, of_op, of_module)
     wanted = wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))
-    rows, launched = np.flatnonzero(wanted), np.flatnonzero((ints(trace.ops, "launch") >= 0) & (occurrence < 0))
-    if not rows.size or not launched.size:
+    rows, by_launcher = np.flatnonzero(wanted), ops_by_launcher(trace)
+    if not rows.size or not by_launcher:
         return occurrence, np.empty(0, np.int64)
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
     index = RangeIndex(trace.ranges.iloc[rows])
-    found = index.innermost(process[launched], thread[launched], start[launched])
-    occurrence[launched] = np.where(found >= 0, rows[found], -1)
-    not_found, by_autograd = launched[found < 0], []
-    linked = _forward_threads(trace) if not_found.size else {}
+    found = index.innermost_by_lane(by_launcher, start)
+    occurrence = np.where((occurrence < 0) & (found >= 0), rows[found], occurrence)
+    not_found, by_autograd = np.empty(0, np.int64), []
+    linked = _forward_threads(trace)
     if linked:
+        not_found = np.flatnonzero((ints(trace.ops, "launch") >= 0) & (occurrence < 0))
         not_found = not_found[_engine(trace).innermost(process[not_found], thread[not_found], start[not_found]) >= 0]
     by_thread = rows_by_key(process[not_found], thread[not_found]) if linked else {}
     for key, forward in linked.items():
@@ -105,8 +123,13 @@ def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int
     """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
     not_found = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
-    anywhere = trace.ranges[wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))].assign(thread=0)
-    index = RangeIndex(anywhere)
+    anywhere = trace.ranges[wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))]
+    lanes = [*rows_by_key(ints(anywhere, "process"), ints(anywhere, "thread"))]
+    threads = Counter(one for one, _ in lanes)
+    for process_of, own in lanes:
+        if threads[process_of] == 1:  # what this thread launched in them is found already
+            not_found &= (process != process_of) | (thread != own)
+    index = RangeIndex(anywhere.assign(thread=0))
     rows = np.flatnonzero(not_found)
     rows = rows[index.innermost(process[rows], np.zeros(rows.size, np.int64), start[rows]) >= 0]
     workers, count = np.unique(thread[rows], return_counts=True)

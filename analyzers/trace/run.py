@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 
 Question = Callable[[Trace], Any]  # a module's function, or a partial of one
 ALL = Narrowing()
+
+
+class First(NamedTuple):
+    """Where a part begins in its run: how many processes, GPU ops and host calls the parts before it have."""
+
+    process: int = 0
+    op: int = 0
+    call: int = 0
 
 
 class PartitionedRun(Protocol):
@@ -23,6 +31,14 @@ class PartitionedRun(Protocol):
     @property
     def is_one_part(self) -> bool:
         """Whether all ops are at hand, so that nothing has to be agreed on and everything can be kept."""
+
+    @property
+    def size(self) -> int:
+        """How many GPU ops it has."""
+
+    @property
+    def firsts(self) -> Sequence[First]:
+        """Where each part begins, by its number."""
 
     def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
         """The answers of the parts that hold what is asked for, by their number.
@@ -39,6 +55,19 @@ class PartitionedRun(Protocol):
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The run's communication kernels, as far as they belong to what is asked for."""
 
+    def said_as(self, trace: Trace) -> PartitionedRun:
+        """The same run, of which `trace` says what concerns it as a whole, such as what its captures are called."""
+
+    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+        """What is asked for of each part, one in memory at a time; of one that lacks it a part without ops.
+
+        Captures and processes are the run's; rows that tables name are those of the part.
+
+        Parameters
+        ----------
+        only : numbers of parts; all where not given.
+        """
+
 
 @dataclass(frozen=True)
 class OnePart:
@@ -46,6 +75,12 @@ class OnePart:
 
     trace: Trace
     is_one_part = True
+    firsts = (First(),)
+
+    @property
+    def size(self) -> int:
+        """How many GPU ops the trace has, or the one that it is a part of."""
+        return len((self.trace.whole or self.trace).ops)
 
     def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
         """What the trace answers."""
@@ -54,3 +89,16 @@ class OnePart:
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The trace itself, or the part of it that is asked for."""
         return narrowing.of(self.trace)
+
+    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+        """The trace, or the part of it that is asked for."""
+        yield narrowing.of(self.trace)
+
+    def said_as(self, trace: Trace) -> OnePart:
+        """That trace as a run."""
+        return OnePart(trace)
+
+
+def as_run(run: Trace | PartitionedRun) -> PartitionedRun:
+    """A trace as a run of one part; a run as it is."""
+    return OnePart(run) if isinstance(run, Trace) else run

@@ -12,9 +12,9 @@ RANGE_KINDS = ("nvtx", "annotation", "op", "python", "hlo")
 MEMORY_SOURCES = ("allocator", "driver", "driver-change")
 SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
-# Column -> type and default. "text" is a categorical of strings; a tuple is a categorical of those values; "key" is an
-# int64 that fits 32 bits: keys are compared and grouped everywhere, and int32 would be converted anew at each place.
-# Times are ns; -1 (or "") means the capture does not say.
+# Column -> type and default. "text" is a categorical of strings, a tuple a categorical of those values. "key" fits 32
+# bits; "id" takes 32 where all of a column fit, as they nearly always do: such columns are half of a large capture.
+# `analyzers.trace.columns.ints` gives them all as int64. Times are ns; -1 (or "") means the capture does not say.
 Schema = Mapping[str, tuple[str | tuple[str, ...], Any]]
 
 OPS: Schema = {
@@ -22,14 +22,14 @@ OPS: Schema = {
     "rank": ("key", -1),  # set by analyzers.trace.ranks once all captures are there
     "device": ("key", -1),
     "context": ("key", -1),
-    "stream": ("int64", -1),
+    "stream": ("id", -1),
     "kind": (OP_KINDS, "kernel"),
     "name": ("text", ""),
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
     "wait_ns": ("int64", 0),  # head of a matched collective spent waiting for the last rank
-    "correlation": ("int64", -1),
-    "launch": ("int64", -1),  # row in `api` of the call that launched it
+    "correlation": ("id", -1),
+    "launch": ("id", -1),  # row in `api` of the call that launched it
     "bytes": ("int64", -1),
     "copy": (COPY_KINDS, ""),
     "source_memory": (MEMORY_KINDS, ""),
@@ -38,12 +38,12 @@ OPS: Schema = {
     "block": ("int32", -1),  # threads in a block
     "registers": ("int32", -1),  # per thread
     "shared_bytes": ("int64", -1),  # per block, static + dynamic
-    "hlo": ("int64", -1),  # id of the range of kind "hlo" that it ran for
-    "graph": ("int64", -1),  # id of the CUDA graph it ran in, 0 where that has no number
+    "hlo": ("id", -1),  # id of the range of kind "hlo" that it ran for
+    "graph": ("id", -1),  # id of the CUDA graph it ran in, 0 where that has no number
     "declared": ("text", ""),  # the rule by which the user calls it communication; no reader knows it
     # What its collective says of it, `wait_ns` too: filled in by `analyzers.clocks.align` once all captures are there.
-    "collective": ("int64", -1),  # number in `Trace.matches`
-    "collective_calls": ("int64", 0),  # how many calls of that one the run has
+    "collective": ("id", -1),  # number in `Trace.matches`
+    "collective_calls": ("id", 0),  # how many calls of that one the run has
     "last_rank": ("key", -1),  # who came last, where several ranks came
     "last_device": ("key", -1),
     "wait_low_ns": ("int64", 0),  # least that `wait_ns` may be: all other clocks as early as bounds allow
@@ -56,50 +56,50 @@ OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", 
 NOT_READ = ("declared", *OF_COLLECTIVES)
 API: Schema = {
     "process": ("key", 0),
-    "thread": ("int64", -1),
+    "thread": ("id", -1),
     "name": ("text", ""),  # without version suffix: cudaStreamSynchronize, not cudaStreamSynchronize_v3020
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
-    "correlation": ("int64", -1),
+    "correlation": ("id", -1),
 }
 RANGES: Schema = {
     "process": ("key", 0),
-    "thread": ("int64", -1),
+    "thread": ("id", -1),
     "kind": (RANGE_KINDS, "nvtx"),
     "name": ("text", ""),
     "domain": ("text", ""),  # NVTX domain, "" the default one
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
-    "id": ("int64", -1),  # Kineto's External id; of "hlo" its own, within the process
-    "sequence": ("int64", -1),  # autograd's sequence number; of an HLO op the id of its module's range
-    "sizes": ("int64", -1),  # of an operator's inputs, as a number of `analyzers.trace.sizes`
-    "forward_thread": ("int64", -1),  # thread of the forward op a backward op is linked to
+    "id": ("id", -1),  # Kineto's External id; of "hlo" its own, within the process
+    "sequence": ("id", -1),  # autograd's sequence number; of an HLO op the id of its module's range
+    "sizes": ("id", -1),  # of an operator's inputs, as a number of `analyzers.trace.sizes`
+    "forward_thread": ("id", -1),  # thread of the forward op a backward op is linked to
 }
 SYNCS: Schema = {
     "process": ("key", 0),
     "context": ("key", -1),
-    "stream": ("int64", -1),  # synchronized stream, or the stream made to wait
+    "stream": ("id", -1),  # synchronized stream, or the stream made to wait
     "kind": (SYNC_KINDS, "stream"),
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
-    "correlation": ("int64", -1),
-    "event": ("int64", -1),  # event id, reused over time
-    "event_sync": ("int64", -1),  # nsys eventSyncId, unique per process: links to `records`
-    "record_correlation": ("int64", -1),  # Kineto's claim of which record it waits for
-    "record_stream": ("int64", -1),
+    "correlation": ("id", -1),
+    "event": ("id", -1),  # event id, reused over time
+    "event_sync": ("id", -1),  # nsys eventSyncId, unique per process: links to `records`
+    "record_correlation": ("id", -1),  # Kineto's claim of which record it waits for
+    "record_stream": ("id", -1),
 }
 RECORDS: Schema = {
     "process": ("key", 0),
     "context": ("key", -1),
-    "stream": ("int64", -1),
-    "correlation": ("int64", -1),
-    "event": ("int64", -1),
-    "event_sync": ("int64", -1),
+    "stream": ("id", -1),
+    "correlation": ("id", -1),
+    "event": ("id", -1),
+    "event_sync": ("id", -1),
 }
 COMMS: Schema = {  # what the trace says about a communication call, joined to ops by (process, correlation)
     "process": ("key", 0),
-    "correlation": ("int64", -1),
-    "thread": ("int64", -1),
+    "correlation": ("id", -1),
+    "thread": ("id", -1),
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
     "operation": ("text", ""),  # as the trace spells it: all_to_allv, ncclAllReduce
@@ -131,7 +131,7 @@ DEVICES: Schema = {
 STREAMS: Schema = {
     "process": ("key", 0),
     "context": ("key", -1),
-    "stream": ("int64", -1),
+    "stream": ("id", -1),
     "priority": ("int64", 0),
     "blocking": ("int8", -1),  # 1 = synchronizes with the legacy default stream, 0 = does not, -1 = unknown
     "default": ("int8", -1),  # 1 = the context's default stream

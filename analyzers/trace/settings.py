@@ -61,8 +61,8 @@ def kept(environment: Mapping[str, str]) -> dict[str, str]:
     {'CUDA_LAUNCH_BLOCKING': '0', '--xla_gpu_enable_latency_hiding_scheduler': 'false'}
     """
     found = {name: str(value) for name, value in environment.items() if name in _NAMES}
-    flag = re.search(rf"{SCHEDULER}=(\w+)", str(environment.get("XLA_FLAGS", "")))
-    return {**found, SCHEDULER: flag[1]} if flag else found
+    flags = re.findall(rf"{SCHEDULER}=(\w+)", str(environment.get("XLA_FLAGS", "")))
+    return {**found, SCHEDULER: flags[-1]} if flags else found  # of a flag that is given again, XLA takes the last
 
 
 def serializing(metadata: Mapping[str, str]) -> list[Setting]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
@@ -42,15 +42,14 @@ def find_steps(trace: Trace) -> Steps:
 def _find_steps(trace: Trace) -> Steps:
     code, texts = codes(trace.ranges, "name")
     marks = [STEP.match(text) for text in texts]
-    number = np.array([int(mark[1]) if mark else -1 for mark in marks] + [-1], np.int64)[code]
-    kinds = is_one_of(trace.ranges, "kind", ("nvtx", "annotation"))
-    marked = kinds & (number >= 0)
-    profiler = np.array([text.startswith("ProfilerStep#") for text in texts] + [False])[code] & marked
-    rows = np.flatnonzero(marked)
-    process, by_profiler = ints(trace.ranges, "process")[rows], profiler[rows]
+    rows = np.flatnonzero(of_codes(code, [mark is not None for mark in marks]))
+    rows = rows[is_one_of(trace.ranges.iloc[rows], "kind", ("nvtx", "annotation"))]
+    number = np.array([int(mark[1]) if mark else -1 for mark in marks], np.int64)
+    by_profiler = np.array([text.startswith("ProfilerStep#") for text in texts], dtype=bool)[code[rows]]
+    process = ints(trace.ranges, "process")[rows]
     # a process in which torch.profiler marks steps needs no others
     rows = _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))])
-    return Steps(rows, number[rows])
+    return Steps(rows, number[code[rows]])
 
 
 def _outer(trace: Trace, rows: Ints) -> Ints:
@@ -66,12 +65,16 @@ def _outer(trace: Trace, rows: Ints) -> Ints:
     return rows[kept]
 
 
-def step_of_ops(trace: Trace, steps: Steps) -> Ints:
-    """Position in `steps` of the mark each op was launched in, by any thread of its process; -1 where in none.
+def step_of_ops(trace: Trace) -> Ints:
+    """Position in `find_steps` of the mark each op was launched in, by any thread of its process; -1 where in none.
 
     An op whose launch is not known goes by its own start; one launched before the capture began is in none.
     """
-    _, start, _ = launches(trace)
+    return trace.once(_step_of_ops)
+
+
+def _step_of_ops(trace: Trace) -> Ints:
+    steps, (_, start, _) = find_steps(trace), launches(trace)
     instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
     index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
     found = index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import stream_word
-from analyzers.trace.columns import ints, table
+from analyzers.trace.columns import table
 
 if TYPE_CHECKING:
     from analyzers.trace.alignment import Clocks, Matches
@@ -102,15 +101,15 @@ class Trace:
     captures: tuple[Capture, ...]
     processes: tuple[Process, ...]
     ops: pd.DataFrame
-    api: pd.DataFrame
-    ranges: pd.DataFrame
-    syncs: pd.DataFrame
-    records: pd.DataFrame
-    comms: pd.DataFrame
-    devices: pd.DataFrame
-    streams: pd.DataFrame
-    memory: pd.DataFrame = field(default_factory=lambda: table("memory"))
-    counters: pd.DataFrame = field(default_factory=lambda: table("counters"))
+    api: pd.DataFrame = field(default_factory=partial(table, "api"))
+    ranges: pd.DataFrame = field(default_factory=partial(table, "ranges"))
+    syncs: pd.DataFrame = field(default_factory=partial(table, "syncs"))
+    records: pd.DataFrame = field(default_factory=partial(table, "records"))
+    comms: pd.DataFrame = field(default_factory=partial(table, "comms"))
+    devices: pd.DataFrame = field(default_factory=partial(table, "devices"))
+    streams: pd.DataFrame = field(default_factory=partial(table, "streams"))
+    memory: pd.DataFrame = field(default_factory=partial(table, "memory"))
+    counters: pd.DataFrame = field(default_factory=partial(table, "counters"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, None where that was never tried; and
@@ -148,9 +147,9 @@ class Trace:
 
     @cached_property
     def _rank_ids(self) -> list[int]:
-        return [int(rank) for rank in np.unique(ints(self.ops, "rank"))]
+        return sorted(self.ops["rank"].unique().tolist())
 
-    @property
+    @cached_property
     def runtime(self) -> str:
         """Whose calls the host calls are: CUDA, HIP, SYCL, …; of captures of several "CUDA or HIP"."""
         return " or ".join(dict.fromkeys(capture.runtime for capture in self.captures)) or "CUDA"

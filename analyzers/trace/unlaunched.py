@@ -44,11 +44,14 @@ def _launched_before(trace: Trace) -> Mask:
     ops, count = trace.ops, len(trace.processes)
     process, number, start = (ints(ops, column) for column in ("process", "correlation", "start_ns"))
     launched = ints(ops, "launch") >= 0
+    before: Mask = ~launched & (number > 0)
+    if not before.any():
+        return before
     first_call = np.full(count, _LIMITS.max)
     call = ints(trace.api, "correlation")
     np.minimum.at(first_call, ints(trace.api, "process")[call > 0], call[call > 0])
     first_call[np.bincount(process[launched], minlength=count) == 0] = 0  # launches are not recorded
-    before: Mask = ~launched & (number > 0) & (number < first_call[process])
+    before &= number < first_call[process]
     if not before.any():
         return before
     stream = lanes(ops)

@@ -467,8 +467,13 @@ def in_reach(microseconds: Ints) -> Mask:
 def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
     """Values of runs of at most 18 decimal digits; an empty run is 0."""
     value = np.zeros(starts.size, np.int64)
+    least, most = (int(lengths.min()), int(lengths.max())) if lengths.size else (0, 0)
+    for digit_index in range(least):  # digits that all have, as letters: 18 of those fit, too
+        value *= 10
+        value += text[starts + digit_index]
+    value -= _ZERO * int("1" * least or "0")
     last = text.size - 1
-    for digit_index in range(int(lengths.max()) if lengths.size else 0):
+    for digit_index in range(least, most):
         digit = text[np.minimum(starts + digit_index, last)].astype(np.int64) - _ZERO
         value = np.where(digit_index < lengths, value * 10 + digit, value)
     return value

@@ -14,7 +14,10 @@ KEYS_WITHIN = 1 << 16  # bytes
 
 
 def _is_one(head: Head) -> bool:
-    return head.is_gzip or head.raw.removeprefix(BOM).lstrip()[:1] in (b"{", b"[")
+    start = head.plain.removeprefix(BOM).lstrip()[:1]
+    return start in (b"{", b"[") or (
+        head.is_gzip and not start
+    )  # whose data are damaged or missing, as its reader says
 
 
 def _is_likely(path: Path) -> bool:

@@ -23,7 +23,7 @@ from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head,
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, is_one_of, span
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -139,7 +139,6 @@ def trace_of(path: Path, header: Mapping[str, Any], batch: Batch, heads: Heads) 
         records=tables.records(rows["api"], heads.all, api_process),
         comms=tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
         devices=headers.devices(header),
-        streams=table("streams"),
         memory=tables.memory(rows["memory"], tables.process_of_heads(rows["memory"], heads.all, pids), zero),
         warnings=tuple(warnings),
     )
@@ -160,7 +159,7 @@ def _described(trace: Trace, path: Path, raw: Raw, pids: list[int], runtime: str
     start = base + zero if base is not None else zero if zero >= _EPOCH_SINCE else None
     host = headers.host(header, path, pids)
     claims = headers.rank_claims(header, path) if len(pids) == 1 else {}
-    times = [frame for frame in (trace.ops, trace.api, trace.ranges, trace.syncs) if len(frame)]
+    first_ns, last_ns = span(trace.ops, trace.api, trace.ranges, trace.syncs)
     capture = Capture(
         path=str(path),
         format="kineto",
@@ -168,8 +167,8 @@ def _described(trace: Trace, path: Path, raw: Raw, pids: list[int], runtime: str
         schema=str(header.get("schemaVersion", "")),
         host=host,
         start_utc_ns=start,
-        first_ns=min((int(ints(frame, "start_ns").min()) for frame in times), default=0),
-        last_ns=max((int(ints(frame, "end_ns").max()) for frame in times), default=0),
+        first_ns=first_ns,
+        last_ns=last_ns,
         host_error_ns=None if start is None else HOST_ERROR_NS,
         world_size=headers.number(headers.distributed(header), "world_size"),
         runtime=runtime,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import first_row
+from analyzers.arrays.groups import first_row, grouped
 from analyzers.arrays.types import Ints
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
 from analyzers.trace.columns import codes, ints, is_one_of, table
@@ -190,11 +190,12 @@ def forward_threads(thread: Ints, sequence: Ints, forward: Ints) -> Ints:
     """
     found = np.full(thread.size, -1, np.int64)
     is_forward = (sequence >= 0) & (forward <= 0)
-    pairs = np.unique(np.stack([sequence[is_forward], thread[is_forward]], axis=1), axis=0)
+    sequences, threads = sequence[is_forward], thread[is_forward]
+    order, heads = grouped(sequences, threads)
+    sequences, threads = sequences[order[heads]], threads[order[heads]]
     for torch_id in np.unique(forward[forward > 0]):
         backward = forward == torch_id
-        threads = pairs[np.isin(pairs[:, 0], sequence[backward]), 1]
-        named, count = np.unique(threads, return_counts=True)
+        named, count = np.unique(threads[np.isin(sequences, sequence[backward])], return_counts=True)
         if named.size and np.count_nonzero(count == count.max()) == 1:
             found[backward] = named[np.argmax(count)]
     return found
@@ -232,7 +233,7 @@ class _Coded:
 
 def _per_head(heads: Sequence[Head], head: Ints, of: Callable[[Head], Any]) -> _Coded:
     """Distinct values of a property of heads, and which of them each row has; asks only heads that occur."""
-    occurs = np.unique(head)
+    occurs = np.flatnonzero(np.bincount(head)).tolist()
     values = [of(heads[each]) for each in occurs]
     distinct = sorted(set(values))  # heads are numbered by whichever thread meets them first
     code_of = {value: code for code, value in enumerate(distinct)}

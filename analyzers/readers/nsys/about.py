@@ -16,7 +16,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import numbers_in_words
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import ints, is_one_of, table
+from analyzers.trace.columns import ints, is_one_of, narrowed, table
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.settings import kept
 from analyzers.trace.tables import Process
@@ -478,7 +478,7 @@ def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Pa
         found = _by_correlation(ints(frame, "correlation")[orphans], api, path)
     process = process.copy()
     process[orphans] = found
-    return frame.assign(process=process)
+    return frame.assign(process=narrowed(process, "key"))
 
 
 def _by_correlation(wanted: Ints, api: pd.DataFrame, path: Path) -> Ints:

@@ -16,12 +16,13 @@ from urllib.parse import quote
 
 import connectorx
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import narrowed, repeated, stored_as
+from analyzers.trace.columns import narrowed, narrowest, repeated
 from analyzers.trace.schemas import NOT_READ, TABLES
 
 MAGIC = b"SQLite format 3\0"
@@ -300,7 +301,7 @@ class NsysFile:
             raise TracevizError(f"no nsys export: {posing[0]} is a view, not a table.", path=self.path)
         ours = [name for name in self.tables if name.startswith(("CUPTI_ACTIVITY_KIND", "TARGET_INFO", "NVTX_EVENTS"))]
         if any(name.startswith("rocpd_") for name in self.tables):
-            hint = "Export JSON: rocprofv3 --output-format json, or rocpd convert."
+            hint = "Convert it: rocpd convert -i FILE --output-format pftrace. Or capture JSON: --output-format json."
             raise TracevizError("this is a rocpd database of rocprofv3, which isn't read.", path=self.path, hint=hint)
         if not self.has("StringIds", "id", "value"):
             raise TracevizError("an SQLite file, but not an nsys export.", path=self.path)
@@ -345,27 +346,25 @@ def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     schema = {column: kind for column, kind in TABLES[name].items() if column not in NOT_READ}
     types = {column: _storage(kind, default) for column, (kind, default) in schema.items()}
     # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
-    filled: Filled = {column: np.empty(size, stored_as(kind)) for column, (kind, _) in types.items()}
-    constant: dict[str, int] = {}  # columns of one value so far, which are not touched as long as that is so
+    filled: Filled = {column: np.empty(size, narrowest(kind)) for column, (kind, _) in types.items()}
+    constant: dict[str, npt.NDArray[Any]] = {}  # columns of one value so far, not touched as long as that is so
     at = 0
     for source in sources:
         for batch in file.batches(source.table, source.columns):
             end = at + next(iter(batch.values())).size
             made = source.make(batch)
-            for column, (_, default) in types.items():
-                values = made.get(column, default)
-                values = narrowed(values, types[column][0]) if isinstance(values, np.ndarray) else values
-                only = _only(values)
-                if only is not None and (at == 0 or constant.get(column) == only):
-                    constant[column] = only
+            for column, (kind, default) in types.items():
+                values = narrowed(np.asarray(made.get(column, default)), kind)
+                if _is_one(values) and (at == 0 or (column in constant and constant[column] == values.flat[0])):
+                    constant[column] = values.reshape(-1)[:1]
                     continue
                 if column in constant:
-                    filled[column][:at] = constant.pop(column)
-                filled[column][at:end] = values
+                    _put(filled, column, slice(0, at), constant.pop(column))
+                _put(filled, column, slice(at, end), values)
             at = end
     few = at < size // 2
     return {
-        column: repeated(constant[column], values.dtype, at)
+        column: repeated(constant[column][0], constant[column].dtype, at)
         if column in constant
         else values[:at].copy()
         if few
@@ -374,11 +373,16 @@ def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     }
 
 
-def _only(values: Any) -> int | None:
-    """The one value that a batch's column has; None where it has several."""
-    if not isinstance(values, np.ndarray):
-        return int(values)
-    return int(values[0]) if values[0] == values[-1] and (values == values[0]).all() else None
+def _is_one(values: npt.NDArray[Any]) -> bool:
+    """Whether a batch's column holds one value throughout."""
+    return values.ndim == 0 or bool(values[0] == values[-1] and (values == values[0]).all())
+
+
+def _put(filled: Filled, column: str, rows: slice, values: npt.NDArray[Any]) -> None:
+    """Fill rows of a column; from its first id beyond 32 bits on it is kept in 64."""
+    if values.itemsize > filled[column].itemsize:
+        filled[column] = filled[column].astype(values.dtype)
+    filled[column][rows] = values
 
 
 def _storage(kind: str | tuple[str, ...], default: Any) -> tuple[str, int]:

@@ -68,6 +68,14 @@ class NsysFolder(NsysFile):
         if error is None and _stamp(self._files) != self._stamp:
             raise TracevizError("changed while it was being read.", path=self.path, hint=AGAIN)
 
+    def number(self, table: str, column: str) -> str:
+        """A column of integers by its name; those of a folder have their types, which are held to."""
+        kind = self.tables[table][column]
+        if kind != "INTEGER":
+            text = f"table {table} holds {kind.lower()} values where integers belong ({column})."
+            raise TracevizError(text, path=self.path, hint=AGAIN)
+        return f'"{column}"'
+
     def _columns(self, file: Path) -> dict[str, str]:
         return {each.name: _sql_type(each.type) for each in self._opened(file)[0]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from analyzers.cache.folder import folder_for_exports
@@ -15,13 +16,15 @@ REPORTS = (".nsys-rep", ".qdrep")
 TABLE_OF_TEXTS = ("StringIds.parquet", "StringIds.arrow")  # every folder of tables has one, and it stands for all
 TABLES_FOLD = 2  # bytes of an SQLite export in one of such a folder
 REPORT_FOLD = 3  # bytes of an export in one of its report
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no text has
 # Of exports without any other tables 4.3, 0.3 and, where every third kernel has a host sync, 0.9 were measured.
 EXPORT_MEMORY = MemoryPerByte(read=5.0, kept=0.35, listed=1.0)
 
 
 def _is_stats(head: Head) -> bool:
     is_named_so = Path(head.name).suffix.lower() in (".txt", ".csv")
-    return is_named_so or b"ncclDev" in head.raw or b"Start (ns)" in head.raw
+    is_text = not _NO_TEXT.search(head.raw)  # other profiles name such kernels, too
+    return is_named_so or (is_text and (b"ncclDev" in head.raw or b"Start (ns)" in head.raw))
 
 
 def _read_export(path: Path, progress: Progress, nsys: str | None, counters: bool) -> Trace:

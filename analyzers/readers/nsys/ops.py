@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import Processes, thread
 from analyzers.readers.nsys.events import Names, call_name, kernel_name, labelled
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
-from analyzers.trace.columns import ints, table
+from analyzers.trace.columns import stored, table
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -198,38 +198,38 @@ def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> A
 DENSE = 4
 
 
-def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ints:
+def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ids:
     """Row in `api` of the call that made each row, by (process, correlation id); -1 where none did.
 
     Parameters
     ----------
     frame : ops, or any table with columns process and correlation.
     """
-    process, caller = frame["process"].to_numpy(), api["process"].to_numpy()
-    wanted, keys = ints(frame, "correlation"), ints(api, "correlation")
+    process, caller = stored(frame, "process"), stored(api, "process")
+    wanted, keys = stored(frame, "correlation"), stored(api, "correlation")
     present = np.unique(process)
     if present.size == 1 and (caller == present[0]).all():
         return _join(wanted, keys, np.arange(keys.size))
-    found = np.full(wanted.size, -1, np.int64)
+    found = np.full(wanted.size, -1, np.int32)
     for number in present:
         own, calls = np.flatnonzero(process == number), np.flatnonzero(caller == number)
         found[own] = _join(wanted[own], keys[calls], calls)
     return found
 
 
-def _join(wanted: Ints, keys: Ints, rows: Ints) -> Ints:
+def _join(wanted: Ids, keys: Ids, rows: Ints) -> Ids:
     if keys.size and keys.min() < 0:  # calls without an id made nothing
         known = keys >= 0
         keys, rows = keys[known], rows[known]
     if keys.size == 0 or wanted.size == 0:
-        return np.full(wanted.size, -1, np.int64)
+        return np.full(wanted.size, -1, np.int32)
     low, high = int(keys.min()), int(keys.max())
     if high - low < DENSE * keys.size + 1_000_000:
         direct = np.full(high - low + 2, -1, np.int32)  # the last place answers for every id that is not there
         direct[keys - low] = rows
         position = wanted - low
         position[(wanted < low) | (wanted > high)] = high - low + 1
-        return direct[position].astype(np.int64)
+        return direct[position]
     if (keys[1:] < keys[:-1]).any():
         order = np.argsort(keys, kind="stable")
         keys, rows = keys[order], rows[order]

@@ -34,7 +34,8 @@ from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, narrowed, span
+from analyzers.trace.freed_memory import give_back_freed_memory
 from analyzers.trace.graphs import about_rows
 from analyzers.trace.overhead import with_overhead
 from analyzers.trace.tables import Capture, Trace
@@ -93,7 +94,7 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         describe_process(file, key, gpus_of(devices, index), about, path if index == only else None)
         for index, key in enumerate(keys)
     ]
-    first_ns, last_ns = _span(ops, tables["api"])
+    first_ns, last_ns = span(ops, tables["api"])
     told = told_gpus(file, keys, devices)
     counters = read_counters(file, devices, told, about.shift_ns, asked=asked)
     capture = Capture(
@@ -133,28 +134,34 @@ def _tables(
     # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
         progress("reading CUDA calls", 0, STEPS)
-        reading_api = pool.submit(read_api, file, names, numbering)
-        reading_ops = pool.submit(read_ops, file, names, numbering)
-        reading_ranges = pool.submit(read_ranges, file, names, numbering)
-        reading_syncs = pool.submit(read_syncs, file, numbering)
-        reading_records = pool.submit(read_records, file, numbering)
+        reading = {
+            "api": pool.submit(read_api, file, names, numbering),
+            "ops": pool.submit(read_ops, file, names, numbering),
+            "ranges": pool.submit(read_ranges, file, names, numbering),
+            "syncs": pool.submit(read_syncs, file, numbering),
+            "records": pool.submit(read_records, file, numbering),
+        }
         reading_payload = pool.submit(read_payload, file)
-        api = _timed("CUDA calls", reading_api.result(), about.shift_ns, lost, absurd)
+        # Taken out of `reading`, a table as it was read goes as soon as a later one takes its place.
+        api = _timed("CUDA calls", reading.pop("api").result(), about.shift_ns, lost, absurd)
         progress("reading GPU work", 1, STEPS)
-        ops = _timed("GPU ops", adopt(reading_ops.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
+        ops = adopt(reading.pop("ops").result(), api, numbering, file.path)
+        ops = _timed("GPU ops", ops, about.shift_ns, lost, absurd)
         progress("reading ranges", 2, STEPS)
-        ranges = _timed("NVTX ranges", reading_ranges.result(), about.shift_ns, lost, absurd)
-        syncs = _timed("syncs", adopt(reading_syncs.result(), api, numbering, file.path), about.shift_ns, lost, absurd)
-        records = adopt(reading_records.result(), api, numbering, file.path)
+        ranges = _timed("NVTX ranges", reading.pop("ranges").result(), about.shift_ns, lost, absurd)
+        syncs = adopt(reading.pop("syncs").result(), api, numbering, file.path)
+        syncs = _timed("syncs", syncs, about.shift_ns, lost, absurd)
+        records = adopt(reading.pop("records").result(), api, numbering, file.path)
     progress("joining calls to GPU work", 3, STEPS)
+    give_back_freed_memory(len(api))  # what batches and tables as they were read have left
     memory = read_memory(file, numbering, about.shift_ns)
     order = numbering.order()
     if (order[1:] < order[:-1]).any():
         for frame in (api, ops, ranges, syncs, records, memory):
-            frame["process"] = order[ints(frame, "process")]
-    ops["launch"] = launches(ops, api)
+            frame["process"] = narrowed(order[ints(frame, "process")], "key")
+    ops["launch"] = narrowed(launches(ops, api), "id")
     syncs = name_syncs(syncs, launches(syncs, api), api)
-    ranges, unclosed = close_ranges(ranges, _span(ops, api)[1])
+    ranges, unclosed = close_ranges(ranges, span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
     left_out = []
     if lost:
@@ -197,10 +204,3 @@ def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absur
         frame["start_ns"] -= shift
         frame["end_ns"] = np.where(ends == NO_TIME, NO_TIME, ends - shift)
     return frame
-
-
-def _span(ops: pd.DataFrame, api: pd.DataFrame) -> tuple[int, int]:
-    filled = [frame for frame in (ops, api) if len(frame)]
-    if not filled:
-        return 0, 0
-    return min(int(frame["start_ns"].min()) for frame in filled), max(int(frame["end_ns"].max()) for frame in filled)

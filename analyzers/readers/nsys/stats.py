@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.trace.columns import ints, table
-from analyzers.trace.schemas import TABLES
+from analyzers.trace.columns import ints, span, table
 from analyzers.trace.tables import Capture, Process, Trace
 
 _NUMBER = r"-?[\d,]+(?:\.\d+)?"
@@ -248,18 +247,14 @@ def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Tra
     lacks = ("launch calls", "ranges", "synchronizations", "absolute times")
     captures = []
     for number in range(indices.size):
-        of_process = frame[process == number]
-        span = int(of_process["start_ns"].min()), int(of_process["end_ns"].max())
-        captures.append(Capture(str(path), "nsys-stats", "nsys stats", first_ns=span[0], last_ns=span[1], lacks=lacks))
-    tables = {name: table(name) for name in TABLES}
-    tables["ops"] = table("ops", {"process": process, **{column: frame[column].to_numpy() for column in columns}})
-    tables["devices"] = table(
-        "devices", {"process": np.arange(indices.size), "device": indices, "gpu": indices, "name": named.to_numpy()}
-    )
-    tables["streams"] = table("streams", {str(column): lanes[column].to_numpy() for column in lanes})
+        first_ns, last_ns = span(frame[process == number])
+        captures.append(Capture(str(path), "nsys-stats", "nsys stats", first_ns=first_ns, last_ns=last_ns, lacks=lacks))
+    devices = {"process": np.arange(indices.size), "device": indices, "gpu": indices, "name": named.to_numpy()}
     return Trace(
         captures=tuple(captures),
         processes=tuple(Process(number, pid=-1, claims={"gpu": int(gpu)}) for number, gpu in enumerate(indices)),
         warnings=tuple(warnings),
-        **tables,  # type: ignore[arg-type]
+        ops=table("ops", {"process": process, **{column: frame[column].to_numpy() for column in columns}}),
+        devices=table("devices", devices),
+        streams=table("streams", {str(column): lanes[column].to_numpy() for column in lanes}),
     )

@@ -10,7 +10,17 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.arrays.groups import first_row, first_row_of, grouped, label, occurrence, ordered, rows_by_key
+from analyzers.arrays.groups import (
+    as_slice,
+    first_row,
+    first_row_of,
+    group_numbers,
+    grouped,
+    label,
+    occurrence,
+    ordered,
+    rows_by_key,
+)
 
 Rows = list[tuple[int, int]]
 NARROW = {np.int8: 1 << 7, np.int32: 1 << 31, np.int64: 1 << 63}
@@ -33,6 +43,17 @@ def rows_of(keys: tuple[npt.NDArray[np.int64], ...]) -> Rows:
 
 
 @given(columns())
+def test_groups_are_numbered_in_the_order_of_their_keys(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
+    rows = rows_of(keys)
+    assert group_numbers(*keys).tolist() == [sorted(set(rows)).index(row) for row in rows]
+
+
+@given(st.sets(st.integers(0, 6)))
+def test_rows_as_a_slice_are_the_same_rows(rows: set[int]) -> None:
+    assert np.arange(7)[as_slice(np.array(sorted(rows), np.int64))].tolist() == sorted(rows)
+
+
+@given(columns())
 def test_lanes_are_the_rows_of_every_combination_in_order(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
     rows = rows_of(keys)
     found = {key: mine.tolist() for key, mine in rows_by_key(*keys).items()}
@@ -47,6 +68,18 @@ def test_rows_are_ordered_as_sorted_does_it(keys: tuple[npt.NDArray[np.int64], .
     assert ordered(*keys).tolist() == order.tolist() == sorted(range(len(rows)), key=rows.__getitem__)
     new = [index for index, (one, two) in enumerate(pairwise(order.tolist()), 1) if rows[one] != rows[two]]
     assert heads.tolist() == [0, *new][: len(rows)]
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(-(1 << 40), 1 << 40), st.data())
+def test_keys_of_as_many_combinations_as_bytes_hold_are_told_apart(
+    first_width: int, second_width: int, low: int, data: st.DataObject
+) -> None:
+    """Around 256 and 65,536 combinations, where the numbers made of them change their type."""
+    pairs = st.tuples(st.integers(0, first_width), st.integers(0, second_width))
+    rows = [(0, 0), (first_width, second_width), *data.draw(st.lists(pairs, max_size=10))]
+    first, second = np.array([row[0] + low for row in rows]), np.array([row[1] for row in rows], np.int32)
+    assert ordered(first, second).tolist() == sorted(range(len(rows)), key=rows.__getitem__)
+    assert group_numbers(first, second).tolist() == [sorted(set(rows)).index(row) for row in rows]
 
 
 @given(st.permutations(range(12)), st.integers(1, 40))

@@ -16,6 +16,7 @@ from analyzers.arrays.intervals import (
     intersect,
     measure,
     measure_before,
+    meets,
     subtract,
     union,
 )
@@ -92,7 +93,9 @@ def test_set_operations_are_those_of_sets_of_nanoseconds(a: list[oracle.Interval
 def test_coverage_counts_each_interval_by_itself(
     a: list[oracle.Interval], b: list[oracle.Interval], moments: list[int]
 ) -> None:
-    assert coverage(*arrays(a), made(b)).tolist() == [oracle.overlap([one], b) for one in a]
+    overlaps = [oracle.overlap([one], b) for one in a]
+    assert coverage(*arrays(a), made(b)).tolist() == overlaps
+    assert meets(*arrays(a), made(b)).tolist() == [ns > 0 for ns in overlaps]
     before = measure_before(made(b), np.array(moments, np.int64)).tolist()
     assert before == [len([t for t in oracle.instants(b) if t < moment]) for moment in moments]
 

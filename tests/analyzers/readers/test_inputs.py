@@ -55,6 +55,9 @@ def error(*paths: str | Path) -> TracevizError:
         ("renamed.bin", b"NVIDIA Tegra Profiler Report 1", "nsys-report"),
         ("stats.txt", b" 12 34 ncclDevKernel_AllReduce", "nsys-stats"),
         ("pasted", b"Start (ns),Duration (ns)", "nsys-stats"),
+        ("vm.xplane.pb.gz", gzip.compress(b"\x0a\x00", mtime=0), "xplane"),
+        ("1_results.PFTRACE.gz", gzip.compress(b"\x0a\x00", mtime=0), "perfetto"),
+        ("t.perfetto-trace.gz", gzip.compress(b"\x0a\x00", mtime=0), "perfetto"),
         ("m.json", json.dumps({"schema": MANIFEST_SCHEMA}).encode(), "manifest"),
     ],
 )
@@ -68,6 +71,8 @@ def test_a_file_is_what_its_content_says(tmp_path: Path, name: str, content: byt
         ("empty.json", b"", "The file is empty."),
         ("a.png", b"\x89PNG\r\n", "This is not a trace."),
         ("notes.md", b"hello", "This is not a trace."),
+        ("notes.gz", gzip.compress(b"hello", mtime=0), "This is not a trace."),
+        ("renamed.pb", b"\x0a\x12\x01ncclDevKernel", "This is a protocol buffer of no known kind."),
     ],
 )
 def test_what_is_no_trace_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:

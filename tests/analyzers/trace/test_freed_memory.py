@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analyzers.trace import freed_memory
-from analyzers.trace.freed_memory import MANY, freed_memory_kept
+from analyzers.trace.freed_memory import MANY, SOME, freed_memory_kept
 
 TOUCHES = """
 import ctypes
@@ -59,18 +59,22 @@ def test_the_system_clears_pages_once_inside_and_each_time_outside() -> None:
 def test_where_columns_are_short_nothing_is_asked_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recorder()
     monkeypatch.setattr(freed_memory, "_glibc", lambda: library)
-    with freed_memory_kept(MANY - 1):
+    with freed_memory_kept(SOME - 1):
         pass
     assert library.asked == []
+    with freed_memory_kept(MANY - 1):
+        pass
+    assert library.asked == [(0,)], "of some length: only what was freed before goes back"
 
 
 def test_behind_an_error_too_the_thresholds_are_glibcs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recorder()
     monkeypatch.setattr(freed_memory, "_glibc", lambda: library)
     with pytest.raises(ValueError, match="inside"), freed_memory_kept(MANY):
-        assert library.asked == [(-4, 0), (-1, -1)]  # no block of its own (M_MMAP_MAX), nothing back (M_TRIM_THRESHOLD)
+        # What is free goes back, then no block is of its own (M_MMAP_MAX), and nothing goes back (M_TRIM_THRESHOLD).
+        assert library.asked == [(0,), (-4, 0), (-1, -1)]
         raise ValueError("inside")
-    assert library.asked[2:] == [(-4, 65536), (-3, 32 << 20), (-1, 64 << 20), (0,)]
+    assert library.asked[3:] == [(-4, 65536), (-3, 32 << 20), (-1, 64 << 20), (0,)]
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,3 +50,21 @@ def test_another_thread_or_process_has_ranges_of_its_own() -> None:
     ranges = table("ranges", {"process": [0, 0, 1], "thread": [5, -7, 5], "start_ns": [0, 0, 0], "end_ns": [9, 9, 9]})
     process, thread = np.array([0, 0, 1, 1]), np.array([5, -7, 5, -7])
     assert RangeIndex(ranges).innermost(process, thread, np.full(4, 3)).tolist() == [0, 1, 2, -1]
+
+
+@given(spans, spans, st.lists(st.tuples(st.sampled_from([1, -7]), st.integers(-1, 47)), max_size=40))
+def test_moments_of_several_threads_may_come_in_any_order(
+    one: list[oracle.Interval], other: list[oracle.Interval], asked: list[tuple[int, int]]
+) -> None:
+    pairs, threads = [*one, *other], [1] * len(one) + [-7] * len(other)
+    columns = {"thread": threads, "start_ns": [s for s, _ in pairs], "end_ns": [e for _, e in pairs]}
+    index = RangeIndex(table("ranges", columns, length=len(pairs)))
+    thread, moments = (np.array([each[k] for each in asked], np.int64) for k in (0, 1))
+    found = index.innermost(np.zeros(len(asked), np.int64), thread, moments)
+    by_hand = [oracle.innermost(one if each == 1 else other, moment) for each, moment in asked]
+    assert [pairs[row] if row >= 0 else None for row in found] == by_hand
+    of_one = np.flatnonzero(thread == 1)  # rows of no lane are answered with none
+    found = index.innermost_by_lane({(0, 1): of_one}, moments)
+    assert [row >= 0 for row in found] == [
+        each == 1 and expected is not None for (each, _), expected in zip(asked, by_hand, strict=True)
+    ]

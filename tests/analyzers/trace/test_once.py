@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from analyzers.export import parquet
 from analyzers.load import load
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.report import order_report
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, table
+from analyzers.trace.merge import concat
 from analyzers.trace.narrow import clip, only_ranks, only_steps
 from analyzers.trace.schemas import OF_COLLECTIVES, OPS, WAIT_RANGE
 from analyzers.trace.tables import Trace
@@ -119,10 +121,28 @@ def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
         assert (column in stored) is (column in WAIT_RANGE)
 
 
-def test_keys_are_int64_within_and_int32_in_files(tmp_path: Path) -> None:
+def test_keys_and_ids_take_32_bits_within_and_the_same_types_in_files_whatever_they_hold(tmp_path: Path) -> None:
     trace = sample()
-    stored = parquet.pq.read_table(parquet.to_parquet(trace, tmp_path / "out") / "ops.parquet").schema
-    for column in ("process", "rank", "device", "context"):
-        assert trace.ops[column].dtype == np.int64
-        assert str(stored.field(column).type) == "int32"
-        assert np.shares_memory(ints(trace.ops, column), ints(trace.ops, column)), "no copy at each use"
+    wide = replace(trace, ops=trace.ops.assign(correlation=ints(trace.ops, "correlation") + 2**40))
+    for number, item in enumerate((trace, wide)):
+        stored = parquet.pq.read_table(parquet.to_parquet(item, tmp_path / str(number)) / "ops.parquet").schema
+        for column in ("process", "rank", "device", "context"):
+            assert item.ops[column].dtype == np.int32
+            assert str(stored.field(column).type) == "int32"
+        assert str(stored.field("correlation").type) == "int64"
+    assert trace.ops["correlation"].dtype == np.int32
+    for column in ("process", "correlation", "start_ns"):
+        assert ints(trace.ops, column).dtype == np.int64
+        assert not ints(trace.ops, column).flags.writeable
+    assert np.shares_memory(ints(trace.ops, "start_ns"), ints(trace.ops, "start_ns")), "no copy at each use"
+
+
+def test_a_column_of_one_value_takes_no_room_when_it_is_read_or_joined() -> None:
+    frames = [
+        table("ops", {"start_ns": np.arange(rows), "stream": stream}) for rows, stream in ((3, 7), (2, 7), (0, 9))
+    ]
+    for frame in (*frames[:2], concat(frames)):
+        assert ints(frame, "stream").tolist() == [7] * len(frame)
+        assert ints(frame, "stream").strides == (0,)
+    differing = concat([frames[0], table("ops", {"start_ns": np.arange(2), "stream": 8})])
+    assert ints(differing, "stream").tolist() == [7, 7, 7, 8, 8]

@@ -60,6 +60,39 @@ def test_an_op_whose_launch_is_unknown_belongs_to_no_range() -> None:
     assert launched_by_others(trace, wanted, np.full(2, -1)) == {1: 1}
 
 
+@pytest.mark.parametrize("threads", [(1,), (1, 2)])
+def test_who_launched_what_is_what_a_scan_of_all_ranges_says(threads: tuple[int, ...]) -> None:
+    random = np.random.default_rng(len(threads))
+    run = Builder()
+    ranges, launched = [], []
+    for process in (0, 1):
+        rank = run.rank(process)
+        for start in random.integers(0, 300, 12).tolist():
+            thread = int(random.choice(threads))
+            ranges.append((process, thread, start, start + 10))
+            rank.range("A", start, start + 10, thread=thread)
+        for start in random.permutation(310)[:150].tolist():
+            thread = int(random.choice((1, 2, 3)))
+            launched.append((process, thread, start))
+            rank.kernel("k", 7, 400 + 2 * start, 401 + 2 * start, launch=(start, start + 1), thread=thread)
+    trace = run.trace()
+    wanted = is_one_of(trace.ranges, "name", ("A",))
+    around = [[one for one in ranges if one[0] == p and one[2] <= at <= one[3]] for p, _, at in launched]
+    own = [any(one[1] == thread for one in those) for those, (_, thread, _) in zip(around, launched, strict=True)]
+    found = launched_in(trace, wanted)[0]
+    by_start = {(p, at): is_own for (p, _, at), is_own in zip(launched, own, strict=True)}
+    start = (trace.ops["start_ns"].to_numpy() - 400) // 2
+    assert (found >= 0).tolist() == [
+        by_start[p, at] for p, at in zip(trace.ops["process"].tolist(), start.tolist(), strict=True)
+    ]
+    others: dict[int, int] = {}
+    for those, is_own, (_, thread, _) in zip(around, own, launched, strict=True):
+        if those and not is_own:
+            others[thread] = others.get(thread, 0) + 1
+    assert launched_by_others(trace, wanted, found) == others
+    assert others
+
+
 def test_a_trace_without_any_launch_or_range_has_no_regions() -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 1)

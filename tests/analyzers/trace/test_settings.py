@@ -43,6 +43,7 @@ def test_of_xla_s_flags_switches_alone_are_recorded() -> None:
     recorded = manifests.safe_environment({"XLA_FLAGS": flags})
     assert recorded == {"XLA_FLAGS": f"{SCHEDULER}=false --xla_gpu_autotune_level=0"}
     assert kept(recorded) == {SCHEDULER: "false"}
+    assert kept({"XLA_FLAGS": f"{SCHEDULER}=false {SCHEDULER}=true"}) == {SCHEDULER: "true"}
 
 
 def settings_of(path: Path) -> tuple[dict[str, str], list[str]]:

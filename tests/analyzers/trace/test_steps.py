@@ -61,7 +61,7 @@ def test_where_marks_nest_the_outer_ones_count() -> None:
     trace = run.trace()
     steps = find_steps(trace)
     assert steps.present == [0, 1]
-    assert steps.numbers[step_of_ops(trace, steps)].tolist() == [1]
+    assert steps.numbers[step_of_ops(trace)].tolist() == [1]
 
 
 def test_marks_that_cross_are_all_steps() -> None:
@@ -72,7 +72,7 @@ def test_marks_that_cross_are_all_steps() -> None:
     trace = run.trace()
     steps = find_steps(trace)
     assert steps.present == [1, 2]
-    assert steps.numbers[step_of_ops(trace, steps)].tolist() == [2]
+    assert steps.numbers[step_of_ops(trace)].tolist() == [2]
 
 
 def test_any_thread_of_the_process_launches_for_the_step_and_other_processes_do_not() -> None:
@@ -86,4 +86,4 @@ def test_any_thread_of_the_process_launches_for_the_step_and_other_processes_do_
     rank.kernel("no launch, runs after", 7, 150, 160)
     other.kernel("other's", 7, 50, 60, launch=(10, 11))
     trace = run.trace()
-    assert step_of_ops(trace, find_steps(trace)).tolist() == [0, 0, -1, 0, -1, -1]
+    assert step_of_ops(trace).tolist() == [0, 0, -1, 0, -1, -1]

@@ -43,6 +43,11 @@ class Oracle:
         self.gpu = [event for event in complete if event["cat"] in GPU]
         self.cpu = [event for event in complete if event["cat"] in RANGES]
         self.syncs = [event for event in complete if event["cat"] == "cuda_sync"]
+        self.of_graphs = {c["args"]["correlation"] for c in self.calls if c["name"] == "cudaGraphLaunch"}
+        self.forward: dict[int, set[int]] = {}  # sequence number -> threads of its forward ops
+        for event in self.cpu:
+            if event["args"].get("Fwd thread id") == 0 and "Sequence number" in event["args"]:
+                self.forward.setdefault(event["args"]["Sequence number"], set()).add(event["tid"])
 
     def times(self, event: dict[str, Any]) -> dict[str, int]:
         start = ns(event["ts"]) - self.zero
@@ -89,8 +94,7 @@ class Oracle:
 
     def graph(self, args: dict[str, Any]) -> int:
         """0 for a node of a CUDA graph: these captures number none, and a graph's launch is its nodes' call."""
-        names = {call["name"] for call in self.calls if call["args"]["correlation"] == args.get("correlation")}
-        return 0 if "cudaGraphLaunch" in names else -1
+        return 0 if args.get("correlation") in self.of_graphs else -1
 
     def api(self) -> Rows:
         return [
@@ -110,13 +114,8 @@ class Oracle:
             args = event["args"]
             forward = -1
             if args.get("Fwd thread id", 0) > 0:
-                threads = {
-                    other["tid"]
-                    for other in self.cpu
-                    if other["args"].get("Fwd thread id") == 0
-                    and other["args"].get("Sequence number") == args["Sequence number"]
-                }
-                forward = threads.pop() if len(threads) == 1 else self.only_forward_thread()
+                threads = self.forward.get(args["Sequence number"], set())
+                forward = next(iter(threads)) if len(threads) == 1 else self.only_forward_thread()
             rows.append(
                 {
                     "process": 0,
@@ -134,12 +133,8 @@ class Oracle:
 
     def only_forward_thread(self) -> int:
         """In these captures one thread runs every forward op that records a sequence number."""
-        (thread,) = {
-            event["tid"]
-            for event in self.cpu
-            if event["args"].get("Fwd thread id") == 0 and "Sequence number" in event["args"]
-        }
-        return int(thread)
+        (thread,) = set().union(*self.forward.values())
+        return thread
 
     def sync_rows(self) -> Rows:
         return [

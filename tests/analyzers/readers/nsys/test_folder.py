@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.nsys.export import find_nsys
+from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.read import read_folder, read_sqlite
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.nightly import mostly_nightly
 from tests.support.nsys_folders import as_folder
 
 DATA = Path(__file__).parents[3] / "data" / "nsys"
 EXPORTS = sorted(DATA.glob("*.sqlite"))
+QUICK = ("dpmp_hidden_sync.2gpu.nsys2023", "collectives.2gpu.pinned")  # an old schema, and a new one
 
 
 def assert_same(one: Trace, other: Trace, *, but: tuple[str, ...] = ()) -> None:
@@ -33,7 +39,7 @@ def assert_same(one: Trace, other: Trace, *, but: tuple[str, ...] = ()) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-@pytest.mark.parametrize("export", EXPORTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("export", mostly_nightly(EXPORTS, lambda path: path.stem in QUICK), ids=lambda path: path.stem)
 def test_a_folder_gives_what_its_export_gives(tmp_path: Path, export: Path, kind: str) -> None:
     folder = as_folder(export, tmp_path / export.stem, kind, rows_at_once=97)
     assert_same(read_folder(folder), read_sqlite(export))
@@ -91,6 +97,23 @@ def test_a_damaged_folder_is_refused_in_one_line(tmp_path: Path, hurt, message: 
     with pytest.raises(TracevizError, match=message) as refusal:
         load([folder])
     assert "\n" not in str(refusal.value)
+
+
+def test_a_column_of_another_type_is_refused_by_its_name(tmp_path: Path) -> None:
+    file = as_folder(EXPORTS[0], tmp_path / "export") / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
+    table = pq.read_table(file)
+    at = table.schema.get_field_index("start")
+    pq.write_table(table.set_column(at, "start", table["start"].cast(pa.string())), file)
+    message = r"^table CUPTI_ACTIVITY_KIND_KERNEL holds text values where integers belong \(start\)\.$"
+    with pytest.raises(TracevizError) as refusal:
+        load([tmp_path / "export"])
+    assert re.match(message, refusal.value.message)
+
+
+def test_a_folder_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    folder = as_folder(EXPORTS[0], tmp_path / "export")
+    with pytest.raises(TracevizError, match="changed while it was being read"), NsysFolder(folder):
+        os.utime(folder / "StringIds.parquet", ns=(1, 1))
 
 
 def test_a_table_that_is_not_there_is_what_it_is_in_sqlite(tmp_path: Path) -> None:

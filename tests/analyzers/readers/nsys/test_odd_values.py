@@ -11,6 +11,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.nsys.read import read_sqlite
+from analyzers.trace.columns import ints
 from analyzers.trace.sizes import sizes_number
 from analyzers.trace.tables import Trace
 from tests.support.nsys_exports import edited
@@ -65,6 +66,25 @@ def test_an_id_that_would_become_another_one_is_refused(tmp_path: Path, column: 
     with pytest.raises(TracevizError, match=f"holds {2**32}") as refusal:
         load([path])
     assert refusal.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    "rows", ["rowid = 1", "rowid = 5", "rowid >= 5", "1"], ids=["first", "middle", "second-half", "all"]
+)
+def test_ids_beyond_32_bits_are_kept_whole_wherever_they_come_first(
+    tmp_path: Path, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analyzers.readers.nsys.file.PART", 3)  # batches that fit come before and after
+    beyond = 2**40 + 7
+    path = changed(tmp_path, f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = {beyond} WHERE {rows}")
+    with closing(sqlite3.connect(path)) as database:
+        expected = [
+            row[0] for row in database.execute("SELECT streamId FROM CUPTI_ACTIVITY_KIND_KERNEL ORDER BY rowid")
+        ]
+    assert beyond in expected
+    trace = read_sqlite(path)
+    kernels = trace.ops["kind"] == "kernel"
+    assert ints(trace.ops, "stream")[kernels].tolist() == expected
 
 
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "NVTX_EVENTS"])

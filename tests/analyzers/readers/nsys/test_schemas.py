@@ -15,6 +15,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import Edit, edited
 
 DATA = Path(__file__).parents[3] / "data" / "nsys"
@@ -297,7 +298,7 @@ def test_what_bounds_the_hardware_queues_is_kept(read_edited: Callable[..., Trac
     assert read_edited(NEWER, value).captures[0].metadata["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
 
 
-@pytest.mark.parametrize("part", [7, 100, 10**6])
+@pytest.mark.parametrize("part", mostly_nightly([7, 100, 10**6], lambda part: part == 100))
 def test_big_tables_are_read_in_row_order_in_parts_by_several_readers(
     monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
