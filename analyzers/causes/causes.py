@@ -29,14 +29,15 @@ from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.hardware_queues import QueueOrder, queue_order
-from analyzers.causes.occupancy import Columns, Limits, Pieces, limits_of, occupancy_columns, room
+from analyzers.causes.occupancy import ByStart, Columns, Limits, Pieces, by_start, limits_of, occupancy_columns, room
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.trace.columns import ints
-from analyzers.trace.regions import launches
+from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.regions import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
@@ -109,8 +110,9 @@ class Explainer:
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.columns = occupancy_columns(trace.ops)
         self._limits: dict[tuple[int, int], Limits | None] = {}
+        self._ordered: dict[tuple[int, int], ByStart] = {}
         self.ordering = trace.once(Ordering)
-        self.blocking = blocking_calls(trace, self.ordering)
+        self.blocking = trace.once(blocking_calls)
         self.blocked = _unions_by_thread(trace, self.blocking)
         self.launches = launches(trace)
         self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
@@ -119,7 +121,8 @@ class Explainer:
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
-        device_ops = self._by_rank.get((rank, device), np.empty(0, np.int64))
+        self._ordered.clear()  # those of the rank before, which are hardly asked for any more
+        device_ops = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
         found = find_gaps(self.trace, device_ops[self.a[device_ops]], device_ops[self.b[device_ops]], self.pairing)
         return [self._explain(gaps, device_ops) for gaps in found if gaps.size]
 
@@ -128,27 +131,25 @@ class Explainer:
         return self._by_process[process, device]
 
     @cached_property
-    def _by_rank(self) -> dict[tuple[int, ...], Ints]:
-        return rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device"))
-
-    @cached_property
     def _by_process(self) -> dict[tuple[int, ...], Ints]:
-        return rows_by_key(ints(self.trace.ops, "process"), ints(self.trace.ops, "device"))
+        process, found = stored(self.trace.ops, "process"), {}
+        for (_, device), rows in ops_of_devices(self.trace).items():
+            for (number,), own in rows_by_key(process[rows]).items():  # mostly one
+                found[number, device] = rows if own.size == rows.size else rows[own]
+        return dict(sorted(found.items()))
 
     @cached_property
     def _waiting(self) -> dict[tuple[int, ...], Ints]:
         """By process: the ops of either side that waited for a late rank."""
         rows = np.flatnonzero((ints(self.trace.ops, "wait_ns") > 0) & (self.a | self.b))
-        return {key: rows[mine] for key, mine in rows_by_key(ints(self.trace.ops, "process")[rows]).items()}
+        return {key: rows[mine] for key, mine in rows_by_key(ints_at(self.trace.ops, "process", rows)).items()}
 
     @cached_property
     def _ahead(self) -> dict[tuple[int, ...], Ints]:
         """By process and launching thread: when the launches returned that were well ahead of their op, ascending."""
-        thread, _, returned = self.launches
-        ahead = (ints(self.trace.ops, "launch") >= 0) & (ints(self.trace.ops, "start_ns") > returned + DISPATCH_NS)
-        rows = np.flatnonzero(ahead)
-        by_thread = rows_by_key(ints(self.trace.ops, "process")[rows], thread[rows])
-        return {key: np.sort(returned[rows[mine]]) for key, mine in by_thread.items()}
+        _, _, returned = self.launches
+        ahead = ints(self.trace.ops, "start_ns") > returned + DISPATCH_NS
+        return {key: np.sort(returned[rows[ahead[rows]]]) for key, rows in ops_by_launcher(self.trace).items()}
 
     def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
         """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
@@ -156,19 +157,19 @@ class Explainer:
         op = int(gaps.op[gap])
         start, wait = ints(ops, "start_ns"), ints(ops, "wait_ns")
         low, high = int(gaps.start_ns[gap]), int(start[op] + wait[op])
-        rows = self._waiting.get((int(ints(ops, "process")[op]),), np.empty(0, np.int64))
+        rows = self._waiting.get((int(stored(ops, "process")[op]),), np.empty(0, np.int64))
         rows = rows[(start[rows] < high) & (start[rows] + wait[rows] > low)]
         if not rows.size:
             return None
         longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
-        return longest, int(ints(ops, "last_rank")[longest]), int(ints(ops, "last_device")[longest])
+        return longest, int(stored(ops, "last_rank")[longest]), int(stored(ops, "last_device")[longest])
 
     def same_thread(self, op: int, other: int) -> bool:
         """Whether one thread launched both ops."""
         return self._launcher(op) == self._launcher(other)
 
     def _launcher(self, op: int) -> tuple[int, int]:
-        return int(ints(self.trace.ops, "process")[op]), int(self.launches[0][op])
+        return int(stored(self.trace.ops, "process")[op]), int(self.launches[0][op])
 
     def blocked_ns(self, op: int, low: int, high: int) -> int:
         """For how long of [low, high) the thread that launched an op was blocked, ns."""
@@ -182,18 +183,20 @@ class Explainer:
         api, thread = self.trace.api, self._launcher(op)
         rows = self._blocking_rows.get(thread, np.empty(0, np.int64))
         starts, ends = ints(api, "start_ns")[self.blocking.call[rows]], ints(api, "end_ns")[self.blocking.last[rows]]
+        rows, starts, ends = (each[(starts < high) & (ends > low)] for each in (rows, starts, ends))
         of_stream = np.isin(self.blocking.kind[rows], [KINDS.index("stream"), KINDS.index("event")])
         unknown = of_stream & (self.blocking.lane[rows] < 0)
-        syncs = zip(starts, ends, self.blocking.op[rows], unknown, strict=True)
-        found = [BlockingCall(int(s), int(e), int(x), False, bool(u)) for s, e, x, u in syncs if s < high and e > low]
+        syncs = zip(starts.tolist(), ends.tolist(), self.blocking.op[rows].tolist(), unknown.tolist(), strict=True)
+        found = [BlockingCall(start, end, op, False, is_unknown) for start, end, op, is_unknown in syncs]
         calls = self._full_queue.get(thread, np.empty(0, np.int64))
-        queued = zip(ints(api, "start_ns")[calls], ints(api, "end_ns")[calls], strict=True)
-        found += [BlockingCall(int(s), int(e), -1, True) for s, e in queued if s < high and e > low]
+        starts, ends = ints(api, "start_ns")[calls], ints(api, "end_ns")[calls]
+        queued = np.flatnonzero((starts < high) & (ends > low))
+        found += [BlockingCall(int(starts[call]), int(ends[call]), -1, True) for call in queued]
         return sorted(found, key=lambda call: call.end_ns)
 
     @cached_property
     def _blocking_rows(self) -> dict[tuple[int, ...], Ints]:
-        process, thread = (ints(self.trace.api, column)[self.blocking.call] for column in ("process", "thread"))
+        process, thread = (ints_at(self.trace.api, column, self.blocking.call) for column in ("process", "thread"))
         return rows_by_key(process, thread)
 
     @cached_property
@@ -201,14 +204,14 @@ class Explainer:
         """By process and thread: launch calls that waited for a place in the launch queue, rows of `Trace.api`."""
         _, began, returned = self.launches
         lanes, ops = self.ordering.lanes, self.trace.ops
-        slow = np.flatnonzero((ints(ops, "launch") >= 0) & (returned - began > FULL_QUEUE_NS))
+        slow = np.flatnonzero((stored(ops, "launch") >= 0) & (returned - began > FULL_QUEUE_NS))
         lane, position = self.ordering.lane_and_position(slow)
         begun = np.zeros(slow.size, np.int64)
         for (one_lane,), rows in rows_by_key(lane).items():
             starts = lanes.start_ns[lanes.first[one_lane] : lanes.first[one_lane + 1]]
             begun[rows] = np.searchsorted(starts, began[slow[rows]], side="right")
-        calls = np.unique(ints(ops, "launch")[slow[position - begun >= NEARLY_FULL * LAUNCH_QUEUE]])
-        by_thread = rows_by_key(ints(self.trace.api, "process")[calls], ints(self.trace.api, "thread")[calls])
+        calls = np.unique(ints_at(ops, "launch", slow[position - begun >= NEARLY_FULL * LAUNCH_QUEUE]))
+        by_thread = rows_by_key(*(ints_at(self.trace.api, column, calls) for column in ("process", "thread")))
         return {key: calls[rows] for key, rows in by_thread.items()}
 
     def leaves_place(self, ops: Ints) -> Ints:
@@ -221,20 +224,27 @@ class Explainer:
         """Ops that an op's thread launched between two instants, behind so many that the calls may wait for a place."""
         process, thread = self._launcher(op)
         began = self.launches[1]
-        launched = (began > low) & (began < high) & (self.launches[0] == thread) & (ints(self.trace.ops, "launch") >= 0)
-        rows = np.flatnonzero(launched & (ints(self.trace.ops, "process") == process))
+        rows = np.flatnonzero((began > low) & (began < high) & (self.launches[0] == thread))
+        rows = rows[ints_at(self.trace.ops, "launch", rows) >= 0]
+        rows = rows[ints_at(self.trace.ops, "process", rows) == process]
         return rows[take_or(ints(self.trace.ops, "start_ns"), self.leaves_place(rows), NEVER) > low]
 
     @cached_property
     def queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
-        released = self.queues.released_ns(np.arange(len(self.trace.ops))).max(axis=0)
-        return queue_order(self.trace, self.launches, released, lambda ops: self._otherwise_held(ops, released[ops]))
+        released = self.queues.released_ns.max(axis=0)
+        return queue_order(
+            self.trace,
+            self._by_process,
+            self.launches,
+            released,
+            lambda ops: self._otherwise_held(ops, released[ops]),
+        )
 
     def _otherwise_held(self, ops: Ints, released_ns: Ints) -> Mask:
         """Which ops a wait that is not on record may have held since their release, or a full GPU."""
         held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
-        of_device = rows_by_key(*(ints(self.trace.ops, name)[ops] for name in ("process", "device")))
+        of_device = rows_by_key(*(ints_at(self.trace.ops, name, ops) for name in ("process", "device")))
         for (process, device), at in of_device.items():
             start = ints(self.trace.ops, "start_ns")[ops[at]]
             pieces = self._room(self.columns, ops[at], released_ns[at], start, self.ops_of(process, device))
@@ -256,7 +266,8 @@ class Explainer:
         late, behind, unseen = (np.flatnonzero(each) for each in (is_late, ~is_late & ~is_unseen, is_unseen))
         blocked = self._blocked(gaps, late, releases.late, held_until)
         let_go, everything = self._in_queue(gaps, bound), np.arange(gaps.size)
-        free = self.free(gaps, let_go, device_ops)
+        misses = gaps.alone(let_go, gaps.end_ns) > 0  # else it does not matter whether there was room
+        free = self.free(gaps, np.where(misses, let_go, gaps.end_ns), device_ops)
         spans = [
             (HOST_BLOCKED, blocked),
             (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
@@ -265,20 +276,14 @@ class Explainer:
             (BEHIND_NEITHER, (everything, held_until, bound)),
             (IN_QUEUE, (everything, bound, let_go)),
         ]
-        peer, *peer_span = gaps.peer_spans()
-        state = np.concatenate(
-            [
-                np.full(peer.size, PEER_WAITS),
-                *(np.full(gap.size, each) for each, (gap, *_) in spans),
-                self._states_of_free(gaps, releases, let_go, free),
-            ]
-        )
-        gap, low, high = (
-            np.concatenate([*each, of_free])
-            for *each, of_free in zip(*(one for _, one in spans), (free.row, free.low_ns, free.high_ns), strict=True)
-        )
-        ns = np.concatenate([peer_span[1] - peer_span[0], gaps.alone(low, high, gap)])
-        gap, low, high = (np.append(*each) for each in ((peer, gap), (peer_span[0], low), (peer_span[1], high)))
+        rows = [_not_empty(each, *one) for each, one in spans]
+        rows.append((free.row, self._states_of_free(gaps, releases, let_go, free), free.low_ns, free.high_ns))
+        gap, state, low, high = (np.concatenate(each) for each in zip(*rows, strict=True))
+        ns = gaps.alone(low, high, gap)
+        gap, state, low, high, ns = (each[ns > 0] for each in (gap, state, low, high, ns))
+        peer, from_ns, to_ns = gaps.peer_spans()
+        waits = peer, np.full(peer.size, PEER_WAITS), from_ns, to_ns, to_ns - from_ns
+        gap, state, low, high, ns = (np.append(*each) for each in zip(waits, (gap, state, low, high, ns), strict=True))
         return Parts(gap, state, low, high, ns, releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
@@ -294,15 +299,21 @@ class Explainer:
         ----------
         moved : when ops would start and end, where that differs from the capture.
         """
-        device_ops = self._beside(op)
-        starts, ends = (self.columns[name][device_ops] for name in ("start_ns", "end_ns"))
+        device = self._device_of(op)
+        rows = self._by_start(*device).running(low, high)
+        starts, ends = (self.columns[name][rows] for name in ("start_ns", "end_ns"))
         if moved:
-            rows, times = np.fromiter(moved, np.int64), np.array(list(moved.values()), np.int64)
-            at = np.minimum(np.searchsorted(device_ops, rows), device_ops.size - 1)
-            found = device_ops[at] == rows
-            starts[at[found]], ends[at[found]] = times[found].T
-        near = np.flatnonzero((starts < high) & (ends > low) & (device_ops != op))
-        rows = np.append(op, device_ops[near])
+            stays = ~np.isin(rows, np.fromiter(moved, np.int64))
+            here = [
+                (row, start, end)
+                for row, (start, end) in moved.items()
+                if start < high and end > low and self._device_of(row) == device
+            ]
+            columns = zip((rows, starts, ends), np.array(here, np.int64).reshape(-1, 3).T, strict=True)
+            rows, starts, ends = (np.append(captured[stays], now) for captured, now in columns)
+        near = np.flatnonzero((starts < high) & (ends > low) & (rows != op))
+        near = near[np.argsort(rows[near])]
+        rows = np.append(op, rows[near])
         few = {name: column[rows] for name, column in self.columns.items()}
         few |= {"start_ns": np.append(low, starts[near]), "end_ns": np.append(low, ends[near])}
         pieces = self._room(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, rows.size))
@@ -311,13 +322,16 @@ class Explainer:
 
     def started_beside(self, op: int, low: int, high: int) -> Ints:
         """Ops of an op's device that start after `low` and before `high`."""
-        device_ops = self._beside(op)
-        starts = self.columns["start_ns"][device_ops]
-        return device_ops[(starts > low) & (starts < high)]
+        return self._by_start(*self._device_of(op)).started(low, high)
 
-    def _beside(self, op: int) -> Ints:
-        """Rows of the ops of an op's process on its device, ascending."""
-        return self.ops_of(*(int(self.columns[name][op]) for name in ("process", "device")))
+    def _device_of(self, op: int) -> tuple[int, int]:
+        """An op's process and device."""
+        return int(self.columns["process"][op]), int(self.columns["device"][op])
+
+    def _by_start(self, process: int, device: int) -> ByStart:
+        if (process, device) not in self._ordered:
+            self._ordered[process, device] = by_start(self.columns, self.ops_of(process, device))
+        return self._ordered[process, device]
 
     def limits(self, process: int, device: int) -> Limits | None:
         """What a device holds, as the capture states it."""
@@ -327,9 +341,8 @@ class Explainer:
 
     def _room(self, columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
         process, device = (int(columns[name][ops[0]]) for name in ("process", "device"))
-        limits = self.limits(process, device)
-        if limits is None or not device_ops.size:
-            nonempty = np.flatnonzero(high > low)
+        limits, nonempty = self.limits(process, device), np.flatnonzero(high > low)
+        if limits is None or not device_ops.size or not nonempty.size:
             return Pieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
         return room(columns, ops, low, high, device_ops, limits)
 
@@ -363,12 +376,12 @@ class Explainer:
         """
         _, began, returned = self.launches
         launched = np.minimum(np.where(self.copies_itself, began, returned), ints(self.trace.ops, "start_ns"))
-        return np.where(ints(self.trace.ops, "launch") >= 0, launched, NEVER)
+        return np.where(stored(self.trace.ops, "launch") >= 0, launched, NEVER)
 
     def _blocked(self, gaps: Gaps, rows: Ints, ops: Ints, until: Ints) -> Spans:
         """When the thread that launched `ops` was blocked, within each gap of `rows` and until then."""
         found = [(rows[:0], until[:0], until[:0])]
-        process, thread = ints(self.trace.ops, "process")[ops[rows]], self.launches[0][ops[rows]]
+        process, thread = ints_at(self.trace.ops, "process", ops[rows]), self.launches[0][ops[rows]]
         for key, of_thread in rows_by_key(process, thread).items():
             blocked = self.blocked.get(key)
             if blocked is None:
@@ -390,7 +403,7 @@ class Explainer:
         marked = np.zeros(gaps.size, dtype=bool)
         late = np.flatnonzero((releases.late >= 0) & (releases.held_until_ns > gaps.start_ns))
         ops = releases.late[late]
-        for key, rows in rows_by_key(ints(self.trace.ops, "process")[ops], thread[ops]).items():
+        for key, rows in rows_by_key(ints_at(self.trace.ops, "process", ops), thread[ops]).items():
             blocked = self.blocked.get(key)
             if blocked is None:
                 continue
@@ -413,7 +426,13 @@ def _between(rows: Ints, start: Ints, end: Ints, taken: Spans) -> Spans:
     return first[order], lows[order], highs[other]
 
 
+def _not_empty(state: int, gap: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Spans in which an op waits for one thing, as (gap, state, from, to), without empty ones."""
+    rows = np.flatnonzero(high > low)
+    return gap[rows], np.full(rows.size, state), low[rows], high[rows]
+
+
 def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:
     starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
-    keys = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
-    return {key: union(starts[rows], ends[rows]) for key, rows in rows_by_key(*keys).items()}
+    by_thread = rows_by_key(*(ints_at(trace.api, column, blocking.call) for column in ("process", "thread")))
+    return {key: union(starts[rows], ends[rows]) for key, rows in by_thread.items()}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import BEHIND_NEITHER, BEHIND_OTHER, DISPATCH_NS, Explained, Explainer
@@ -20,9 +18,9 @@ from analyzers.counters.states import mean_within
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.overlap.measure import Inferred
 from analyzers.syncs.calls import KINDS
-from analyzers.syncs.context import around
-from analyzers.syncs.points import HostSyncs, host_syncs
-from analyzers.trace.columns import codes, ints, stored
+from analyzers.syncs.context import Around, around
+from analyzers.syncs.points import joined_calls, written_as
+from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
@@ -109,14 +107,6 @@ class EvidenceWriter:
         """How long after a gap began its op was submitted, ns."""
         return self._submitted(one, gap) - int(one.gaps.start_ns[gap])
 
-    @cached_property
-    def _calls_of(self) -> dict[tuple[int, ...], Ints]:
-        return rows_by_key(ints(self.trace.api, "process"), ints(self.trace.api, "thread"))
-
-    @cached_property
-    def _syncs(self) -> HostSyncs:
-        return self.trace.once(host_syncs)
-
     def host_sync(self, one: Explained, gap: int, ns: int) -> str:
         """The call that blocked the launching thread longest, and where it came from."""
         longest, blocked_ns = self.blocked_in(one, gap)
@@ -131,7 +121,7 @@ class EvidenceWriter:
         blocking = self.explainer.blocking
         if not np.any((blocking.call == call) & (blocking.kind == KINDS.index("launch"))):
             return ""
-        setting = setting_of(self.trace, int(ints(self.trace.api, "process")[call]), BLOCKING_LAUNCHES)
+        setting = setting_of(self.trace, int(stored(self.trace.api, "process")[call]), BLOCKING_LAUNCHES)
         name = BLOCKING_LAUNCHES[self.trace.runtime == "HIP"]
         return f": launches return only once their kernels are done ({setting or f'as with {name}=1'})"
 
@@ -161,7 +151,7 @@ class EvidenceWriter:
     def _of_launcher(self, op: int) -> Mask:
         """Which blocking calls the thread made that launched an op."""
         process, thread = (
-            ints(self.trace.api, column)[self.explainer.blocking.call] for column in ("process", "thread")
+            ints_at(self.trace.api, column, self.explainer.blocking.call) for column in ("process", "thread")
         )
         of_thread: Mask = (process == self._of_op("process", op)) & (thread == self.explainer.launches[0][op])
         return of_thread
@@ -169,31 +159,35 @@ class EvidenceWriter:
     def call_in_range(self, call: int) -> str:
         """A call with the operator and the range that it was made in, as people say it."""
         name = _VERSION.sub("", str(self._api_names[self._api_code[call]]))
-        row = np.array([call])
-        where = around(self.trace, *(ints(self.trace.api, column)[row] for column in ("process", "thread", "start_ns")))
+        where = self._around(call)
         name += f" of {where.op[0]}" if where.op[0] else ""
         return name + (f" in '{where.range[0]}'" if where.range[0] else "")
 
+    def _around(self, call: int) -> Around:
+        columns = ("process", "thread", "start_ns")
+        return around(self.trace, *(ints_at(self.trace.api, column, np.array([call])) for column in columns))
+
     def _origin(self, call: int) -> str:
-        row = np.array([call])
-        process, thread, instant = (ints(self.trace.api, column)[row] for column in ("process", "thread", "start_ns"))
-        where = around(self.trace, process, thread, instant)
+        where = self._around(call)
         text = f", from {where.op[0]}" if where.op[0] else self._pattern(call)
         text += f" in '{where.range[0]}'" if where.range[0] else ""
         return text + (f" ({where.frame[0]})" if where.frame[0] else "")
 
     def _pattern(self, call: int) -> str:
         """What the calls look like where no operator is on record."""
-        point = next((point for point in self._syncs.of_call(call) if point.pattern), None)
-        if point is None:
+        points = self.trace.once(joined_calls)
+        copies = points.copy[(points.call == call) & (points.copy >= 0)]
+        if not copies.size:
             return ""
-        return f", as {point.pattern.split(':')[0]} does ({point.copy}, {point.bytes:,} B),"
+        (code, names), copy = codes(self.trace.ops, "copy"), int(copies[0])
+        direction, size_bytes = [*names, ""][code[copy]], self._of_op("bytes", copy)
+        return f", as {written_as(direction, size_bytes)} does ({direction}, {size_bytes:,} B),"
 
     def late_launch(self, one: Explained, gap: int, ns: int) -> str:
         """What the launching thread did meanwhile."""
         op, start, launched = self._late_op(one, gap), int(one.gaps.start_ns[gap]), self._submitted(one, gap)
         calls = self._calls(one, gap)
-        calls = calls[~np.isin(calls, self.explainer.blocking.call)]
+        calls = calls[~np.isin(calls, self.explainer.blocking.call, kind="table")]
         starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
         starts, ends = np.maximum(starts, start), np.minimum(ends, launched)
         busy = f"its thread {int(self.explainer.launches[0][op])} was busy"
@@ -216,7 +210,7 @@ class EvidenceWriter:
         """Where the launching thread was at the middle of a gap, "" where the capture does not say."""
         start, launched = int(one.gaps.start_ns[gap]), self._submitted(one, gap)
         row = np.array([self._of_op("launch", self._late_op(one, gap))])
-        process, thread = ints(self.trace.api, "process")[row], ints(self.trace.api, "thread")[row]
+        process, thread = (ints_at(self.trace.api, column, row) for column in ("process", "thread"))
         where = around(self.trace, process, thread, np.array([start + (launched - start) // 2]))
         if not where.range[0]:
             return str(where.op[0])
@@ -232,19 +226,17 @@ class EvidenceWriter:
         )
 
     def _call_name(self, call: int) -> str:
-        launched = np.flatnonzero(ints(self.trace.ops, "launch") == call)
+        launched = np.flatnonzero(stored(self.trace.ops, "launch") == call)
         name = self._api_names[self._api_code[call]]
         return f"{name} of {self.op_name(int(launched[0]))}" if launched.size else name
 
     def _calls(self, one: Explained, gap: int) -> Ints:
         """CUDA calls of the launching thread between the gap's begin and the launch."""
         op, api = self._late_op(one, gap), self.trace.api
-        key = self._of_op("process", op), int(self.explainer.launches[0][op])
-        of_thread = self._calls_of.get(key, np.empty(0, np.int64))
-        inside = (ints(api, "end_ns")[of_thread] > one.gaps.start_ns[gap]) & (
-            ints(api, "start_ns")[of_thread] < self._submitted(one, gap)
-        )
-        return of_thread[inside]
+        start, end, process, thread = (stored(api, name) for name in ("start_ns", "end_ns", "process", "thread"))
+        rows = np.flatnonzero((end > one.gaps.start_ns[gap]) & (start < self._submitted(one, gap)))
+        of_process = process[rows] == self._of_op("process", op)
+        return rows[of_process & (thread[rows] == self.explainer.launches[0][op])]
 
     def same_stream(self, one: Explained, gap: int, ns: int) -> str:
         """Which op of the other side was queued before it."""
@@ -351,7 +343,8 @@ class EvidenceWriter:
 
     def why_shared(self, one: Explained, gap: int) -> str:
         """What says that streams share a hardware queue, "" where times alone do."""
-        return self.explainer.queue_order.why[self._of_op("process", int(one.gaps.op[gap]))]
+        order = self.explainer.queue_order
+        return order.why[int(order.queue[int(one.gaps.op[gap])])]
 
     def shared_queue(self, one: Explained, gap: int, ns: int) -> str:
         """Behind which op of another stream it was, and why these share a hardware queue."""

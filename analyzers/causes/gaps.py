@@ -1,7 +1,8 @@
 """Where one side of a pair ran alone although the other still had work to start: gaps, each ending with its next op.
 
 Within an instance a side really runs, only waits (the head of a collective whose last rank has not come), or is idle.
-A gap belongs to the idle side: from its last end, or the instance's beginning, to the start of its next op.
+A gap belongs to the idle side: from its last end, or the instance's beginning, to the start of its next op. Where the
+other side never runs in it, and neither waits, nothing is missed, and there is no gap.
 
     B  0 ─────────────── 40            runs 0–40
     A  0 ── 10     25 ~~ 30 ── 50      runs 0–10 and 30–50; from 25 on its collective only waits for a late rank
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analyzers.arrays.groups import runs
-from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, subtract, union
+from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, meets, subtract, union
 from analyzers.arrays.types import Ints
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.columns import ints
@@ -99,19 +100,24 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
 
     Usually one `Gaps`; more where instances times their span exceed what int64 holds.
     """
-    shared = np.intersect1d(pairing.a[a], pairing.b[b])
-    shared = shared[shared >= 0]
+    of_a, of_b = np.zeros((2, len(pairing.label) + 1), dtype=bool)
+    of_a[pairing.a[a]] = of_b[pairing.b[b]] = True
+    is_shared = of_a & of_b
+    is_shared[-1] = False  # which answers for -1, ops of no instance
+    shared = np.flatnonzero(is_shared)
     if not shared.size:
         return []
-    a, b = a[np.isin(pairing.a[a], shared)], b[np.isin(pairing.b[b], shared)]
-    both = np.concatenate([a, b])
-    span = int(ints(trace.ops, "end_ns")[both].max() - ints(trace.ops, "start_ns")[both].min()) + 1
+    a, b = a[is_shared[pairing.a[a]]], b[is_shared[pairing.b[b]]]
+    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1
     size = max(int(LIMIT // span), 1)
     found = []
     for first in range(0, shared.size, size):
         part = shared[first : first + size]
-        sides = [(rows, owner) for rows, owner in ((a, pairing.a[a]), (b, pairing.b[b]))]
-        sides = [(rows[np.isin(owner, part)], owner[np.isin(owner, part)]) for rows, owner in sides]
+        sides = []
+        for rows, owner in ((a, pairing.a[a]), (b, pairing.b[b])):
+            in_part = (owner >= part[0]) & (owner <= part[-1])
+            sides.append((rows[in_part], owner[in_part]))
         found.append(_find(trace, sides, part, span))
     return found
 
@@ -131,16 +137,17 @@ def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: i
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     base = min(int(starts[rows].min()) for rows, _ in sides)
     laid = [_lay(starts, ends, waits, rows, np.searchsorted(instances, owner) * span - base) for rows, owner in sides]
+    instance_start = np.full(instances.size, np.iinfo(np.int64).max)
+    for one in laid:
+        np.minimum.at(instance_start, one.plain.starts // span, one.plain.starts)
     running, peers, parts = [], [], []
     for side in (0, 1):
         idle, other = laid[side], laid[1 - side]
-        running.append(subtract(other.real, idle.waiting))
+        alone = subtract(other.real, idle.waiting)
+        running.append(alone)
         peer_wait = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
         peers.append(peer_wait)
-        instance_start = np.full(instances.size, np.iinfo(np.int64).max)
-        for one in laid:
-            np.minimum.at(instance_start, one.plain.starts // span, one.plain.starts)
-        parts.append(_gaps_of_side(idle, instance_start, peer_wait, starts, base, span))
+        parts.append(_gaps_of_side(idle, instance_start, alone, peer_wait, starts, base, span))
     idle_side = np.repeat([0, 1], [parts[0][0].size, parts[1][0].size])
     op, start, end, peer_ns, real_start, instance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
     lift = instance * span - base
@@ -150,24 +157,28 @@ def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: i
 
 def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
     begin, arrived, ended = starts[rows] + lift, starts[rows] + waits[rows] + lift, ends[rows] + lift
-    real, plain = union(arrived, ended), union(begin, ended)
+    any_waits = bool(waits[rows].any())
+    real = union(arrived, ended)
+    plain = union(begin, ended) if any_waits else real
     # Of ops that start together the one queued in the capture's order would depend on the order of rows.
-    order = np.lexsort((ended, begin, arrived))
+    order = np.argsort(arrived, kind="stable")
+    if np.any(arrived[order[1:]] == arrived[order[:-1]]):
+        order = np.lexsort((ended, begin, arrived))
     non_empty = order[(ended > arrived)[order]]
-    return _Laid(
-        rows[non_empty], arrived[non_empty], real, plain, subtract(plain, real) if waits[rows].any() else EMPTY
-    )
+    return _Laid(rows[non_empty], arrived[non_empty], real, plain, subtract(plain, real) if any_waits else EMPTY)
 
 
 def _gaps_of_side(
-    idle: _Laid, instance_start: Ints, peer: Union, starts: Ints, base: int, span: int
+    idle: _Laid, instance_start: Ints, running: Union, peer: Union, starts: Ints, base: int, span: int
 ) -> tuple[Ints, ...]:
     group = idle.real.starts // span
     previous_end = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
     begins_instance = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
     low, high = np.where(begins_instance, instance_start[group], previous_end), idle.real.starts
+    missed = np.flatnonzero(meets(low, high, running) | meets(low, high, peer))
+    low, high, group = low[missed], high[missed], group[missed]
     op = idle.rows[np.searchsorted(idle.real_start_ns, high)]
     wait = coverage(low, high, peer)
     begun = np.clip(starts[op] + group * span - base, low, high)
-    is_gap = (begun > low) | (wait > 0)
+    is_gap = meets(low, begun, running) | (wait > 0)
     return op[is_gap], low[is_gap], begun[is_gap], wait[is_gap], high[is_gap], group[is_gap]

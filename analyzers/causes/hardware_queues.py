@@ -15,15 +15,16 @@ that all hold tell it by times alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.queues import NEVER
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.ordering.lanes import take_or
+from analyzers.trace.columns import ints, ints_at, is_one_of, repeated, stored
 from analyzers.trace.settings import ONE_QUEUE, setting_of
 from analyzers.trace.tables import Trace
 
@@ -32,115 +33,134 @@ TOGETHER_NS = 1_000  # kernels let go at once may begin so much in another order
 # By times alone a shared queue is told by so many kernels that were held for so long, by one that its own stream or
 # events had just let go (else both may have been stalled by something else), if so many of all begin as close behind.
 TESTS, LONG_NS, SHARE = 3, 10_000, 0.9
+FIRST = 10_000  # mostly the first kernels refute it, and the others need not be looked at
 
 
 @dataclass(frozen=True)
 class QueueOrder:
     """For every op until when its hardware queue held it, ns (`NEVER`: not), and which op had to begin or end then.
 
-    ends : whether that op had to end. why : by process, what says that the queue is shared; "" where times alone do.
+    ends : whether that op had to end. queue : of each op that was held, which of `why` is its queue's.
+    why : what says that a queue is shared; "" where times alone do.
     """
 
     until_ns: Ints
     behind: Ints
     ends: Mask
-    why: dict[int, str]
+    queue: Ints
+    why: list[str]
 
 
 @dataclass(frozen=True)
 class _Tested:
-    """Kernels of one queue, and what held each if it is shared; `tests`: which were free before."""
+    """Kernels of one queue that were free before what held them, if it is shared, and what that was.
+
+    refuted : whether one of them began before that.
+    """
 
     rows: Ints
     until_ns: Ints
     behind: Ints
-    tests: Mask
+    refuted: bool
 
 
 def queue_order(
-    trace: Trace, launches: tuple[Ints, Ints, Ints], released_ns: Ints, unsure: Callable[[Ints], Mask]
+    trace: Trace,
+    devices: Mapping[tuple[int, ...], Ints],
+    launches: tuple[Ints, Ints, Ints],
+    released_ns: Ints,
+    unsure: Callable[[Ints], Mask],
 ) -> QueueOrder:
     """Find which ops a shared hardware queue held.
 
     Parameters
     ----------
+    devices : by process and device, the rows of its ops.
     launches : of every op the launching thread, and when the call began and returned.
     released_ns : when each op was free to run, by its launch, stream and event waits.
     unsure : which of some ops something else may have held: a wait that is not on record, or a full GPU.
     """
-    count = len(trace.ops)
-    found = QueueOrder(np.full(count, NEVER), np.full(count, -1, np.int64), np.zeros(count, dtype=bool), {})
-    launched = (ints(trace.ops, "launch") >= 0) & (ints(trace.ops, "graph") < 0)
-    kernels = np.flatnonzero(launched & is_one_of(trace.ops, "kind", ("kernel",)))
-    queue, known = _queues(trace, kernels)
-    keys = ints(trace.ops, "process")[kernels], ints(trace.ops, "device")[kernels], queue
-    for (process, _, number), at in rows_by_key(*keys).items():
-        rows = kernels[at]
-        if np.unique(ints(trace.ops, "stream")[rows]).size < 2:
-            continue
-        on_record = f"hardware queue {number}" if known[at[0]] else setting_of(trace, process, ONE_QUEUE)
+    parts: list[tuple[str, Ints, Ints, Ints, bool]] = []
+    for process, on_record, rows in _shared(trace, devices):
+        rows = rows[np.argsort(launches[2][rows], kind="stable")]
+        returned = launches[2][rows]
+        first = rows[: np.searchsorted(returned, returned[min(FIRST, rows.size - 1)], side="right")]
         hip = trace.captures[trace.processes[process].capture].runtime == "HIP"
         for by_end in (True, False) if hip else (False,):
+            if _tested(trace, first, launches, released_ns, by_end=by_end).refuted:
+                continue
             tested = _tested(trace, rows, launches, released_ns, by_end=by_end)
             held = _held(trace, tested, released_ns, unsure, on_record=bool(on_record))
             if held.size:
-                ops = tested.rows[held]
-                found.until_ns[ops], found.behind[ops] = tested.until_ns[held], tested.behind[held]
-                found.ends[ops] = by_end
-                found.why[process] = on_record
+                parts.append((on_record, tested.rows[held], tested.until_ns[held], tested.behind[held], by_end))
                 break
+    count, why = len(trace.ops), [part[0] for part in parts]
+    none = repeated(-1, np.int64, count)  # mostly nothing is held, and then it takes no room
+    found = QueueOrder(repeated(NEVER, np.int64, count), none, repeated(False, bool, count), none, why)
+    if parts:
+        found = QueueOrder(found.until_ns.copy(), none.copy(), found.ends.copy(), none.copy(), why)
+    for number, (_, ops, until_ns, behind, by_end) in enumerate(parts):
+        found.until_ns[ops], found.behind[ops] = until_ns, behind
+        found.ends[ops], found.queue[ops] = by_end, number
     return found
 
 
-def _queues(trace: Trace, rows: Ints) -> tuple[Ints, Mask]:
-    """The hardware queue of each op's stream where the capture numbers them, else 0; and whether it does."""
-    streams = trace.streams
-    number = {
-        (process, stream): queue
-        for process, stream, queue in zip(
-            *(ints(streams, name).tolist() for name in ("process", "stream", "queue")), strict=True
-        )
-        if queue >= 0
-    }
-    queue, known = np.zeros(rows.size, np.int64), np.zeros(rows.size, dtype=bool)
-    of_stream = rows_by_key(ints(trace.ops, "process")[rows], ints(trace.ops, "stream")[rows]) if number else {}
-    for key, at in of_stream.items():
-        if key in number:
-            queue[at], known[at] = number[key], True
-    return queue, known
+def _shared(trace: Trace, devices: Mapping[tuple[int, ...], Ints]) -> Iterator[tuple[int, str, Ints]]:
+    """Kernels of several streams that may share a hardware queue: their process, what says that they do, their rows."""
+    launched = (stored(trace.ops, "launch") >= 0) & (stored(trace.ops, "graph") < 0)
+    is_kernel = launched & is_one_of(trace.ops, "kind", ("kernel",))
+    for (process, _), ops in devices.items():
+        kernels = ops[is_kernel[ops]]
+        for (number,), at in rows_by_key(_queues(trace, kernels)).items():
+            stream = stored(trace.ops, "stream")[kernels[at]]
+            if (stream != stream[0]).any():
+                on_record = f"hardware queue {number}" if number >= 0 else setting_of(trace, process, ONE_QUEUE)
+                yield process, on_record, kernels[at]
+
+
+def _queues(trace: Trace, rows: Ints) -> Ints:
+    """The hardware queue of each op's stream, -1 where the capture doesn't number it."""
+    numbered = trace.streams[ints(trace.streams, "queue") >= 0]
+    if not len(numbered):
+        return np.full(rows.size, -1, np.int64)
+    of_streams = (ints(numbered, column) for column in ("process", "stream"))
+    row = first_row_of(*of_streams, *(ints_at(trace.ops, column, rows) for column in ("process", "stream")))
+    return np.append(ints(numbered, "queue"), -1)[row]
 
 
 def _tested(trace: Trace, rows: Ints, launches: tuple[Ints, Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
-    """What each kernel would be held by: of those whose launch had returned before its own began the last to begin."""
+    """What each kernel would be held by: of those whose launch had returned before its own began the last to begin.
+
+    Parameters
+    ----------
+    rows : all kernels of the queue, or those launched first, by when their launch returned.
+    """
     _, began, returned = launches
-    start, end = (ints(trace.ops, f"{name}_ns") for name in ("start", "end"))
-    order = rows[np.argsort(returned[rows], kind="stable")]
-    when = (end if by_end else start)[order]
+    start, end, stream = (stored(trace.ops, name) for name in ("start_ns", "end_ns", "stream"))
+    when = (end if by_end else start)[rows]
     latest = np.maximum.accumulate(when)
-    holder = np.maximum.accumulate(np.where(when == latest, np.arange(order.size), 0))
-    before = np.searchsorted(returned[order], began[rows], side="right") - 1
-    until = np.where(before >= 0, latest[np.maximum(before, 0)], NEVER)
-    behind = np.where(before >= 0, order[holder[np.maximum(before, 0)]], -1)
-    stream = ints(trace.ops, "stream")
+    holder = np.maximum.accumulate(np.where(when == latest, np.arange(rows.size), 0))
+    before = np.searchsorted(returned[rows], began[rows], side="right") - 1
+    until = take_or(latest, before, NEVER)
+    behind = take_or(rows, take_or(holder, before))
     others = (behind >= 0) & (stream[behind] != stream[rows])
     free = released_ns[rows]
     tests = others & (free > NEVER) & (until > free + CLOSE_NS)
-    return _Tested(rows, until, behind, tests)
+    rows, until, behind = rows[tests], until[tests], behind[tests]
+    return _Tested(rows, until, behind, bool(np.any(start[rows] + TOGETHER_NS < until)))
 
 
 def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ints], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
-    start, tests = ints(trace.ops, "start_ns"), np.flatnonzero(tested.tests)
-    rows, until = tested.rows[tests], tested.until_ns[tests]
-    if np.any(start[rows] + TOGETHER_NS < until):
-        return tests[:0]
-    sure = ~unsure(rows)
-    tests, rows, until = tests[sure], rows[sure], until[sure]
+    start = ints(trace.ops, "start_ns")
+    if tested.refuted:
+        return tested.rows[:0]
+    sure = np.flatnonzero(~unsure(tested.rows))
+    rows, until, behind = tested.rows[sure], tested.until_ns[sure], tested.behind[sure]
     close = start[rows] <= until + CLOSE_NS
     if on_record:
-        return tests if close.any() else tests[:0]
-    behind = tested.behind[tests]
+        return sure if close.any() else sure[:0]
     let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + LONG_NS)
     telling = close & let_go & (until > released_ns[rows] + LONG_NS)
-    told = np.count_nonzero(telling) >= TESTS and np.count_nonzero(close) >= SHARE * tests.size
-    return tests if told else tests[:0]
+    told = np.count_nonzero(telling) >= TESTS and np.count_nonzero(close) >= SHARE * sure.size
+    return sure if told else sure[:0]

@@ -22,7 +22,7 @@ from analyzers.causes.causes import HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS, Expl
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.queues import LAUNCH
 from analyzers.causes.table import TABLE, cause_of_parts
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, stored
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def links_of(writer: EvidenceWriter, one: Explained, gap: int) -> tuple[Link, ..
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     thread, began, _ = writer.explainer.launches
     for launched in dict.fromkeys((late, op)):
-        if launched >= 0 and ints(trace.ops, "launch")[launched] >= 0:
+        if launched >= 0 and stored(trace.ops, "launch")[launched] >= 0:
             ends = int(began[launched]), int(thread[launched]), -1, int(start[launched]), -1, launched
             found.append(Link("launch", *ends))
     holder, last = int(one.releases.holder[gap]), int(one.releases.last[gap])
@@ -167,7 +167,7 @@ def links_of(writer: EvidenceWriter, one: Explained, gap: int) -> tuple[Link, ..
         found.append(Link("event", int(end[behind]), -1, behind, int(start[op]), -1, op))
     for record, wait in pairwise(path):
         if (record.kind, wait.kind) == ("record", "wait") and min(record.call, wait.call) >= 0:
-            calls = ints(trace.api, "start_ns"), ints(trace.api, "thread")
+            calls = stored(trace.api, "start_ns"), stored(trace.api, "thread")
             (from_ns, from_thread), (to_ns, to_thread) = (
                 (int(calls[0][step.call]), int(calls[1][step.call])) for step in (record, wait)
             )

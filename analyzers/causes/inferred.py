@@ -44,13 +44,13 @@ def _of_link(ordering: Ordering, record: Step, wait: Step) -> Inferred:
     edges, lanes = ordering.graph.edges, ordering.lanes
     is_link = (edges.call == wait.call) & (edges.record == record.call) & (edges.instant_ns == wait.instant_ns)
     link = int(np.flatnonzero(is_link & ~edges.exact)[0])
-    unit, place = lanes.unit(edges.lane, edges.position), ordering.linked.places.place
-    same = ~edges.exact & (edges.lane == edges.lane[link]) & (edges.source == edges.source[link])
-    same &= (take_or(place, unit) == take_or(place, unit[[link]])) | (np.arange(edges.size) == link)
-    rows = np.flatnonzero(same & (unit >= 0))
+    rows = np.flatnonzero(~edges.exact & (edges.lane == edges.lane[link]) & (edges.source == edges.source[link]))
+    unit, place = lanes.unit(edges.lane[rows], edges.position[rows]), ordering.linked.places.place
+    same = (take_or(place, unit) == take_or(place, unit[rows == link])) | (rows == link)
+    rows, unit = rows[same & (unit >= 0)], unit[same & (unit >= 0)]
     ended = _ends_that_hold(ordering, rows)
-    rows, ended = rows[ended > MIN_NS], ended[ended > MIN_NS]
-    held, first = np.unique(unit[rows], return_index=True)  # several waits may come before one op
+    unit, ended = unit[ended > MIN_NS], ended[ended > MIN_NS]
+    held, first = np.unique(unit, return_index=True)  # several waits may come before one op
     after = lanes.start_ns[held] - ended[first]
     at_once = after[(after >= 0) & (after <= AT_ONCE_NS)]
     return Inferred(int(at_once.size), int(after.size), int(at_once.max()) if at_once.size else None)

@@ -29,17 +29,18 @@ def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tu
 
 
 def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
-    missed = {instance.index: instance.missed_ns for instance in rank.instances if instance.missed_ns > 0}
-    if not missed:
+    missed_ns = rank.instances.missed_ns
+    some = missed_ns > 0
+    if not some.any():
         return rank
     explained = [(one, alone_by_cause(one)) for one in explainer.explain(rank.rank, rank.device)]
-    numbers = np.array(sorted(missed), np.int64)
+    numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
     for one, alone_ns in explained:
         _weigh(one, alone_ns, numbers, weights)
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
-    total_ns = shares(np.array([missed[number] for number in numbers.tolist()], np.int64), weights).sum(axis=0)
+    total_ns = shares(missed_ns[some], weights).sum(axis=0)
     if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
         total_ns = shares(np.array([rank.missed_ns]), total_ns[np.newaxis])[0]
     after_sync_ns = int(total_ns[AFTER])

@@ -16,7 +16,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import Lanes, run_heads
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints_at, repeated, stored
 from analyzers.trace.tables import Trace
 
 BEHIND_NS = 3_000  # longest way from a node's end to the start of the next on its stream; captures show 0.3 to 1.7 µs
@@ -50,15 +50,15 @@ class Nodes:
 def find_nodes(trace: Trace, lanes: Lanes) -> Nodes:
     """Find the nodes of graph launches, and what they were behind."""
     size = len(trace.ops)
-    none = np.full(size, -1, np.int64)
-    rows = np.flatnonzero((ints(trace.ops, "graph") >= 0) & (ints(trace.ops, "launch") >= 0))
-    start, end, stream = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "stream"))
+    none, no = repeated(-1, np.int64, size), repeated(False, bool, size)  # which take no room
+    rows = np.flatnonzero((stored(trace.ops, "graph") >= 0) & (stored(trace.ops, "launch") >= 0))
+    start, end, stream = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns", "stream"))
     unit = lanes.unit_of_op[rows]
     order = np.lexsort((start, stream, unit))
     rows, start, end, stream, unit = (each[order] for each in (rows, start, end, stream, unit))
-    last = lanes.op.copy()
     if not rows.size:
-        return Nodes(none, none, none >= 0, none >= 0, last, rows, unit)
+        return Nodes(none, none, no, no, lanes.op, rows, unit)
+    last = lanes.op.copy()
     by_end = np.lexsort((end, unit))
     ends_unit = np.flatnonzero(np.append(unit[by_end][1:] != unit[by_end][:-1], True))
     last[unit[by_end[ends_unit]]] = rows[by_end[ends_unit]]
@@ -71,7 +71,7 @@ def find_nodes(trace: Trace, lanes: Lanes) -> Nodes:
     streams = np.add.reduceat(first_on_stream.astype(np.int64), np.flatnonzero(run_heads(unit)))
     several = np.repeat(streams > 1, np.diff(np.append(np.flatnonzero(run_heads(unit)), rows.size)))
     waited = np.where(first_on_stream, start - lanes.start_ns[unit], start - np.append(0, end[:-1]))
-    hidden, unseen = none >= 0, none >= 0
+    hidden, unseen = no.copy(), no.copy()
     hidden[rows] = several & (lanes.op[unit] != rows)
     unseen[rows] = several & (waited > np.where(first_on_stream, BRANCH_NS, BEHIND_NS))
     return Nodes(behind, beside, hidden, unseen, last, rows, unit)

@@ -159,5 +159,29 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
     return found
 
 
+@dataclass(frozen=True)
+class ByStart:
+    """Ops of one device, rows of their table, by start; `reached_ns` is when the last of those so far has ended."""
+
+    rows: Ints
+    starts_ns: Ints
+    reached_ns: Ints
+
+    def running(self, low: int, high: int) -> Ints:
+        """Rows of all ops that run in [low, high), and maybe of some that ended before, by start."""
+        first, last = np.searchsorted(self.reached_ns, low, side="right"), np.searchsorted(self.starts_ns, high)
+        return self.rows[first:last]
+
+    def started(self, low: int, high: int) -> Ints:
+        """Rows of the ops that start after `low` and before `high`."""
+        return self.rows[np.searchsorted(self.starts_ns, low, side="right") : np.searchsorted(self.starts_ns, high)]
+
+
+def by_start(columns: Columns, device_ops: Ints) -> ByStart:
+    """Order ops of one device by their start."""
+    rows = device_ops[np.argsort(_of(columns, "start_ns", device_ops), kind="stable")]
+    return ByStart(rows, _of(columns, "start_ns", rows), np.maximum.accumulate(_of(columns, "end_ns", rows)))
+
+
 def _of(columns: Columns, name: str, ops: Ints) -> Ints:
     return columns[name][ops].astype(np.int64, copy=False)

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.nodes import find_nodes
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
@@ -54,7 +54,8 @@ class PredecessorIndex:
     """Finds what each op of one trace waited for.
 
     `previous` and `waited` are, for every op, the op before it on its stream and the one that ended last of those
-    behind its event waits (-1: none); `launched_ns` when it was launched (`NEVER`: unknown), `end_ns` when it is done.
+    behind its event waits (-1: none); `released_ns` when it was released, ns (`NEVER`: unknown, or by nothing), a row
+    for LAUNCH, STREAM and EVENT; `end_ns` when it is done.
     """
 
     def __init__(self, trace: Trace, ordering: Ordering, sides: tuple[Mask, Mask], launched_ns: Ints) -> None:
@@ -63,20 +64,24 @@ class PredecessorIndex:
         self.nodes = find_nodes(trace, ordering.lanes)
         self.start_ns, self.end_ns = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
         behind_node = self.nodes.behind >= 0
-        self.previous = np.where(behind_node, self.nodes.behind, self._last(found.previous))
-        self.waited = np.where(behind_node, -1, self._last(found.waited))
-        self.launched_ns = np.minimum(launched_ns, take_or(ordering.lanes.start_ns, ordering.lanes.unit_of_op))
-        self._origins: dict[int, Ints] = {}
+        # Of millions of ops rows are held as 32 bits: half the room.
+        self.previous: Ids = np.where(behind_node, self.nodes.behind, self._last(found.previous)).astype(np.int32)
+        self.waited: Ids = np.where(behind_node, -1, self._last(found.waited)).astype(np.int32)
+        self.released_ns = np.empty((3, launched_ns.size), np.int64)
+        np.minimum(launched_ns, ordering.lanes.start_ns[ordering.lanes.unit_of_op], out=self.released_ns[LAUNCH])
+        for what, behind in ((STREAM, self.previous), (EVENT, self.waited)):
+            self.released_ns[what] = self.ended(behind)
+        self._origins: dict[int, Ids] = {}
 
     def releases(self, ops: Ints, side: Ints) -> LaunchBounds:
         """What released each op (rows of `Trace.ops`); side : 0 where it is of A, 1 where it is of B."""
-        released = self.released_ns(ops)
+        released = self.released_ns.take(ops, axis=1)
         last, origin = np.full(ops.size, -1, np.int64), np.full(ops.size, -1, np.int64)
         is_holder = np.zeros(ops.size, dtype=bool)
         for one_side in (0, 1):
             rows = np.flatnonzero(side == one_side)
             if rows.size:
-                last[rows] = self.later(self.previous[ops[rows]], self.waited[ops[rows]], 1 - one_side)
+                last[rows] = self._last_behind(ops[rows], 1 - one_side)
                 origin[rows] = take_or(self._origin(1 - one_side), last[rows])
                 is_holder[rows] = take_or(self.sides[1 - one_side], origin[rows], False)
         by_itself = self._bound_by_launch[ops] | self.nodes.unseen[ops]
@@ -85,16 +90,12 @@ class PredecessorIndex:
         is_unseen = ~is_holder & take_or(self.nodes.unseen, origin, False)
         is_late = ~is_holder & take_or(self._bound_by_launch, origin, False)
         holder, late, unseen = (np.where(each, origin, -1) for each in (is_holder, is_late, is_unseen))
-        held_until = np.where(is_holder, self.ended(holder), take_or(self.launched_ns, late, NEVER))
+        held_until = np.where(is_holder, self.ended(holder), take_or(self.released_ns[LAUNCH], late, NEVER))
         held_until = np.where(is_unseen, take_or(self.start_ns, unseen, NEVER), held_until)
         same_stream = self._lane(holder) == self._lane(ops)
         return LaunchBounds(released, last, holder, late, unseen, held_until, same_stream)
 
-    def released_ns(self, ops: Ints) -> Ints:
-        """When ops were released, ns: a row for LAUNCH, STREAM and EVENT."""
-        return np.stack([self.launched_ns[ops], self.ended(self.previous[ops]), self.ended(self.waited[ops])])
-
-    def ended(self, ops: Ints) -> Ints:
+    def ended(self, ops: Ids) -> Ints:
         """When ops were done, ns, `NEVER` for -1."""
         return take_or(self.end_ns, ops, NEVER)
 
@@ -121,32 +122,36 @@ class PredecessorIndex:
         """Of graph launches, of which these are nodes, the node that ended last; other ops as they are."""
         return take_or(self.nodes.last, take_or(self.ordering.lanes.unit_of_op, ops))
 
-    def later(self, previous: Ints, waited: Ints, other: int) -> Ints:
-        """Which of two ops ended last; of two that ended together the other side's, else `previous`."""
-        first, second = self.ended(previous), self.ended(waited)
+    def _last_behind(self, ops: Ints, other: int) -> Ids:
+        """What ended last of what ops were behind; of two that ended together the other side's, else `previous`."""
+        previous, waited = self.previous[ops], self.waited[ops]
+        first, second = (ended[ops] for ended in self.released_ns[STREAM:])
+        last = np.where(second > first, waited, previous)
+        tied = np.flatnonzero((second == first) & (waited >= 0))
         is_other = self.sides[other]
-        other_side_waited = take_or(is_other, waited, False) & ~take_or(is_other, previous, False)
-        return np.where((second > first) | ((second == first) & other_side_waited), waited, previous)
+        tied = tied[is_other[waited[tied]] & ~is_other[previous[tied]]]
+        last[tied] = waited[tied]
+        return last
 
     def _lane(self, ops: Ints) -> Ints:
         return np.where(ops >= 0, self.ordering.lane_and_position(np.maximum(ops, 0))[0], -1)
 
     @cached_property
     def _bound_by_launch(self) -> Mask:
-        released = self.released_ns(np.arange(self.end_ns.size))
-        by_launch = (released[LAUNCH] > NEVER) & (released[LAUNCH] >= released[1:].max(axis=0))
+        launched, by_stream, by_event = self.released_ns
+        by_launch = (launched > NEVER) & (launched >= by_stream) & (launched >= by_event)
         return by_launch & ~self.nodes.unseen
 
-    def _origin(self, other: int) -> Ints:
+    def _origin(self, other: int) -> Ids:
         """For every op what its chain begins with: the first op of that side, bound by launch, or behind nothing."""
         if other not in self._origins:
-            step = self.later(self.previous, self.waited, other)
-            stops = self.sides[other] | self._bound_by_launch | self.nodes.unseen | (step < 0)
-            step = np.where(stops, np.arange(step.size), step)
-            for _ in range(step.size.bit_length()):  # each round doubles how far every op sees
-                further = step[step]
-                if np.array_equal(further, step):
-                    break
-                step = further
-            self._origins[other] = step
+            origin: Ids = np.arange(self.end_ns.size, dtype=np.int32)
+            goes_on = np.flatnonzero(~(self.sides[other] | self._bound_by_launch | self.nodes.unseen))
+            step = self._last_behind(goes_on, other)
+            goes_on, step = goes_on[step >= 0], step[step >= 0]
+            for _ in range(origin.size.bit_length()):  # each round doubles how far every op sees
+                origin[goes_on] = step
+                further = origin[step]
+                goes_on, step = goes_on[further != step], further[further != step]
+            self._origins[other] = origin
         return self._origins[other]

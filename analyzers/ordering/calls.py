@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row_of, rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, stored
 from analyzers.trace.tables import Trace
 
 _CALLS = {
@@ -25,6 +26,7 @@ _CALLS = {
     "capture": r"(cuda|cu|hip)StreamBeginCapture",
     "captured": r"(cuda|cu|hip)StreamEndCapture",
 }
+BLOCKING = ("stream", "event", "device")
 
 
 def call_kind(name: str) -> str:
@@ -38,15 +40,23 @@ def call_kind(name: str) -> str:
 
 def calls_of_kind(trace: Trace, *kinds: str) -> Ints:
     """Rows of `Trace.api` that are calls of these kinds, in order of time."""
+    rows, kind = trace.once(_ordering_calls)
+    return rows[np.array([each in kinds for each in _CALLS])[kind]]
+
+
+def _ordering_calls(trace: Trace) -> tuple[Ints, Ints]:
+    """Rows of `Trace.api` that are calls of any kind, in order of time, and the kind of each: an index in the table."""
     code, names = codes(trace.api, "name")
-    wanted = np.array([call_kind(name) in kinds for name in names] + [False], dtype=bool)
-    rows = np.flatnonzero(wanted[code])
-    return rows[np.argsort(ints(trace.api, "start_ns")[rows], kind="stable")]
+    number = {"": -1} | {kind: index for index, kind in enumerate(_CALLS)}
+    kind = np.array([number[call_kind(name)] for name in names], np.int8)
+    rows = np.flatnonzero(of_codes(code, kind >= 0))
+    rows = rows[ordered(ints_at(trace.api, "start_ns", rows))]
+    return rows, kind[code[rows]]
 
 
 def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
-    owner, ids = (ints(trace.api, column)[calls] for column in ("process", "correlation"))
+    owner, ids = (ints_at(trace.api, column, calls) for column in ("process", "correlation"))
     return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
 
 
@@ -78,31 +88,41 @@ class Calls:
 
 @dataclass(frozen=True)
 class HostCalls:
-    """The calls that order work, over the lanes of the trace; `kind` names each of `syncs`."""
+    """The calls that order work, over the lanes of the trace; `kind` of each of `syncs` is an index in `BLOCKING`."""
 
     lanes: Lanes
     records: Calls
     waits: Calls
     syncs: Calls
-    kind: tuple[str, ...]
+    kind: Ints
+
+    def is_kind(self, kind: str) -> Mask:
+        """Which of `syncs` are of one kind."""
+        return self.kind == BLOCKING.index(kind)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """What each host thread launched."""
+        return Launches(self.lanes)
 
 
 def host_calls(trace: Trace) -> HostCalls:
     """Collect records, stream waits and host synchronizations of a trace, without those of a graph under capture."""
     found = {kind: _outside_captures(trace, calls_of_kind(trace, kind)) for kind in ("record", "wait")}
-    blocking = calls_of_kind(trace, "stream", "event", "device")
+    blocking = calls_of_kind(trace, *BLOCKING)
     all_calls = np.concatenate([*found.values(), blocking])
-    process, thread = ints(trace.api, "process"), ints(trace.api, "thread")
-    lanes = find_lanes(trace, process[all_calls], thread[all_calls])
+    lanes = find_lanes(trace, *(ints_at(trace.api, column, all_calls) for column in ("process", "thread")))
     code, names = codes(trace.api, "name")
-    kinds = [call_kind(name) for name in names]
+    kinds = np.array(
+        [BLOCKING.index(kind) if (kind := call_kind(name)) in BLOCKING else -1 for name in names], np.int64
+    )
     waits_without_call = _waits_without_call(trace)
     return HostCalls(
         lanes=lanes,
         records=_calls(trace, lanes, found["record"], trace.records),
         waits=_calls(trace, lanes, found["wait"], trace.syncs, waits_without_call),
         syncs=_calls(trace, lanes, blocking, trace.syncs),
-        kind=tuple(kinds[index] for index in code[blocking]),
+        kind=kinds[code[blocking]],
     )
 
 
@@ -116,15 +136,17 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, without
     call = np.concatenate([calls, np.full(without_call.size, -1)])
 
     def stated(column: str) -> Ints:
-        return take_or(ints(frame, column), row)
+        return take_or(stored(frame, column), row).astype(np.int64, copy=False)
 
     def of_call(column: str) -> Ints:
-        other = stated(column) if column in frame else np.full(row.size, -1, np.int64)
-        return np.where(call >= 0, take_or(ints(trace.api, column), call), other)
+        found = np.full(row.size, -1, np.int64)
+        found[: calls.size] = ints_at(trace.api, column, calls)
+        if without_call.size and column in frame:
+            found[calls.size :] = ints_at(frame, column, without_call)
+        return found
 
     process, context, start = of_call("process"), stated("context"), of_call("start_ns")
     lane = lanes.of_streams(process, context, stated("stream"))
-    order = np.argsort(start, kind="stable")
     host = np.where(call >= 0, lanes.of_threads(process, of_call("thread")), -1)
     columns = {
         "call": call,
@@ -139,14 +161,17 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, without
         "event_sync": stated("event_sync"),
         "correlation": of_call("correlation"),
     }
-    return Calls(**{name: values[order] for name, values in columns.items()})
+    if without_call.size:
+        order = ordered(start)
+        columns = {name: values[order] for name, values in columns.items()}
+    return Calls(**columns)
 
 
 def _waits_without_call(trace: Trace) -> Ints:
     """Rows of `Trace.syncs` that are stream waits and whose call the capture lacks."""
     rows = np.flatnonzero(is_one_of(trace.syncs, "kind", ["stream_wait"]))
-    calls = calls_of_kind(trace, "wait", "stream", "event", "device", "query")
-    return rows[match_calls(trace, calls, trace.syncs.iloc[rows]) < 0]
+    calls = calls_of_kind(trace, "wait", *BLOCKING, "query")
+    return rows[match_calls(trace, calls, trace.syncs[["process", "correlation"]].take(rows)) < 0]
 
 
 def _outside_captures(trace: Trace, calls: Ints) -> Ints:
@@ -154,7 +179,7 @@ def _outside_captures(trace: Trace, calls: Ints) -> Ints:
     begins, ends = calls_of_kind(trace, "capture"), calls_of_kind(trace, "captured")
     if begins.size == 0:
         return calls
-    process, thread, start = (ints(trace.api, column) for column in ("process", "thread", "start_ns"))
+    process, thread, start = (stored(trace.api, column) for column in ("process", "thread", "start_ns"))
     depth = np.zeros(calls.size, np.int64)
     for (p, t), rows in rows_by_key(process[calls], thread[calls]).items():
         for marks, step in ((begins, 1), (ends, -1)):
@@ -169,10 +194,10 @@ def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) 
     What a communication library does for itself lies inside one of its calls, and says nothing of its caller's streams.
     """
     around = np.full(host.size, -1, np.int64)
-    library_ranges = trace.ranges[is_one_of(trace.ranges, "domain", ["NCCL"])]
+    in_library = np.flatnonzero(is_one_of(trace.ranges, "domain", ["NCCL"]))
     columns = ("process", "thread", "start_ns", "end_ns")
     process, thread, starts, ends = (
-        np.concatenate([ints(trace.comms, column), ints(library_ranges, column)]) for column in columns
+        np.concatenate([ints(trace.comms, column), ints_at(trace.ranges, column, in_library)]) for column in columns
     )
     by_lane = rows_by_key(lanes.of_threads(process, thread))
     for (each,), rows in rows_by_key(host).items():
@@ -195,18 +220,17 @@ class Launches:
     """Per host lane, what it launched, in order of time."""
 
     def __init__(self, lanes: Lanes) -> None:
-        lane = lanes.lane_of_unit()
-        order = np.lexsort((lanes.enqueue_ns, lanes.launcher))
-        self._start, host = lanes.enqueue_ns[order], lanes.launcher[order]
-        self._lane, self._unit = lane[order], order
-        self._first = np.searchsorted(host, np.arange(lanes.size + 1))
+        unit = ordered(lanes.launcher, lanes.enqueue_ns)
+        self._start = lanes.enqueue_ns[unit]
+        self._unit, self._lane = unit.astype(np.int32), lanes.lane_of_unit()[unit].astype(np.int32)
+        self._first = np.cumsum(np.bincount(lanes.launcher + 1, minlength=lanes.size + 1))
 
-    def of(self, host: int) -> tuple[Ints, Ints]:
+    def of(self, host: int) -> tuple[Ids, Ints]:
         """Lane and start of each launch of a host lane."""
         low, high = self._first[host], self._first[host + 1]
         return self._lane[low:high], self._start[low:high]
 
-    def units(self, host: int) -> Ints:
+    def units(self, host: int) -> Ids:
         """Unit of each launch of a host lane."""
         return self._unit[self._first[host] : self._first[host + 1]]
 
@@ -215,15 +239,15 @@ class Launches:
         found = np.full(host.size, -1, np.int64)
         for (host_lane,), rows in rows_by_key(host).items():
             if host_lane >= 0:
-                at = np.searchsorted(self.of(host_lane)[1], instant[rows])
-                found[rows] = np.concatenate([[-1], self.units(host_lane), [-1]])[at + after]
+                units = self.units(host_lane)
+                at = np.searchsorted(self.of(host_lane)[1], instant[rows]) - (not after)
+                found[rows] = take_or(units, np.where(at < units.size, at, -1))
         return found
 
     def last_start(self, host: int, instant: Ints) -> Ints:
         """Start of a host lane's last launch before each instant."""
         start = self.of(host)[1]
-        start = np.append(MIN_NS, start)
-        return start[np.searchsorted(start, instant) - 1]
+        return take_or(start, np.searchsorted(start, instant) - 1, MIN_NS)
 
     def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
         """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
@@ -231,7 +255,9 @@ class Launches:
         for (host_lane,), rows in rows_by_key(host).items():
             if host_lane >= 0:
                 lane, start = self.of(host_lane)
-                lane, start = lane[wanted[lane]], start[wanted[lane]]
+                if not wanted.all():
+                    kept = wanted[lane]
+                    lane, start = lane[kept], start[kept]
                 at = np.searchsorted(start, instant[rows]) - 1
                 last_lane[rows] = take_or(lane, at)
         return last_lane
@@ -242,9 +268,10 @@ class Launches:
         The thread counts as back at its home stream at the instants `at_home`, too.
         """
         lane, start = self.of(host)
-        lane, start = lane[~communication[lane]], start[~communication[lane]]
+        computes = ~communication[lane]
+        lane, start = lane[computes], start[computes]
         lane, start = np.append(lane, np.full(at_home.size, home)), np.append(start, at_home)
-        order = np.argsort(start, kind="stable")
+        order = ordered(start)
         lane, start = lane[order], start[order]
         new = np.append(True, lane[1:] != lane[:-1])
         return lane[new], start[new]

@@ -11,16 +11,17 @@ there are lanes, in practice a few; a column is worked out when a question needs
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.intervals import distinct
-from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import Calls
+from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.ordering.calls import Calls, Launches
 from analyzers.ordering.lanes import Lanes, run_heads, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -39,15 +40,15 @@ class Edges:
     event record, and the wait or synchronization; `exact` is False where the edge is inferred.
     """
 
-    lane: Ints
+    lane: Ids
     instant_ns: Ints
-    position: Ints
-    source: Ints
+    position: Ids
+    source: Ids
     source_instant_ns: Ints
-    source_position: Ints
-    kind: Ints
-    record: Ints
-    call: Ints
+    source_position: Ids
+    kind: Ids
+    record: Ids
+    call: Ids
     exact: Mask
 
     @property
@@ -71,19 +72,26 @@ class Graph:
     """
 
     def __init__(self, lanes: Lanes, edges: Edges) -> None:
-        order = np.lexsort((edges.instant_ns, edges.position, edges.lane))
+        order = ordered(edges.lane, edges.position, edges.instant_ns)
         edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__dataclass_fields__})
         keys = (edges.lane, edges.position, edges.instant_ns)
         new = run_heads(*keys)
         self.lanes, self.edges = lanes, edges
         self.edge_first = np.flatnonzero(new)
-        self.node_of_edge = np.cumsum(new) - 1
+        self.node_of_edge = np.cumsum(new, dtype=np.int32) - 1
         self.lane, self.position, self.instant_ns = (key[self.edge_first] for key in keys)
         self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
-        self.source_node = self.last_before(edges.source, edges.source_instant_ns)
+        self.source_node: Ids = self.last_before(edges.source, edges.source_instant_ns).astype(np.int32)
+        self._tells: Mask | None = None
         self._columns: dict[int, Ints] = {}
         starts = np.searchsorted(lanes.process, np.unique(lanes.process))
         self._bounds = np.append(starts, lanes.size)
+
+    def stated(self) -> Graph:
+        """The same nodes and edges, but nothing is learned over inferred ones."""
+        graph = copy(self)
+        graph._tells, graph._columns = self.edges.exact, {}
+        return graph
 
     def last_before(self, lane: Ints, instant: Ints) -> Ints:
         """The last node of each lane before a host instant, -1 where there is none."""
@@ -95,6 +103,7 @@ class Graph:
 
     def _last(self, lane: Ints, value: Ints, values: Ints, side: str) -> Ints:
         found = np.full(lane.size, -1, np.int64)
+        value = value.astype(values.dtype, copy=False)  # else all that it is looked up among would be converted
         for (which,), rows in rows_by_key(lane).items():
             if which >= 0:
                 low, high = self.first[which], self.first[which + 1]
@@ -109,25 +118,30 @@ class Graph:
         return self._columns[lane]
 
     def _solve(self, lane: int) -> Ints:
-        known = np.zeros(self.lane.size, np.int64)
+        found: Ids = np.zeros(self.lane.size, np.int32)
         part = int(np.searchsorted(self._bounds, lane, side="right")) - 1
         low, high = self.first[self._bounds[part]], self.first[self._bounds[part + 1]]
         if low == high:
-            return known
+            return found
         edge_low = self.edge_first[low]
         edge_high = self.edge_first[high] if high < self.edge_first.size else self.edges.size
         of_process = slice(edge_low, edge_high)
         learned_directly = np.where(self.edges.source[of_process] == lane, self.edges.source_position[of_process], 0)
         source = self.source_node[of_process]
+        if self._tells is not None:
+            learned_directly[~self._tells[of_process]] = 0
+            source = np.where(self._tells[of_process], source, -1)
         heads = self.edge_first[low:high] - edge_low
         # One running maximum over all lanes: a lane's values lie above every value of the lanes before it.
-        lift = (self.lane[low:high] - self.lane[low]) * (int(learned_directly.max(initial=0)) + 1)
+        lift = np.subtract(self.lane[low:high], self.lane[low], dtype=np.int64)
+        lift *= int(learned_directly.max(initial=0)) + 1
+        learned = learned_directly
         while True:
-            learned = np.maximum(learned_directly, take_or(known, source, 0))
-            updated = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
-            if np.array_equal(updated, known[low:high]):
-                return known
-            known[low:high] = updated
+            known = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
+            if np.array_equal(known, found[low:high]):
+                return found
+            found[low:high] = known
+            learned = np.maximum(learned_directly, take_or(found, source, 0))
 
 
 # Make the edges of the happens-before graph out of host calls and launches.
@@ -138,28 +152,26 @@ _ENDS = (("target", "pageable"), ("source", "pinned"))
 def all_edges(trace: Trace, linked: LinkedCalls) -> Edges:
     """Every edge that a trace shows."""
     lanes, waits, records = linked.calls.lanes, linked.calls.waits, linked.calls.records
-    host = [_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)]
-    learned = join(host)
-    launches = _launches(lanes, learned)
+    learned = join([_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)])
+    launches = _launches(lanes, linked.calls.launches, learned)
     queued = _enqueued(lanes, waits, linked.wait_lane, learned), _enqueued(lanes, records, records.lane, learned)
-    return join([_waits(linked), *host, launches, *queued, _default_stream(trace, linked)])
+    return join([_waits(linked), learned, launches, *queued, _default_stream(trace, linked)])
 
 
-def _edges(
-    kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant_ns: Ints, **more: Ints | Mask
-) -> Edges:
-    columns: dict[str, Any] = {name: np.full(lane.size, -1, np.int64) for name in ("record", "call")}
-    columns |= {name: np.zeros(lane.size, np.int64) for name in ("position", "source_position")}
-    columns["kind"] = np.full(lane.size, EDGE_KINDS.index(kind))
-    columns["exact"] = np.ones(lane.size, dtype=bool)
-    columns |= {
-        "lane": lane,
-        "instant_ns": instant_ns,
-        "source": source,
-        "source_instant_ns": source_instant_ns,
-        **more,
-    }
-    return Edges(**columns)
+def _edges(kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant_ns: Ints, **more: Any) -> Edges:
+    none, no_row = np.zeros(lane.size, np.int32), np.full(lane.size, -1, np.int32)
+    return Edges(
+        lane=lane.astype(np.int32, copy=False),
+        instant_ns=instant_ns,
+        position=more.get("position", none).astype(np.int32, copy=False),
+        source=source.astype(np.int32, copy=False),
+        source_instant_ns=source_instant_ns,
+        source_position=more.get("source_position", none).astype(np.int32, copy=False),
+        kind=np.full(lane.size, EDGE_KINDS.index(kind), np.int8),
+        record=more.get("record", no_row).astype(np.int32, copy=False),
+        call=more.get("call", no_row).astype(np.int32, copy=False),
+        exact=more.get("exact", np.ones(lane.size, dtype=bool)).astype(bool, copy=False),
+    )
 
 
 def _linked(
@@ -197,15 +209,14 @@ def _event_syncs(linked: LinkedCalls) -> Edges:
 
 def _stream_syncs(linked: LinkedCalls) -> Edges:
     syncs = linked.calls.syncs
-    is_stream_sync = np.array([kind == "stream" for kind in linked.calls.kind], dtype=bool)
-    rows = np.flatnonzero(is_stream_sync & (syncs.lane >= 0) & (syncs.host >= 0))
+    rows = np.flatnonzero(linked.calls.is_kind("stream") & (syncs.lane >= 0) & (syncs.host >= 0))
     return _host(linked.calls.lanes, syncs, rows, syncs.lane[rows])
 
 
 def _device_syncs(linked: LinkedCalls) -> Edges:
     """A device synchronization waits for every stream of its context (of its process, where the context is unknown)."""
     syncs, lanes = linked.calls.syncs, linked.calls.lanes
-    is_device_sync = np.array([kind == "device" for kind in linked.calls.kind], dtype=bool) & (syncs.host >= 0)
+    is_device_sync = linked.calls.is_kind("device") & (syncs.host >= 0)
     rows: list[Ints] = []
     sources: list[Ints] = []
     streams = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
@@ -255,20 +266,17 @@ def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
     )
 
 
-def _launches(lanes: Lanes, learned: Edges) -> Edges:
+def _launches(lanes: Lanes, launches: Launches, learned: Edges) -> Edges:
     """A stream learns what the launching thread knows, at the first unit queued there since the thread learned it."""
-    updates = rows_by_key(learned.lane)
     knows = np.zeros(lanes.op.size, np.int64)
-    for (thread,), rows in updates.items():
-        own = np.flatnonzero(lanes.launcher == thread)
-        knows[own] = np.searchsorted(np.sort(learned.instant_ns[rows]), lanes.enqueue_ns[own], side="right")
+    for (thread,), rows in rows_by_key(learned.lane).items():
+        _, queued_ns = launches.of(thread)
+        knows[launches.units(thread)] = np.searchsorted(np.sort(learned.instant_ns[rows]), queued_ns, side="right")
     units = np.flatnonzero(knows > 0)
-    lane = lanes.lane_of_unit()[units]
-    order = np.lexsort((units, lanes.launcher[units], lane))
-    units, lane = units[order], lane[order]
-    host, knows = lanes.launcher[units], knows[units]
-    fresh = np.ones(units.size, dtype=bool)
-    fresh[1:] = (lane[1:] != lane[:-1]) | (host[1:] != host[:-1]) | (knows[1:] != knows[:-1])
+    lane, host = lanes.lane_of_unit()[units], lanes.launcher[units]
+    order = ordered(lane, host)
+    units, lane, host = units[order], lane[order], host[order]
+    fresh = run_heads(lane, host, knows[units])
     units, lane, host = units[fresh], lane[fresh], host[fresh]
     queued_ns = lanes.enqueue_ns[units]
     return _edges("launch", lane, queued_ns, host, queued_ns + 1, position=units - lanes.first[lane])
@@ -362,31 +370,33 @@ class LatestWaits:
         edges, lanes = graph.edges, graph.lanes
         is_wait = np.isin(edges.kind, [EDGE_KINDS.index("event"), EDGE_KINDS.index("default")])
         unit = np.where(is_wait, lanes.unit(edges.source, edges.source_position - 1), -1)
-        self._units = np.unique(unit[unit >= 0])
-        self._units = self._units[np.lexsort((self._units, lanes.end_ns[self._units]))]
+        awaited = np.zeros(lanes.op.size + 1, dtype=bool)
+        awaited[unit] = True
+        self._units = np.flatnonzero(awaited[:-1])
+        self._units = self._units[ordered(lanes.end_ns[self._units])]
         rank = np.zeros(lanes.op.size + 1, np.int64)
         rank[self._units] = np.arange(self._units.size) + 1
         own_rank = rank[unit]
-        source = graph.source_node
-        chained = is_wait & (source >= 0)
-        chained[chained] = graph.position[source[chained]] == edges.source_position[chained]
+        chained = np.flatnonzero(is_wait & (graph.source_node >= 0))
+        chained = chained[graph.position[graph.source_node[chained]] == edges.source_position[chained]]
+        source = graph.source_node[chained]
         lift = (np.cumsum(run_heads(graph.lane, graph.position)) - 1) * (self._units.size + 1)
-        best = np.zeros(graph.lane.size, np.int64)
+        value = own_rank.copy()
         while True:
-            value = np.maximum(own_rank, take_or(best, np.where(chained, source, -1), 0))
-            latest = np.maximum.reduceat(value, graph.edge_first) if value.size else best
-            latest = np.maximum.accumulate(latest + lift) - lift
-            if np.array_equal(latest, best):
+            best = np.maximum.reduceat(value, graph.edge_first) if value.size else np.empty(0, np.int64)
+            best = np.maximum.accumulate(best + lift) - lift
+            passed_on = np.maximum(own_rank[chained], best[source])
+            if np.array_equal(passed_on, value[chained]):
                 break
-            best = latest
-        self._best, self._value = best, value
-        self._via = self._edges_of_best()
+            value[chained] = passed_on
+        self._best: Ids = best.astype(np.int32)
+        self._via = self._edges_of_best(value)
 
-    def _edges_of_best(self) -> Ints:
+    def _edges_of_best(self, value: Ints) -> Ids:
         """For each node an edge, of its own or of an earlier node at its position, that brought the best."""
         graph = self._graph
-        brings = np.flatnonzero(self._value == self._best[graph.node_of_edge])
-        via = np.full(graph.lane.size, -1, np.int64)
+        brings = np.flatnonzero(value == self._best[graph.node_of_edge])
+        via: Ids = np.full(graph.lane.size, -1, np.int32)
         via[graph.node_of_edge[brings]] = brings
         # A node that brings nothing better itself takes the edge of the node before it at its position.
         holder = np.where(via >= 0, np.arange(via.size), 0)

@@ -31,10 +31,10 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import occurrence, rows_by_key
+from analyzers.arrays.groups import group_numbers, occurrence, ordered, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import Calls, HostCalls, Launches, communication_around, homes
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
+from analyzers.ordering.calls import Calls, HostCalls, communication_around, homes
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
 from analyzers.ordering.numbers import by_numbers
 from analyzers.ordering.places import Places
 from analyzers.trace.tables import Trace
@@ -70,7 +70,7 @@ class Inference:
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
         self.wait_lane, self.around, self.known = wait_lane, around, known
         self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start_ns)
-        self.launches = Launches(calls.lanes)
+        self.launches = calls.launches
         self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
         self.place, self.number, self.records_there = self._numbers()
@@ -326,11 +326,11 @@ class Inference:
                     continue
                 at = np.searchsorted(start_of_free[candidates], calls.start_ns[rows[of_key]]) - 1
                 for _ in range(CANDIDATES):
-                    found = candidates[np.maximum(at, 0)]
+                    open_still = (at >= 0) & (record[of_key] < 0)
+                    of_key, at = of_key[open_still], at[open_still]
+                    found = candidates[at]
                     candidate_lane = lane_of_free[found]
-                    allowed = (
-                        (at >= 0) & (record[of_key] < 0) & (candidate_lane >= 0) & (candidate_lane != lane[of_key])
-                    )
+                    allowed = (candidate_lane >= 0) & (candidate_lane != lane[of_key])
                     allowed &= (records.event[unclaimed[found]] < 0) | (
                         calls.event[rows[of_key]] < 0
                     )  # else another event's
@@ -340,7 +340,7 @@ class Inference:
                         unclaimed[found[allowed]],
                         candidate_lane[allowed],
                     )
-                    at -= 1
+                    at = at - 1
         return record, source
 
     def _recorded_on(self, record: Ints) -> Ints:
@@ -423,12 +423,11 @@ class _Times:
 
 def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:
     """For each asked instant the last of some events of its group that started before, -1 where there is none."""
-    groups, instants = np.concatenate([group, asked_group]), np.concatenate([start, asked])
-    question = np.arange(groups.size) >= group.size
-    order = np.lexsort((~question, instants, groups))
+    groups, instants = np.concatenate([asked_group, group]), np.concatenate([asked, start])  # of a tie asked ones first
+    order = ordered(groups, instants)
     position = np.arange(order.size)
     head = np.maximum.accumulate(np.where(run_heads(groups[order]), position, 0))
-    last = np.maximum.accumulate(np.where(question[order], -1, position))
-    found = np.full(groups.size, -1, np.int64)
-    found[order] = take_or(order, np.where(last >= head, last, -1))
-    return found[group.size :]
+    last = np.maximum.accumulate(np.where(order < asked.size, -1, position))
+    found = np.empty(groups.size, np.int64)
+    found[order] = take_or(order - asked.size, np.where(last >= head, last, -1))
+    return found[: asked.size]

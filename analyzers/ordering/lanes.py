@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
@@ -30,9 +29,11 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
     >>> take_or(np.array([5, 6]), np.array([1, -1, 0]))
     array([ 6, -1,  5])
     """
+    if index.max(initial=-1) >= values.size:  # clipping would hide it
+        raise IndexError(f"position {index.max()} of {values.size} values")
     if not values.size:
         return np.full(index.size, missing, values.dtype)
-    found = values[np.maximum(index, 0)]
+    found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
     found[index < 0] = missing
     return found
 
@@ -48,18 +49,6 @@ def run_heads(*keys: npt.NDArray[Any]) -> Mask:
     for key in keys:
         head[1:] |= key[1:] != key[:-1]
     return head
-
-
-def group_numbers(*keys: Ints) -> Ints:
-    """Number the distinct combinations of keys, in their order, and give each row its number.
-
-    >>> group_numbers(np.array([7, 5, 7]), np.array([1, 1, 1])).tolist()
-    [1, 0, 1]
-    """
-    order = np.lexsort(keys[::-1])
-    number = np.empty(order.size, np.int64)
-    number[order] = np.cumsum(run_heads(*(key[order] for key in keys))) - 1
-    return number
 
 
 @dataclass(frozen=True)
@@ -126,10 +115,8 @@ class Lanes:
             without_context = (lane_key[0], -1, lane_key[2])
             if table.setdefault(without_context, int(lane)) != lane:
                 ambiguous.add(without_context)
-        lane_of = np.full(process.size, -1, np.int64)
-        for key, rows in rows_by_key(process, context, stream).items():
-            lane_of[rows] = -1 if key in ambiguous else table.get(key, -1)
-        return lane_of
+        number, keys = _numbered(process, context, stream)
+        return np.array([-1 if key in ambiguous else table.get(key, -1) for key in keys], np.int64)[number]
 
     def of_threads(self, process: Ints, thread: Ints) -> Ints:
         """The host lane of each (process, thread); -1 where there is none."""
@@ -137,10 +124,8 @@ class Lanes:
         table: dict[tuple[int, ...], int] = {
             (int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in hosts
         }
-        lane_of = np.full(process.size, -1, np.int64)
-        for key, rows in rows_by_key(process, thread).items():
-            lane_of[rows] = table.get(key, -1)
-        return lane_of
+        number, keys = _numbered(process, thread)
+        return np.array([table.get(key, -1) for key in keys], np.int64)[number]
 
     def unseen(self, host: Ints) -> Ints:
         """The lane that stands for the unseen stream of each host lane."""
@@ -159,10 +144,8 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     ops = trace.ops
     lane_key, keys = _op_lanes(trace)
     launch = ints(ops, "launch")
-    launched = launch >= 0
-    caller = take_or(ints(trace.api, "thread"), launch)
-    hosts = set(_pairs(ints(ops, "process")[launched], caller[launched])) | set(_pairs(process, thread))
-    hosts = {host for host in hosts if host[1] != -1}
+    caller, callers = _numbered(stored(ops, "process"), take_or(stored(trace.api, "thread"), launch))
+    hosts = {(p, t) for p, t in {*callers, *_numbered(process, thread)[1]} if t != -1}
     every = sorted(
         {(p, 0, c, s, d, -1) for p, d, c, s in keys}
         | _streams_without_work(trace, keys)
@@ -172,10 +155,8 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     number = {key: index for index, key in enumerate(every)}
     columns = np.array(every, np.int64).reshape(-1, 6)
     lane = np.array([number[p, 0, c, s, d, -1] for p, d, c, s in keys], np.int64)[lane_key]
-    host = np.full(len(ops), -1, np.int64)
-    for (p, t), rows in rows_by_key(ints(ops, "process"), caller).items():
-        host[rows] = number.get((p, 2, -1, -1, -1, t), -1)
-    queued = np.where(launched, take_or(ints(trace.api, "start_ns"), launch), ints(ops, "start_ns"))
+    host = np.array([number.get((p, 2, -1, -1, -1, t), -1) for p, t in callers], np.int64)[caller]
+    queued = np.where(launch >= 0, take_or(ints(trace.api, "start_ns"), launch), ints(ops, "start_ns"))
     units = _units(trace, lane, queued, host, len(every))
     return Lanes(
         process=columns[:, 0],
@@ -188,22 +169,21 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     )
 
 
-def _op_lanes(trace: Trace) -> tuple[Ints, list[tuple[int, int, int, int]]]:
+def _op_lanes(trace: Trace) -> tuple[Ints, list[tuple[int, ...]]]:
     """For each op the number of its (process, device, context, stream), and those, by number."""
-    ops = trace.ops
-    code = np.zeros(len(ops), np.int64)
-    columns = ("process", "device", "context", "stream")
-    for column in columns:
-        part, values = pd.factorize(ops[column].to_numpy())
-        code = code * max(len(values), 1) + part
-    code, _ = pd.factorize(code)
-    first = np.zeros(int(code.max()) + 1 if code.size else 0, np.int64)
-    first[code[::-1]] = np.arange(code.size)[::-1]
-    rows = ops.iloc[first]
-    return _with_context(code, list(zip(*(ints(rows, column).tolist() for column in columns), strict=True)))
+    columns = (stored(trace.ops, column) for column in ("process", "device", "context", "stream"))
+    return _with_context(*_numbered(*columns))
 
 
-def _with_context(code: Ints, keys: list[tuple[int, int, int, int]]) -> tuple[Ints, list[tuple[int, int, int, int]]]:
+def _numbered(*keys: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
+    """For each row the number of its combination of keys, and those, by number."""
+    number = group_numbers(*keys)
+    row = np.zeros(int(number.max(initial=-1)) + 1, np.int64)
+    row[number] = np.arange(number.size)
+    return number, list(zip(*(key[row].tolist() for key in keys), strict=True))
+
+
+def _with_context(code: Ints, keys: list[tuple[int, ...]]) -> tuple[Ints, list[tuple[int, ...]]]:
     """Ops that state no context, as Kineto's copies between GPUs, are of the one context that has their stream."""
     contexts: dict[tuple[int, int, int], set[int]] = {}
     for p, d, c, s in keys:
@@ -217,22 +197,15 @@ def _with_context(code: Ints, keys: list[tuple[int, int, int, int]]) -> tuple[In
     return np.array([number[key] for key in stated], np.int64)[code], list(number)
 
 
-def _streams_without_work(trace: Trace, keys: list[tuple[int, int, int, int]]) -> set[tuple[int, ...]]:
+def _streams_without_work(trace: Trace, keys: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
     """Streams that only record events or wait for them, as keys of lanes."""
     worked = {(p, c, s) for p, _, c, s in keys}
     named: set[tuple[int, ...]] = set()
     for frame in (trace.syncs, trace.records):
-        for p, c, s in rows_by_key(ints(frame, "process"), ints(frame, "context"), ints(frame, "stream")):
+        for p, c, s in _numbered(*(stored(frame, column) for column in ("process", "context", "stream")))[1]:
             if s >= 0 and (p, c, s) not in worked and not (c == -1 and any((p, s) == (w[0], w[2]) for w in worked)):
                 named.add((p, 0, c, s, -1, -1))
     return named
-
-
-def _pairs(first: Ints, second: Ints) -> list[tuple[int, ...]]:
-    code, values = pd.factorize(second)
-    both = first * max(len(values), 1) + code
-    rows = np.unique(both, return_index=True)[1]
-    return list(zip(first[rows].tolist(), second[rows].tolist(), strict=True))
 
 
 def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> dict[str, Ints]:
@@ -241,21 +214,21 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
     ops = np.arange(start.size) if head is None else np.flatnonzero(head == np.arange(start.size))
     lane_of, start_of = lane[ops], start[ops]
     if np.all(start_of[1:] >= start_of[:-1]):
-        order = np.argsort(lane_of.astype(np.int16 if count < 2**15 else np.int64), kind="stable")
+        order = ordered(lane_of)
     else:
-        order = np.lexsort((start_of, lane_of))
+        order = ordered(lane_of, start_of)
     ops = ops[order]
-    first = np.searchsorted(lane_of[order], np.arange(count + 1))
+    first = np.append(0, np.cumsum(np.bincount(lane_of, minlength=count)))
     unit_of_op = np.empty(start.size, np.int64)
     unit_of_op[ops] = np.arange(ops.size)
     if head is not None:
         unit_of_op = unit_of_op[head]
     enqueue_ns = queued[ops]
-    is_launched, first_call = ints(trace.ops, "launch")[ops] >= 0, _first_calls(trace)
+    is_launched, first_call = stored(trace.ops, "launch")[ops] >= 0, _first_calls(trace)
     for low, high in pairwise(first):
         if is_launched[low:high].any():  # what runs before all that the capture launched was queued before the capture
             ahead = low + int(is_launched[low:high].argmax())
-            began = first_call[int(ints(trace.ops, "process")[ops[low]])]
+            began = first_call[stored(trace.ops, "process")[ops[low]]]
             enqueue_ns[low:ahead] = np.minimum(enqueue_ns[low:ahead], began - 1)
         # What runs earlier was queued no later.
         enqueue_ns[low:high] = np.minimum.accumulate(enqueue_ns[low:high][::-1])[::-1]
@@ -272,7 +245,7 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
 
 def _first_calls(trace: Trace) -> Ints:
     """When each process made its first call on record; MAX_NS where it made none."""
-    process = ints(trace.api, "process")
+    process = stored(trace.api, "process")
     first = np.full(int(process.max(initial=-1)) + 1, MAX_NS)
     np.minimum.at(first, process, ints(trace.api, "start_ns"))
     return first
@@ -284,7 +257,7 @@ def _graph_heads(trace: Trace, lane: Ints, start: Ints, end: Ints) -> tuple[Ints
     That is the first on the stream that the graph was launched on: streams inside it run nothing else, and no call
     names them.
     """
-    graph, launch = ints(trace.ops, "graph"), ints(trace.ops, "launch")
+    graph, launch = stored(trace.ops, "graph"), stored(trace.ops, "launch")
     inside = np.flatnonzero((graph >= 0) & (launch >= 0))
     if inside.size == 0:
         return None, start, end
@@ -305,11 +278,9 @@ def _named(trace: Trace, ops: Ints) -> Mask:
     """Whether a record, a wait or a synchronization names the stream of an op."""
     named: set[tuple[int, ...]] = set()
     for frame in (trace.syncs, trace.records):
-        named |= set(_pairs(ints(frame, "process"), ints(frame, "stream")))
-    found = np.zeros(ops.size, dtype=bool)
-    for key, rows in rows_by_key(*(ints(trace.ops, column)[ops] for column in ("process", "stream"))).items():
-        found[rows] = key in named
-    return found
+        named |= set(_numbered(stored(frame, "process"), stored(frame, "stream"))[1])
+    number, keys = _numbered(*(ints_at(trace.ops, column, ops) for column in ("process", "stream")))
+    return np.array([key in named for key in keys], dtype=bool)[number]
 
 
 def _communication(trace: Trace, lane: Ints, count: int) -> Mask:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analyzers.arrays.groups import first_row_of
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import Calls, HostCalls, Launches, communication_around
+from analyzers.ordering.calls import Calls, HostCalls, communication_around
 from analyzers.ordering.inference import Inference
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.places import Places, find_places
@@ -52,13 +53,13 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     `Inference`).
     """
     lanes = calls.lanes
-    places = find_places(trace, lanes)
+    places = find_places(trace, lanes, calls.launches)
     around = communication_around(trace, lanes, calls.waits.host, calls.waits.start_ns)
     wait_lane = _waiting_lanes(calls)
     unseen_stream = (wait_lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane[unseen_stream] = lanes.unseen(calls.waits.host[unseen_stream])
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
-    events = np.array([kind == "event" for kind in calls.kind], dtype=bool)
+    events = calls.is_kind("event")
     if np.any(~waits.exact) or np.any(events & ~syncs.exact):
         inference = Inference(trace, calls, places, wait_lane, around, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
@@ -70,7 +71,7 @@ def _waiting_lanes(calls: HostCalls) -> Ints:
     """The lane that each wait makes wait; where a capture says so of none, that of its thread's next launch."""
     waits, lanes = calls.waits, calls.lanes
     recorded = np.isin(waits.process, waits.process[waits.lane >= 0])
-    unit = Launches(lanes).neighbour(waits.host, waits.start_ns, after=True)
+    unit = calls.launches.neighbour(waits.host, waits.start_ns, after=True)
     return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), unit))
 
 
@@ -98,12 +99,5 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
 
 def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:
     """Position of each (process, key) among others, the last where it repeats; -1 where absent or key is negative."""
-    rows = np.flatnonzero(in_key >= 0)
-    if rows.size == 0:
-        return np.full(key.size, -1, np.int64)
-    keys = (in_process[rows] << 44) + in_key[rows]
-    order = np.argsort(keys, kind="stable")
-    wanted_keys = (process << 44) + key
-    at = np.searchsorted(keys[order], wanted_keys, side="right") - 1
-    found = order[np.maximum(at, 0)]
-    return np.where((at >= 0) & (key >= 0) & (keys[found] == wanted_keys), rows[found], -1)
+    found = first_row_of(in_process[::-1], in_key[::-1], process, key)
+    return np.where(found >= 0, in_key.size - 1 - found, -1)

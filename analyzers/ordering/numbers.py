@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.arrays.groups import occurrence, rows_by_key
+from analyzers.arrays.groups import group_numbers, occurrence, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.ordering.calls import Calls
-from analyzers.ordering.lanes import group_numbers
 from analyzers.trace.columns import codes
 from analyzers.trace.tables import Trace
 

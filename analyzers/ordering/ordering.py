@@ -15,11 +15,11 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
-from analyzers.ordering.calls import Launches, host_calls
-from analyzers.ordering.graph import EDGE_KINDS, Edges, Graph, LatestWaits, Released, all_edges, known_streams
+from analyzers.ordering.calls import host_calls
+from analyzers.ordering.graph import EDGE_KINDS, Graph, LatestWaits, Released, all_edges, known_streams
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.links import link
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import stored
 from analyzers.trace.tables import Trace
 
 LONE = 0.1  # share of records without their wait right behind them that leaves a program its habit; or a single one
@@ -52,12 +52,12 @@ class Ordering:
     """The order that a trace's events prove; ops are rows of `Trace.ops`. `trace.once(Ordering)` makes it once."""
 
     def __init__(self, trace: Trace) -> None:
-        self._streams, self._launch = trace.streams, ints(trace.ops, "launch")
+        self._streams, self._launch = trace.streams, stored(trace.ops, "launch")
         self._logged = np.array([trace.captures[each.capture].waits_logged for each in trace.processes] or [True])
         self.linked = link(trace, host_calls(trace))
         self.lanes = self.linked.calls.lanes
         self.graph = Graph(self.lanes, all_edges(trace, self.linked))
-        self._lane_of_unit = self.lanes.lane_of_unit()
+        self._lane_of_unit = self.lanes.lane_of_unit().astype(np.int32)
 
     @cached_property
     def warnings(self) -> tuple[TraceWarning, ...]:
@@ -76,12 +76,8 @@ class Ordering:
 
     @cached_property
     def stated(self) -> Graph:
-        """The graph without inferred links."""
-        edges = self.graph.edges
-        if edges.exact.all():
-            return self.graph
-        kept = {name: getattr(edges, name)[edges.exact] for name in Edges.__dataclass_fields__}
-        return Graph(self.lanes, Edges(**kept))
+        """The graph in which nothing is learned over inferred links."""
+        return self.graph if self.graph.edges.exact.all() else self.graph.stated()
 
     @cached_property
     def waits_recorded(self) -> Mask:
@@ -149,7 +145,7 @@ class Ordering:
         calls, record = self.linked.calls, self.linked.waits.record
         first_wait = np.full(calls.records.size, MAX_NS)
         np.minimum.at(first_wait, record[record >= 0], calls.waits.start_ns[record >= 0])
-        launched = Launches(self.lanes).neighbour(calls.records.host, first_wait, after=False)
+        launched = calls.launches.neighbour(calls.records.host, first_wait, after=False)
         at_once = (first_wait < MAX_NS) & (take_or(self.lanes.enqueue_ns, launched, MIN_NS) < calls.records.start_ns)
         known = np.zeros(self.lanes.size, dtype=bool)
         for (process,), rows in rows_by_key(calls.records.process).items():
@@ -167,7 +163,7 @@ class Ordering:
     def lane_and_position(self, ops: Ints) -> tuple[Ints, Ints]:
         """Lane and position of each op's unit."""
         unit = self.lanes.unit_of_op[ops]
-        lane = self._lane_of_unit[unit]
+        lane = self._lane_of_unit[unit].astype(np.int64)
         return lane, unit - self.lanes.first[lane]
 
     def before(self, first: Ints, second: Ints, *, exact: bool = False) -> Mask:

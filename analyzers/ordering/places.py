@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
-from analyzers.ordering.lanes import Lanes, group_numbers, run_heads
+from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
+from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.ordering.calls import Launches
+from analyzers.ordering.lanes import Lanes, run_heads, take_or
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
@@ -31,46 +33,52 @@ PERIODS = 64  # how many candidates for a period are tried
 class Places:
     """For each unit its place, and in which turn it is; -1 where its launch, or its turn, is not known."""
 
-    place: Ints
-    turn: Ints
+    place: Ids
+    turn: Ids
 
     def unit_at(self, place: Ints, turn: Ints) -> Ints:
         """The unit at each place in each turn; -1 where there is none."""
-        rows = np.flatnonzero(self.place >= 0)
-        if not rows.size:
+        units, key, low, span = self._units
+        if not units.size:
             return np.full(place.size, -1, np.int64)
-        low, span = int(self.turn[rows].min()), int(np.ptp(self.turn[rows])) + 1
-        key = self.place[rows] * span + self.turn[rows] - low
-        order = np.argsort(key, kind="stable")
-        wanted = place * span + turn - low
-        at = np.minimum(np.searchsorted(key[order], wanted), rows.size - 1)
+        wanted = np.multiply(place, span, dtype=np.int64) + turn - low
+        at = np.minimum(np.searchsorted(key, wanted), units.size - 1)
         inside = (place >= 0) & (turn >= low) & (turn < low + span)
-        return np.where(inside & (key[order][at] == wanted), rows[order[at]], -1)
+        return np.where(inside & (key[at] == wanted), units[at], -1)
+
+    @cached_property
+    def _units(self) -> tuple[Ints, Ints, int, int]:
+        """Units by place and turn, the number of each such pair, the first turn and how many there are."""
+        units = np.flatnonzero(self.place >= 0)
+        turn = self.turn[units]
+        low, high = int(turn.min(initial=0)), int(turn.max(initial=0))
+        units = units[ordered(self.place[units], turn)]
+        key = np.multiply(self.place[units], high - low + 1, dtype=np.int64) + self.turn[units] - low
+        return units, key, low, high - low + 1
 
 
-def find_places(trace: Trace, lanes: Lanes) -> Places:
+def find_places(trace: Trace, lanes: Lanes, launches: Launches) -> Places:
     """Find the places of a trace."""
     ranged = np.flatnonzero(trace.once(range_classes)[1])
     (code, _), (kind, kinds) = codes(trace.ops, "name"), codes(trace.ops, "kind")
     what = np.where(kind == kinds.index("kernel"), code, -1 - kind)  # how a copy's memory is called does not matter
     token = group_numbers(lanes.lane_of_unit(), what[lanes.op].astype(np.int64))
-    place, turn = np.full(token.size, -1, np.int64), np.full(token.size, -1, np.int64)
+    place, turn = np.full(token.size, -1, np.int32), np.full(token.size, -1, np.int32)
     marks = {key[0]: step_starts(trace, ranged[rows]) for key, rows in _by_process(trace, ranged).items()}
-    repeating = _turns_of_processes(lanes, token)
+    marks = {process: starts for process, starts in marks.items() if starts.size > 1}
+    repeating = _turns_of_processes(lanes, token, np.isin(lanes.process, list(marks)))
     count = 0
-    for (host,), units in rows_by_key(lanes.launcher).items():
-        if host < 0:
-            continue
-        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
-        starts = marks.get(int(lanes.process[host]), np.empty(0, np.int64))
-        if starts.size > 1:
+    for host in np.flatnonzero(lanes.is_host()).tolist():
+        units, starts = launches.units(host), marks.get(int(lanes.process[host]))
+        if starts is not None:
             of_turn = np.searchsorted(starts, lanes.enqueue_ns[units], side="right") - 1
         else:
             of_turn = repeating[units] if (repeating[units] >= 0).any() else _turns_by_period(token[units])
         kept = of_turn >= 0
         units, of_turn = units[kept], of_turn[kept]
-        place[units], turn[units] = _numbered(token[units], of_turn) + count, of_turn
-        count = int(place.max(initial=-1)) + 1
+        number = _numbered(token[units], of_turn)
+        place[units], turn[units] = number + count, of_turn
+        count += int(number.max(initial=-1)) + 1
     return Places(place, turn)
 
 
@@ -78,13 +86,16 @@ def _by_process(trace: Trace, rows: Ints) -> dict[tuple[int, ...], Ints]:
     return rows_by_key(ints(trace.ranges, "process")[rows])
 
 
-def _turns_of_processes(lanes: Lanes, token: Ints) -> Ints:
-    """The turn of each launch of a process whose threads' launches repeat together, as those of a step do."""
+def _turns_of_processes(lanes: Lanes, token: Ints, marked: Mask) -> Ints:
+    """The turn of each launch of a process whose threads' launches repeat together, as those of a step do.
+
+    None on lanes that are marked: ranges say theirs.
+    """
     turn = np.full(token.size, -1, np.int64)
-    rows = np.flatnonzero(lanes.launcher >= 0)
+    rows = np.flatnonzero(take_or(~marked, lanes.launcher, False))
     for of_process in rows_by_key(lanes.process[lanes.launcher[rows]]).values():
         units = rows[of_process]
-        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
+        units = units[ordered(lanes.enqueue_ns[units])]
         turn[units] = _turns_by_period(group_numbers(lanes.launcher[units], token[units]))
     return turn
 
@@ -94,11 +105,18 @@ def _numbered(token: Ints, turn: Ints) -> Ints:
     first = np.flatnonzero(run_heads(turn))
     length = np.diff(np.append(first, turn.size))
     number = np.arange(turn.size) - np.repeat(first, length)
+    if not turn.size:
+        return turn
+    # Most turns launch what the turn before does: only the others are looked up.
+    new = np.append(True, length[1:] != length[:-1])
+    new |= np.logical_or.reduceat(token != token[np.arange(turn.size) - np.repeat(length, length)], first)
     kinds: dict[bytes, int] = {}
-    ends = np.append(first[1:], turn.size).tolist()
-    parts = (token[low:high].tobytes() for low, high in zip(first.tolist(), ends, strict=False))
-    kind = [kinds.setdefault(part, len(kinds)) for part in parts]
-    return group_numbers(np.repeat(np.array(kind, np.int64), length), number)
+    token = token.astype(np.min_scalar_type(int(token.max(initial=0))))  # the fewer bytes are hashed
+    launched, width = token.tobytes(), token.itemsize
+    lows, highs = (first[new] * width).tolist(), ((first + length)[new] * width).tolist()
+    parts = (launched[low:high] for low, high in zip(lows, highs, strict=True))
+    kind = np.array([kinds.setdefault(part, len(kinds)) for part in parts], np.int64)[np.cumsum(new) - 1]
+    return group_numbers(np.repeat(kind, length), number)
 
 
 def _turns_by_period(token: Ints) -> Ints:
@@ -123,7 +141,10 @@ def step_starts(trace: Trace, rows: Ints) -> Ints:
     """When the steps of a process began: its outermost ranges, of these rows, that repeat but for a number."""
     code, names = codes(trace.ranges, "name")
     start, end = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
-    plain = {index: re.sub(r"\d+", "#", names[index]) for index in np.unique(code[rows])}
+    plain: dict[str, int] = {}
+    number = np.zeros(len(names), np.int64)  # of each name, but for its numbers
+    for index in np.unique(code[rows]).tolist():
+        number[index] = plain.setdefault(re.sub(r"\d+", "#", names[index]), len(plain))
     for _ in range(LEVELS):
         deeper, repeated = [np.empty(0, np.int64)], []
         for thread_ranges in rows_by_key(ints(trace.ranges, "thread")[rows]).values():
@@ -131,10 +152,9 @@ def step_starts(trace: Trace, rows: Ints) -> Ints:
             thread_ranges = thread_ranges[np.lexsort((-end[thread_ranges], start[thread_ranges]))]
             outer = np.append(True, start[thread_ranges][1:] >= np.maximum.accumulate(end[thread_ranges])[:-1])
             deeper.append(thread_ranges[~outer])
-            by_name: dict[str, list[int]] = {}
-            for row in thread_ranges[outer].tolist():
-                by_name.setdefault(plain[int(code[row])], []).append(row)
-            repeated += [each for each in by_name.values() if len(each) > 1]
+            outermost = thread_ranges[outer]
+            of_names = sorted(rows_by_key(number[code[outermost]]).values(), key=lambda each: int(each[0]))
+            repeated += [outermost[each] for each in of_names if each.size > 1]
         if repeated:
             return start[min(repeated, key=lambda each: int(start[each[0]]))]
         rows = np.concatenate(deeper)

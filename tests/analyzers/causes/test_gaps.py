@@ -56,6 +56,12 @@ def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:
     ]
 
 
+def test_where_the_other_side_never_runs_there_is_no_gap() -> None:
+    # a pauses from 30 to 50 and from 60 to 80; b ends at 30, and begins again at 80.
+    ops = (("a0", 0, 30, 0), ("a0", 50, 60, 0), ("a0", 80, 90, 0), ("b0", 0, 30, 0), ("b0", 80, 90, 0))
+    assert gaps(*ops) == [("b", 30, 80, 10, 0)]
+
+
 def test_an_op_that_only_waits_or_takes_no_time_is_no_work_to_start() -> None:
     assert gaps(("a0", 0, 100, 0), ("b0", 10, 10, 0), ("b0", 20, 30, 10), ("b0", 0, 5, 0)) == []
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.causes.occupancy import Limits, blocks_per_sm, limits_of, no_room, occupancy_columns, room, running_at
+from analyzers.causes.occupancy import (
+    Limits,
+    blocks_per_sm,
+    by_start,
+    limits_of,
+    no_room,
+    occupancy_columns,
+    room,
+    running_at,
+)
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, one_rank
 
@@ -109,3 +118,18 @@ def test_limits_come_from_the_capture_and_are_none_where_it_has_none() -> None:
     run.add("devices", process=0, device=0, sms=132, threads_per_sm=2048, registers_per_sm=65536)
     assert limits_of(run.trace(), 0, 0) == Limits(132, 2048, 32, 65536, -1)
     assert limits_of(run.trace(), 0, 1) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ops_by_start_leave_out_none_that_runs(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    start = random.integers(0, 30, 12)
+    columns = {"start_ns": start, "end_ns": start + random.integers(0, 9, 12)}
+    device_ops = np.flatnonzero(random.random(12) < 0.7)
+    ordered = by_start(columns, device_ops)
+    low, high = sorted(random.integers(-2, 40, 2).tolist())
+    times = {row: (int(columns["start_ns"][row]), int(columns["end_ns"][row])) for row in device_ops.tolist()}
+    running = {row for row, (begin, end) in times.items() if begin < high and end > low}
+    assert running <= set(ordered.running(low, high).tolist()) <= times.keys()
+    started = {row for row, (begin, _) in times.items() if low < begin < high}
+    assert set(ordered.started(low, high).tolist()) == started

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.causes import hardware_queues
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import only_steps
@@ -37,6 +38,20 @@ def test_each_slice_has_the_cause_that_the_slow_calculation_names(
     trace = with_one_queue(trace) if on_record else trace
     expected = {number: oracle_causes.alone(device, ops) for number, ops in instances(trace, A, B).items()}
     assert alone_by_instance(trace, A, B) == {number: found for number, found in expected.items() if found.total()}
+
+
+@pytest.mark.nightly
+@given(programs, st.booleans(), st.integers(0, 3))
+def test_the_first_kernels_refute_a_shared_queue_only_where_all_do(
+    program: list[Action], one_queue: bool, first: int
+) -> None:
+    trace, device = execute(program, one_queue=one_queue, on_record=True)
+    trace = with_one_queue(trace)
+    expected = {number: oracle_causes.alone(device, ops) for number, ops in instances(trace, A, B).items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardware_queues, "FIRST", first)
+        found = alone_by_instance(trace, A, B)
+    assert found == {number: causes for number, causes in expected.items() if causes.total()}
 
 
 @given(programs)

@@ -17,7 +17,8 @@ from analyzers.trace.settings import CODE
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
-from tests.support.builder import one_rank
+from tests.analyzers.causes.test_causes import h200
+from tests.support.builder import Builder, Rank, one_rank
 
 DATA = Path(__file__).parents[2] / "data" / "settings"
 US = 1000
@@ -77,6 +78,8 @@ def test_launches_that_block_are_host_syncs(name: str) -> None:
     assert one.finding.endswith(f"launches return only once their kernels are done ({setting})")
     assert result.remedy is None or "graph" not in result.remedy.advice
     assert result.remedy is None or result.remedy.advice.startswith("unset CUDA_LAUNCH_BLOCKING")
+    if result.remedy is not None:
+        assert (", if it is set," in result.remedy.advice) == (not name.endswith("sqlite.gz")), "only one is on record"
 
 
 def on_amd(alpha_start: int, queues: tuple[int, int] = (3, 3)) -> Trace:
@@ -98,6 +101,81 @@ def test_streams_of_amd_s_that_share_a_hardware_queue_follow_each_other() -> Non
         "alpha (alpha, stream 2) was free to run, and began 2.00 µs after beta (stream 1), launched before it, had "
         "ended; hardware queue 3: both are in one hardware queue"
     )
+
+
+def test_each_hardware_queue_is_named_by_its_own_number() -> None:
+    """Streams 1 and 2 are in queue 3, streams 11 and 12 in queue 5; in each the second stream's kernel is held."""
+    run, rank = one_rank()
+    for queue, stream, at in ((3, 1, 10 * US), (5, 11, 500 * US)):
+        call = at - 10 * US
+        rank.kernel("beta", stream, at, at + 100 * US, launch=(call, call + 1 * US), call="hipLaunchKernel")
+        held = at + 102 * US, at + 152 * US
+        rank.kernel("alpha", stream + 1, *held, launch=(call + 2 * US, call + 3 * US), call="hipLaunchKernel")
+        for one in (stream, stream + 1):
+            run.stream(rank, one, queue=queue)
+    trace = run.trace()
+    trace = replace(trace, captures=(replace(trace.captures[0], runtime="HIP"),))
+    (found,) = check_overlap(trace, "stream:2", "stream:1").ranks
+    assert "hardware queue 3" in found.missed[0].evidence
+    (found,) = check_overlap(trace, "stream:12", "stream:11").ranks
+    assert "hardware queue 5" in found.missed[0].evidence
+
+
+def one_connection(trace: Trace) -> Trace:
+    """The same with CUDA_DEVICE_MAX_CONNECTIONS=1 on record."""
+    settings = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    return replace(trace, captures=(replace(trace.captures[0], metadata=settings),))
+
+
+def cause_names(trace: Trace) -> set[str]:
+    (rank,) = check_overlap(trace, "kernel:alpha", "kernel:beta").ranks
+    return {one.cause for one in rank.missed}
+
+
+def test_with_one_connection_no_kernel_waits_for_anothers_end() -> None:
+    """B begins at 10 µs, and A, free since 3 µs, only behind B's end: that is not what a shared queue does."""
+    of_amd = on_amd(112 * US)
+    cuda = replace(of_amd, captures=(replace(of_amd.captures[0], runtime="CUDA"),), streams=of_amd.streams.iloc[:0])
+    assert cause_names(one_connection(cuda)) == {"unknown"}
+
+
+def test_what_a_full_gpu_may_have_held_no_queue_did() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0, "call": "hipLaunchKernel"}
+    rank.kernel("beta", 1, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **size)
+    rank.kernel("alpha", 2, 112 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+    for stream in (1, 2):
+        run.stream(rank, stream, queue=3)
+    trace = run.trace()
+    assert cause_names(replace(trace, captures=(replace(trace.captures[0], runtime="HIP"),))) == {"gpu-full"}
+
+
+def in_turn(groups: int, *, stalled: int = 0) -> tuple[Builder, Rank]:
+    """B's two kernels on stream 7, the second `stalled` ns late; A on stream 8, launched last, begins with that one."""
+    run, rank = one_rank()
+    for group in range(groups):
+        at = 500 * US * group
+        rank.kernel("beta", 7, at + 10 * US, at + 110 * US, launch=(at, at + 1 * US))
+        second = at + 110 * US + stalled
+        rank.kernel("beta", 7, second, second + 50 * US, launch=(at + 1 * US, at + 2 * US))
+        rank.kernel("alpha", 8, second + 500, second + 200 * US, launch=(at + 2 * US, at + 3 * US))
+    return run, rank
+
+
+def test_times_alone_tell_a_queue_by_kernels_that_were_held_by_one_just_let_go() -> None:
+    """Where the one before stood still as well, for no reason that is seen, something else may have held both."""
+    assert "shared-queue" in cause_names(in_turn(3)[0].trace())
+    assert "shared-queue" not in cause_names(in_turn(2)[0].trace()), "too few"
+    assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
+
+
+def test_a_kernel_that_was_free_hardly_before_another_began_refutes_nothing() -> None:
+    """It begins 1.5 µs before the other, 2 µs after it was free: when that was is not known so well."""
+    run, rank = in_turn(1)
+    rank.kernel("beta", 7, 705 * US, 800 * US, launch=(700 * US, 701 * US))
+    rank.kernel("alpha", 8, 703_500, 810 * US, launch=(702 * US, 703 * US))
+    assert "shared-queue" in cause_names(one_connection(run.trace()))
 
 
 def test_streams_with_queues_of_their_own_share_none() -> None:

@@ -158,7 +158,7 @@ def guesses_of(found: LinkedCalls, which: str, process: int) -> list[Guess]:
     order = [int(k) for k in records.call.argsort()]  # processes follow each other in the table of calls
     answer: list[Guess] = []
     for row in calls.call.argsort().tolist():
-        if calls.process[row] == process and (which == "waits" or found.calls.kind[row] == "event"):
+        if calls.process[row] == process and (which == "waits" or found.calls.is_kind("event")[row]):
             record, source = int(links.record[row]), int(links.source[row])
             number = None if record == -1 else order.index(record) - first
             name = name_of(found.calls.lanes, source).split(":")[-1]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from analyzers.ordering.inference import _latest
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
 from tests.support.order_of import Link, links_of
@@ -335,3 +339,17 @@ def test_an_event_synchronization_goes_by_its_event() -> None:
     trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=7, context=1))
     assert links_of(trace, "syncs") == [Link(20, "s7")]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5))), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6)))
+)
+def test_the_latest_event_of_a_group_is_the_last_that_started_before(
+    events: list[tuple[int, int]], asked: list[tuple[int, int]]
+) -> None:
+    columns = [np.array([row[at] for row in rows], np.int64) for rows in (events, asked) for at in range(2)]
+    expected = []
+    for group, instant in asked:
+        before = [k for k, (its_group, start) in enumerate(events) if its_group == group and start < instant]
+        expected.append(max(before, key=lambda k: (events[k][1], k), default=-1))
+    assert _latest(*columns).tolist() == expected

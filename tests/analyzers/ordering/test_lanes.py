@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.ordering.lanes import UNSEEN, group_numbers, run_heads, take_or
+from analyzers.ordering.lanes import UNSEEN, run_heads, take_or
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
 
@@ -22,6 +22,10 @@ rows = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.integers(0, 9), st.intege
 def test_pick_takes_what_stands_at_a_position_and_the_missing_value_where_that_is_negative() -> None:
     assert take_or(array(5, 6, 7), array(2, -1, 0, -2)).tolist() == [7, -1, 5, -1]
     assert take_or(array(5, 6, 7), array(1, -1), 9).tolist() == [6, 9]
+    for values, index in ((array(5, 6), array(0, 2)), (array(), array(0))):
+        with pytest.raises(IndexError):
+            take_or(values, index)
+    assert take_or(array(), array(-1, -2)).tolist() == [-1, -1]
     flags = take_or(np.array([False, True]), array(-1, 0, 1), True)
     assert (flags.tolist(), flags.dtype) == ([True, False, True], np.bool_)
 
@@ -30,12 +34,6 @@ def test_a_run_ends_where_any_of_its_keys_changes() -> None:
     assert run_heads(array(7, 7, 8, 8, 8), array(1, 1, 1, 2, 2)).tolist() == [True, False, True, True, False]
     assert run_heads(array(4)).tolist() == [True]
     assert run_heads(array()).tolist() == []
-
-
-@given(keys=st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), max_size=12))
-def test_groups_are_numbered_in_the_order_of_their_keys(keys: list[tuple[int, int]]) -> None:
-    first, second = array(*(a for a, _ in keys)), array(*(b for _, b in keys))
-    assert group_numbers(first, second).tolist() == [sorted(set(keys)).index(key) for key in keys]
 
 
 @given(table=rows)

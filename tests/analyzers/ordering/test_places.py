@@ -6,9 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.ordering.places import Places
+from analyzers.ordering.places import Places, _numbered
 from tests.support.builder import Builder, one_rank
 
 
@@ -141,3 +143,14 @@ def test_places_are_those_of_the_slow_calculation(seed: int) -> None:
     for one, (place, _) in zip(kinds, found, strict=True):
         assert [other == one for other in kinds] == [other == place for other, _ in found]
         assert (one is None) == (place == -1)
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=3), max_size=8))
+def test_launches_of_turns_that_are_alike_have_one_number_each(turns: list[list[int]]) -> None:
+    token = np.array([one for what in turns for one in what], np.int64)
+    of_turn = np.array([turn for turn, what in enumerate(turns) for _ in what], np.int64)
+    found = _numbered(token, of_turn).tolist()
+    places = [(what, k) for what in turns for k in range(len(what))]
+    for one, number in zip(places, found, strict=True):
+        assert [other == one for other in places] == [other == number for other in found]
+    assert sorted(set(found)) == list(range(len(set(found))))
