@@ -6,14 +6,16 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import as_slice, first_of_each, label, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.clocks.arrivals import last_arrivals
 from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
@@ -21,7 +23,7 @@ from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
@@ -62,7 +64,7 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
     moved = replace(moved, clocks=clocks, matches=matches)
     moved = with_collectives(with_waits(moved, solution.apart_ns))
-    alone = len(rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))) < 2  # one clock needs no aligning
+    alone = len(rows_by_key(*(stored(trace.ops, column) for column in ("process", "device")))) < 2  # nothing to align
     for warning in [] if alone else [*_warnings(clocks), *_about_refuted(matches), *_about_captures(moved)]:
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
@@ -119,8 +121,8 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
     calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
     start, length = ints(calls, "start_ns"), ints(calls, "end_ns") - ints(calls, "start_ns")
-    heads = np.flatnonzero(np.diff(collective, prepend=-1))
-    number = np.cumsum(np.diff(collective, prepend=-1) != 0) - 1
+    is_head = np.diff(collective, prepend=-1) != 0
+    heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
     last = np.maximum.reduceat(start, heads)[number]
     waits["wait_ns"][op] = np.minimum(last - start, length)
     since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
@@ -129,23 +131,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     apart = apart_ns
     if (clock == len(apart)).any():
         apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
-    low, high = np.zeros(op.size), np.zeros(op.size)
-    own_calls = rows_by_key(clock)
-    for found, least, most in (
-        (low, since_first - apart.max(axis=0)[clock], since_first - apart.min(axis=0)[clock]),
-        (high, since_first + apart.min(axis=1)[clock], since_first + apart.max(axis=1)[clock]),
-    ):
-        # Calls that may be the last for some clock. Of all calls each clock would take as long as all ranks together.
-        late = np.flatnonzero(most >= np.maximum.reduceat(least, heads)[number])
-        late_number, late_since, late_clock = number[late], since_first[late], clock[late]
-        for (one,), own in own_calls.items():
-            is_met = np.zeros(heads.size, bool)
-            is_met[number[own]] = True
-            met = np.flatnonzero(is_met[late_number])
-            firsts = np.flatnonzero(np.diff(late_number[met], prepend=-1))
-            position = np.cumsum(is_met) - 1
-            moved = -apart[one, late_clock[met]] if found is low else apart[late_clock[met], one]
-            found[own] = np.maximum.reduceat(late_since[met] + moved, firsts)[position[number[own]]] - since_first[own]
+    low, high = (last - since_first for last in last_arrivals(number, clock, since_first, apart))
     unsure = ~trace.matches.collectives["sure"].to_numpy(bool)[collective]  # may be another collective's calls
     low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
     waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
@@ -156,10 +142,10 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
 def _clock_of_calls(clocks: Clocks | None, calls: pd.DataFrame) -> Ints:
     """The place of each call's clock among `clocks`; one behind the last for a device without."""
     number = {(one.rank, one.device): i for i, one in enumerate(clocks.clocks)} if clocks is not None else {}
-    found = np.full(len(calls), len(number))
-    for (rank, device), rows in rows_by_key(ints(calls, "rank"), ints(calls, "device")).items():
-        found[rows] = number.get((rank, device), len(number))
-    return found
+    lane = label(ints(calls, "rank"), ints(calls, "device"))
+    first = calls[["rank", "device"]].take(first_of_each(lane))
+    clock = [number.get(key, len(number)) for key in first.itertuples(index=False, name=None)]
+    return np.array(clock, np.int64)[lane]
 
 
 def with_collectives(trace: Trace) -> Trace:
@@ -175,14 +161,16 @@ def with_collectives(trace: Trace) -> Trace:
         return _waits_unseen(trace, unmatched)
     unmatched[ints(trace.matches.calls, "op")] = False
     op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
-    calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
+    calls = trace.ops[["start_ns", "rank", "device"]].take(op)
     count = np.bincount(collective)[collective]
     start, rank, device = (ints(calls, column) for column in ("start_ns", "rank", "device"))
-    order = np.lexsort((-device, -rank, start, collective))
-    last_calls = order[np.flatnonzero(np.diff(collective[order], append=-1))]  # the last of each collective's calls
-    last = np.empty(int(collective.max()) + 1, np.int64)
-    last[collective[last_calls]] = last_calls
-    last = last[collective]
+    latest = np.full(int(collective.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(latest, collective, start)
+    came_last = np.flatnonzero(start == latest[collective])
+    came_last = came_last[np.lexsort((-device[came_last], -rank[came_last]))]
+    last_call = np.empty(latest.size, np.int64)
+    last_call[collective[came_last]] = came_last  # of several the one that is written last
+    last = last_call[collective]
     several_calls = count > 1
     found = {
         "collective": collective,
@@ -297,16 +285,14 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     """Return the trace with all times on the reference's clock, and nothing else changed."""
     hosts, capture = host_clocks(trace, clocks), _capture_of(trace)
     frames: dict[str, Any] = {
-        name: frame.assign(**{column: _gpu_times(frame, trace, clocks, column) for column in TIME_COLUMNS})
+        name: frame.assign(**_gpu_times(frame, trace, clocks, TIME_COLUMNS))
         for name, frame in (("ops", trace.ops), ("counters", trace.counters))
     }
-    for name in ("api", "ranges", "syncs", "comms", "memory"):
+    for name in ("api", "ranges", "syncs", "comms", "memory") if any(map(_moves, hosts)) else ():
         frame: pd.DataFrame = getattr(trace, name)
-        capture_of_row = capture[ints(frame, "process")]
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
-        for (one,), rows in rows_by_key(capture_of_row).items():
-            for values in times.values():
-                values[rows] = _shifted(values[rows], hosts[one], clocks.at_ns)
+        for (one,), rows in rows_by_key(capture[stored(frame, "process")]).items():
+            _shift(times, rows, hosts[one], clocks.at_ns)
         frames[name] = frame.assign(**times)
     captures = tuple(
         replace(
@@ -320,13 +306,11 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
 def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
     """Each capture's host clock: ahead of the reference as its GPUs are, and as much more as launches ask for."""
     capture = _capture_of(trace)
-    launch = ints(trace.ops, "launch")
-    rows = np.flatnonzero(launch >= 0)
-    capture_of_op = capture[ints(trace.ops, "process")[rows]]
-    started = _gpu_times(trace.ops, trace, clocks, "start_ns")[rows]
-    called = ints(trace.api, "start_ns")[launch[rows]]
+    rows = np.flatnonzero(stored(trace.ops, "launch") >= 0)
+    started = _gpu_times(trace.ops, trace, clocks, ["start_ns"])["start_ns"][rows]
+    called = ints_at(trace.api, "start_ns", ints_at(trace.ops, "launch", rows))
     hosts = []
-    by_capture = rows_by_key(capture_of_op)
+    by_capture = rows_by_key(capture[stored(trace.ops, "process")[rows]])
     clocks_of: dict[int, list[Clock]] = {}
     for clock in clocks.clocks:
         clocks_of.setdefault(int(capture[clock.process]), []).append(clock)
@@ -345,20 +329,31 @@ def _capture_of(trace: Trace) -> Ints:
     return np.array([process.capture for process in trace.processes] or [0], np.int64)
 
 
-def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks, column: str) -> Ints:
-    times = ints(frame, column).copy()
+def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks, columns: Sequence[str]) -> dict[str, Ints]:
+    times = {column: ints(frame, column).copy() for column in columns}
     capture = _capture_of(trace)
     first: dict[tuple[int, ...] | int, Clock] = {}  # clock of each device, process (alone in its key) and capture
     for clock in clocks.clocks:
         for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
             first.setdefault(key, clock)
-    for (process, device), rows in rows_by_key(ints(frame, "process"), ints(frame, "device")).items():
+    for (process, device), rows in rows_by_key(stored(frame, "process"), stored(frame, "device")).items():
         # A device without collectives goes with its process's other device, or with its capture's.
         keys = (process, device), (process,), int(capture[process])
         nearest = next((first[key] for key in keys if key in first), None)
         if nearest is not None:
-            times[rows] = _shifted(times[rows], nearest, clocks.at_ns)
+            _shift(times, rows, nearest, clocks.at_ns)
     return times
+
+
+def _shift(times: dict[str, Ints], rows: Ints, clock: Clock, at: int) -> None:
+    """Put some rows' times, ascending, of each column onto the reference's clock."""
+    where = as_slice(rows)
+    for values in times.values() if _moves(clock) else ():
+        values[where] = _shifted(values[where], clock, at)
+
+
+def _moves(clock: Clock) -> bool:
+    return clock.offset_ns != 0 or clock.drift != 0
 
 
 def _shifted(times: Ints, clock: Clock, at: int) -> Ints:

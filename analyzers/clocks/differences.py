@@ -13,7 +13,7 @@ from copy import copy
 
 import numpy as np
 
-from analyzers.arrays.groups import grouped, rows_by_key, runs
+from analyzers.arrays.groups import grouped, label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints, Mask
 
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
@@ -34,10 +34,6 @@ class Calls:
         is_first = np.diff(collective, prepend=-1) != 0
         self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
         self._number = np.cumsum(is_first) - 1  # of each call's collective
-        self._by_member, firsts = grouped(member)
-        self._column, self._end = self._number[self._by_member], end[self._by_member]
-        self._present = member[self._by_member[firsts]]
-        self._members = np.append(firsts, member.size)  # the places in `_by_member` of each that is present
 
     def only(self, rows: Mask) -> Calls:
         """Some of the calls."""
@@ -67,7 +63,7 @@ class Calls:
         mark = np.random.default_rng(0).integers(1 << 62, size=self.members)
         _, alike = np.unique(np.add.reduceat(mark[self.member], heads), return_inverse=True)  # of the same clocks
         first_end, last_end = (each.reduceat(self.end_ns, heads)[self._number] for each in (np.minimum, np.maximum))
-        _, lane = np.unique(self.member * (alike.max() + 1) + alike[self._number], return_inverse=True)
+        lane = label(self.member, alike[self._number])
         closest = np.full(lane.max() + 1, np.inf)
         np.minimum.at(closest, lane, last_end - self.start_ns)
         return np.flatnonzero(first_end - self.start_ns <= closest[lane])
@@ -76,38 +72,28 @@ class Calls:
         """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""
         bound = np.zeros(self.members)
         came_from, through = np.full(self.members, -1), np.full(self.members, -1)
-        while True:
-            ways = self._ways(bound)
-            tight = self._tight(ways)
+        by_member, firsts = grouped(self.member)  # calls clock by clock, and where those of another begin
+        column, end, present = self._number[by_member], self.end_ns[by_member], self.member[by_member[firsts]]
+        behind = np.append(firsts[1:], by_member.size)
+        while by_member.size:
+            arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self._collectives[:-1])
+            ways = arrived[column] + end  # for each call the bound by its collective on its clock
+            tight = np.full(self.members, np.inf)
+            tight[present] = np.minimum.reduceat(ways, firsts)
             better = tight < bound - ROUNDING_NS
             if not better.any():
-                return []
-            for position in np.flatnonzero(better[self._present]).tolist():
-                first, behind = self._members[position], self._members[position + 1]
-                column = self._column[first + np.argmin(ways[first:behind])]
-                calls = slice(*self._collectives[column : column + 2])
+                break
+            for position in np.flatnonzero(better[present]).tolist():
+                tightest = firsts[position] + np.argmin(ways[firsts[position] : behind[position]])
+                calls = slice(*self._collectives[column[tightest] : column[tightest] + 2])
                 arrived_members = self.member[calls]
-                came_from[self._present[position]] = arrived_members[
-                    np.argmin(bound[arrived_members] - self.start_ns[calls])
-                ]
-                through[self._present[position]] = self.collective[calls.start]
+                came_from[present[position]] = arrived_members[np.argmin(bound[arrived_members] - self.start_ns[calls])]
+                through[present[position]] = self.collective[calls.start]
             bound = np.where(better, tight, bound)
             cycle = _cycle(came_from)
             if cycle.size:
                 return sorted(set(through[cycle].tolist()))
-
-    def _ways(self, bound: Floats) -> Floats:
-        """For each call, member by member: the bound by its collective on its clock."""
-        if not self.member.size:
-            return np.empty(0)
-        arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self._collectives[:-1])
-        return arrived[self._column] + self._end
-
-    def _tight(self, ways: Floats) -> Floats:
-        tight = np.full(self.members, np.inf)
-        if ways.size:
-            tight[self._present] = np.minimum.reduceat(ways, self._members[:-1])
-        return tight
+        return []
 
 
 def _cycle(came_from: Ints) -> Ints:
@@ -133,13 +119,23 @@ class Apart:
     """
 
     def __init__(self, direct_ns: Floats) -> None:
-        """Shorten ways over every clock in turn (Floyd and Warshall); `direct_ns` are those over none."""
-        most, over = direct_ns.copy(), np.empty_like(direct_ns)
-        for between in range(len(most)):
-            np.add(most[:, between, None], most[None, between, :], out=over)
-            np.minimum(most, over, out=most)
+        """Shorten ways over every clock in turn (Floyd and Warshall); `direct_ns` are those over none.
+
+        A way over a clock is not looked at where even the way on to that clock's nearest leads farther than all others.
+        Collectives leave few to be looked at: one way over another clock takes two of the least times they took.
+        """
+        most, over, size = direct_ns.copy(), np.empty_like(direct_ns), len(direct_ns)
+        farthest = most.max(axis=1, initial=-np.inf)  # of each clock, to begin with: all only come nearer
+        for between in range(size):
+            nearest = np.delete(most[between], between).min(initial=np.inf)
+            rows = np.flatnonzero(most[:, between] + nearest < farthest)
+            if 4 * rows.size > size:  # to gather so many takes longer than to look at all
+                np.add(most[:, between, None], most[None, between, :], out=over)
+                np.minimum(most, over, out=most)
+            elif rows.size:
+                most[rows] = np.minimum(most[rows], most[rows, between, None] + most[between])
             there_and_back = most.diagonal()
-            most.flat[:: len(most) + 1] = np.where(there_and_back < -ROUNDING_NS * len(most), there_and_back, 0.0)
+            most.flat[:: size + 1] = np.where(there_and_back < -ROUNDING_NS * size, there_and_back, 0.0)
         self.most_ns = most
 
     @staticmethod

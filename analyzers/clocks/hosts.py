@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.groups import first_row_of, rows_by_key
+from analyzers.arrays.groups import as_slice, first_row_of, group_numbers, ordered, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import calls_of_kind, match_calls
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.ordering.lanes import run_heads
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 
 FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
@@ -47,29 +47,29 @@ class HostBounds:
 
 def host_bounds(trace: Trace) -> HostBounds:
     """All bounds of a trace: of each device the tightest in every window of `WINDOW_NS`."""
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    called, returned = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
-    launch = ints(trace.ops, "launch")
-    launched = np.flatnonzero((launch >= 0) & ~is_one_of(trace.ops, "copy", ["PtoP"]))  # that would be two clocks
+    launched = np.flatnonzero((stored(trace.ops, "launch") >= 0) & ~is_one_of(trace.ops, "copy", ["PtoP"]))
+    launch = ints_at(trace.ops, "launch", launched)  # but for copies between GPUs, which would be two clocks
     waited, waiting = _waited(trace, launched)
     parts = []
-    for op, call, ahead, at, at_most in (
-        (launched, launch[launched], start[launched] - called[launch[launched]], start[launched], True),
-        (waited, waiting, end[waited] - returned[waiting], end[waited], False),
+    for op, call, column, at_most in (
+        (launched, launch, "start_ns", True),
+        (waited, waiting, "end_ns", False),
     ):
-        likely = ahead > -FAR_NS if at_most else ahead < FAR_NS
-        frame = {"op": op[likely], "call": call[likely], "at_ns": at[likely], "ahead_ns": ahead[likely]}
-        parts.append(_tightest(trace, pd.DataFrame(frame).assign(at_most=at_most)))
-    found = pd.concat(parts)
-    op = ints(found, "op")
+        at = ints_at(trace.ops, column, op)
+        ahead = at - ints_at(trace.api, column, call)
+        likely = np.flatnonzero(ahead > -FAR_NS if at_most else ahead < FAR_NS)
+        where, tightness = as_slice(likely), ahead if at_most else -ahead
+        kept = likely[_tightest(trace, op[where], at[where], tightness[where])]
+        parts.append((op[kept], call[kept], at[kept], ahead[kept], np.full(kept.size, at_most)))
+    op, call, at, ahead, is_most = (np.concatenate(column) for column in zip(*parts, strict=True))
     return HostBounds(
-        process=ints(trace.ops, "process")[op],
-        device=ints(trace.ops, "device")[op],
-        at_ns=ints(found, "at_ns"),
-        ahead_ns=ints(found, "ahead_ns"),
-        at_most=found["at_most"].to_numpy(bool),
+        process=ints_at(trace.ops, "process", op),
+        device=ints_at(trace.ops, "device", op),
+        at_ns=at,
+        ahead_ns=ahead,
+        at_most=is_most,
         op=op,
-        call=ints(found, "call"),
+        call=call,
         hosts=shared_hosts(trace),
         host_error_ns=np.array([one.host_error_ns or 0 for one in trace.captures], np.int64),
     )
@@ -80,11 +80,11 @@ def witnesses(trace: Trace) -> dict[str, Ints]:
     found = host_bounds(trace)
     syncs = match_calls(trace, found.call, trace.syncs) >= 0
     columns = ("process", "event_sync")
-    waited_for = [ints(trace.syncs, column)[syncs & is_one_of(trace.syncs, "kind", ["event"])] for column in columns]
+    waited_for = [ints_at(trace.syncs, column, syncs & is_one_of(trace.syncs, "kind", ["event"])) for column in columns]
     records = first_row_of(*waited_for, *(ints(trace.records, column) for column in columns)) >= 0
     calls = calls_of_kind(trace, "record")
     record_calls = match_calls(trace, calls, trace.records[records])
-    api = [found.call, ints(trace.ops, "launch")[found.op], calls[record_calls[record_calls >= 0]]]
+    api = [found.call, ints_at(trace.ops, "launch", found.op), calls[record_calls[record_calls >= 0]]]
     return {
         "ops": np.unique(found.op),
         "api": np.unique(np.concatenate(api)),
@@ -122,17 +122,17 @@ def _on_a_gpu_each(trace: Trace) -> bool:
     return enough and len(set(devices)) == len(devices)
 
 
-def _tightest(trace: Trace, bounds: pd.DataFrame) -> pd.DataFrame:
-    """Of each device's bounds of one kind the tightest in every window."""
-    op, at, ahead = (ints(bounds, column) for column in ("op", "at_ns", "ahead_ns"))
-    process, device = ints(trace.ops, "process")[op], ints(trace.ops, "device")[op]
-    capture = np.array([one.capture for one in trace.processes], np.int64)[process]
-    begin = np.array([one.first_ns for one in trace.captures], np.int64)[capture]
-    tightness = ahead if bounds["at_most"].all() else -ahead
-    order = np.lexsort((op, tightness, window := (at - begin) // WINDOW_NS, device, process))
-    keys = np.stack([process[order], device[order], window[order]])
-    first = np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)) if order.size else np.empty(0, bool)
-    return bounds.iloc[order[first]]
+def _tightest(trace: Trace, op: Ints, at: Ints, tightness: Ints) -> Ints:
+    """Of each device's bounds of one kind the tightest, that with the least number, in every window: their rows."""
+    process, device = (stored(trace.ops, column)[op] for column in ("process", "device"))
+    begins = np.array([trace.captures[one.capture].first_ns for one in trace.processes], np.int64)
+    begin = begins[process] if (begins != begins[:1]).any() else begins[:1]  # mostly
+    group = group_numbers(process, device, (at - begin) // WINDOW_NS)
+    least = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, group, tightness)
+    rows = np.flatnonzero(tightness == least[group])
+    rows = rows[ordered(group[rows], op[rows])]
+    return rows[run_heads(group[rows])]
 
 
 def _waited(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
@@ -145,6 +145,8 @@ def _waited(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
 def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     """What synchronizations of a device, a stream or an event waited for: all that was launched there before."""
     calls = calls_of_kind(trace, "device", "stream", "event")
+    if not calls.size:
+        return []
     called = ints(trace.api, "start_ns")
     recorded = first_row_of(
         *(ints(trace.records, column) for column in ("process", "event_sync")),
@@ -155,57 +157,59 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     call = np.append(calls, -1)[match_calls(trace, calls, trace.syncs)]
     kind = {one: is_one_of(trace.syncs, "kind", [one]) & (call >= 0) for one in ("device", "stream", "event")}
     kind["event"] &= (recorded >= 0) & (np.append(record_call, -1)[recorded] >= 0)
-    keys = [ints(trace.ops, column)[launched] for column in ("process", "context", "stream")]
-    on_stream, on_context = rows_by_key(*keys), rows_by_key(*keys[:2])
-    on_process = rows_by_key(keys[0])
+    returned = ints_at(trace.api, "end_ns", ints_at(trace.ops, "launch", launched))
+    order = ordered(returned)
+    launched, returned = launched[order], returned[order]
+    keys = [stored(trace.ops, column)[launched] for column in ("process", "context", "stream")]
+
+    def last(rows: Ints | None, instants: Ints) -> Ints:
+        if rows is None:
+            return np.full(instants.size, -1, np.int64)
+        return _last(launched[rows], returned[rows], ints_at(trace.ops, "end_ns", launched[rows]), instants)
+
+    on_stream = rows_by_key(*keys) if (kind["stream"] | kind["event"]).any() else {}
+    on_context = rows_by_key(*keys[:2]) if kind["device"].any() else {}
     found = []
     sync_keys = [ints(trace.syncs, column) for column in ("process", "context", "stream")]
     of_streams = np.flatnonzero(kind["stream"])
     for key, rows in rows_by_key(*(column[of_streams] for column in sync_keys)).items():
         its_calls = call[of_streams[rows]]
-        found.append((_last_launched(trace, launched[_of(on_stream, key)], called[its_calls]), its_calls))
+        found.append((last(on_stream.get(key), called[its_calls]), its_calls))
     of_events = np.flatnonzero(kind["event"])
     record = recorded[of_events]
     for key, rows in rows_by_key(
-        *(ints(trace.records, column)[record] for column in ("process", "context", "stream"))
+        *(ints_at(trace.records, column, record) for column in ("process", "context", "stream"))
     ).items():
         at = called[record_call[record[rows]]]
-        found.append((_last_launched(trace, launched[_of(on_stream, key)], at), call[of_events[rows]]))
+        found.append((last(on_stream.get(key), at), call[of_events[rows]]))
     of_contexts = np.flatnonzero(kind["device"])
     known = np.zeros(len(trace.api), bool)
     for (process, context), rows in rows_by_key(*(column[of_contexts] for column in sync_keys[:2])).items():
-        its_calls, ops = call[of_contexts[rows]], launched[_of(on_context, (process, context))]
-        known[its_calls] = ops.size > 0
-        found.append((_last_launched(trace, ops, called[its_calls]), its_calls))
+        its_calls, ops = call[of_contexts[rows]], on_context.get((process, context))
+        known[its_calls] = ops is not None
+        found.append((last(ops, called[its_calls]), its_calls))
     unknown = calls_of_kind(trace, "device")
     unknown = unknown[~known[unknown]]
-    for (process,), rows in rows_by_key(ints(trace.api, "process")[unknown]).items():
-        ops = launched[_of(on_process, (process,))]
-        if np.unique(ints(trace.ops, "device")[ops]).size == 1:  # else it is not known which of them it waited for
-            found.append((_last_launched(trace, ops, called[unknown[rows]]), unknown[rows]))
+    on_process = rows_by_key(keys[0]) if unknown.size else {}
+    for (process,), rows in rows_by_key(ints_at(trace.api, "process", unknown)).items():
+        ops = on_process.get((process,))
+        device = stored(trace.ops, "device")[[] if ops is None else launched[ops]]
+        if device.size and (device == device[0]).all():  # else it is not known which of them it waited for
+            found.append((last(ops, called[unknown[rows]]), unknown[rows]))
     return found
 
 
-def _of(rows: dict[tuple[int, ...], Ints], key: tuple[int, ...]) -> Ints:
-    return rows.get(key, np.empty(0, np.int64))
-
-
-def _last_launched(trace: Trace, ops: Ints, instants: Ints) -> Ints:
-    """Of some ops whose launch had returned by each instant, the one that ended last; -1 where there is none."""
-    if not ops.size:
-        return np.full(instants.size, -1, np.int64)
-    returned = ints(trace.api, "end_ns")[ints(trace.ops, "launch")[ops]]
-    order = np.argsort(returned, kind="stable")
-    end = ints(trace.ops, "end_ns")[ops[order]]
+def _last(ops: Ints, returned: Ints, end: Ints, instants: Ints) -> Ints:
+    """Of ops in the order their launches returned, the one that ended last of those by each instant; -1 where none."""
     latest = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))
-    before = np.searchsorted(returned[order], instants, side="right") - 1
-    return np.where(before >= 0, ops[order][latest[np.maximum(before, 0)]], -1)
+    before = np.searchsorted(returned, instants, side="right") - 1
+    return np.where(before >= 0, ops[latest[np.maximum(before, 0)]], -1)
 
 
 def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
     """Copies to the host whose call returns when they are done: those not Async, and those to pageable memory."""
     copies = launched[is_one_of(trace.ops, "copy", ["DtoH"])[launched]]
-    call = ints(trace.ops, "launch")[copies]
+    call = ints_at(trace.ops, "launch", copies)
     code, names = codes(trace.api, "name")
     asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[call]]
     blocking = ~asynchronous | is_one_of(trace.ops, "target_memory", ["pageable"])[copies]

@@ -64,7 +64,7 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     contradicts = by_hosts is not None and by_hosts.contradicts
     if not rows.any() and not uses_hosts:
         return Solution(replace(unsolved, hosts_contradict=contradicts), unknown(count))
-    member, end = ints(matches.calls, "member"), ints(matches.calls, "end_ns")
+    number, member, end = (ints(matches.calls, column) for column in ("collective", "member", "end_ns"))
     first = rows & (islands[member] == islands[member[rows][0]]) if rows.any() else rows
     at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
     estimated = _Estimated.nothing(count)
@@ -74,9 +74,9 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
         if members.size > 1:
             of_island = islands[member] == island
             part = _island(matches.calls, evidence.only(of_island), members, at)
-            believed = of_island & ~np.isin(ints(matches.calls, "collective"), part.doubtful)
+            believed = of_island & ~np.isin(number, part.doubtful)
             solved = part.estimated
-            if part.doubtful and np.unique(_islands(matches.calls[rows & believed], count)[members]).size == 1:
+            if part.doubtful and np.unique(_islands(number, member, count, rows & believed)[members]).size == 1:
                 solved = _island(matches.calls, evidence.only(believed), members, at).estimated
             estimated.put(members, solved)
             contradictions += part.contradictions
@@ -137,23 +137,28 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     has_several = np.bincount(number, minlength=len(collectives)) > 1
     sure = collectives["sure"].to_numpy(bool) & has_several
     best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
-    islands = _islands(calls[has_several[number]], members)
-    reaching = [rows for rows in (best, sure[number]) if np.array_equal(_islands(calls[rows], members), islands)]
-    if not reaching and hosts_link_all:
+    islands = _islands(number, member, members, has_several[number])
+
+    def link_all(rows: Mask) -> bool:
+        return np.array_equal(_islands(number, member, members, rows), islands)
+
+    reaching = next((rows for rows in (best, sure[number]) if link_all(rows)), None)
+    if reaching is None and hosts_link_all:
         nothing = np.zeros(len(calls), bool)
         return _Evidence(nothing, nothing, np.arange(members), sure=True)
-    bounds = reaching[0] if reaching else has_several[number]
+    bounds = reaching if reaching is not None else has_several[number]
     linked = np.bincount(member[has_several[number]], minlength=members) > 0
     enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
-    ends = bounds if enough or not reaching else sure[number]
+    ends = bounds if enough or reaching is None else sure[number]
     coincide = ends & ~(collectives["confidence"].to_numpy(float) == CLEAR)[number]
-    ends = coincide if np.array_equal(_islands(calls[coincide], members), islands) else ends
-    return _Evidence(ends, bounds, islands, bool(reaching))
+    ends = coincide if link_all(coincide) else ends
+    return _Evidence(ends, bounds, islands, reaching is not None)
 
 
-def _islands(calls: pd.DataFrame, members: int) -> Ints:
-    """For each clock the first clock it is linked to by shared collectives, directly or through others."""
-    collective, member = ints(calls, "collective"), ints(calls, "member")
+def _islands(collective: Ints, member: Ints, members: int, rows: Mask) -> Ints:
+    """For each clock the first one that some of the calls link it to, by shared collectives or over other clocks."""
+    if not rows.all():
+        collective, member = collective[rows], member[rows]
     island = np.arange(members)
     while collective.size:
         least = np.full(int(collective.max()) + 1, members)
@@ -217,8 +222,11 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) ->
     """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference."""
     used, count = evidence.ends | evidence.bounds, members.size
     calls, coincides, bounding = calls[used], evidence.ends[used], evidence.bounds[used]
-    member = np.searchsorted(members, ints(calls, "member"))
-    numbers, collective = np.unique(ints(calls, "collective"), return_inverse=True)
+    place = np.empty(members[-1] + 1, np.int64)
+    place[members] = np.arange(count)
+    member, number = place[ints(calls, "member")], ints(calls, "collective")
+    is_first = np.diff(number, prepend=-1) != 0
+    numbers, collective = number[is_first], np.cumsum(is_first) - 1
     base = bases(ints(calls, "end_ns"), member, count, at)
     start = (ints(calls, "start_ns") - base[member]).astype(np.float64)
     end = (ints(calls, "end_ns") - base[member]).astype(np.float64)
@@ -428,9 +436,10 @@ def _adopt(clocks: list[Clock], matches: Matches) -> tuple[Clock, ...]:
     """Clocks that no evidence reaches go with the others of their capture, error unknown."""
     capture = ints(matches.members, "capture")
     reached = [one.residual_ns is not None or one.collectives > 0 for one in clocks]
-    result = []
-    for index, clock in enumerate(clocks):
-        same_capture = [one for i, one in enumerate(clocks) if reached[i] and capture[i] == capture[index]]
-        alone = not reached[index] and same_capture
-        result.append(replace(clock, offset_ns=middle(same_capture)) if alone else clock)
+    result = list(clocks)
+    for rows in rows_by_key(capture).values():
+        same_capture = [clocks[one] for one in rows if reached[one]]
+        for one in rows if same_capture else ():
+            if not reached[one]:
+                result[one] = replace(clocks[one], offset_ns=middle(same_capture))
     return tuple(result)

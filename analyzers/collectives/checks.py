@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_of_each, label, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.common.errors import TraceWarning
@@ -26,7 +26,7 @@ def capture_warnings(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning
     """
     if not len(calls):
         return []
-    seen = np.unique(ints(calls, "rank"))
+    seen = np.sort(ints(calls, "rank")[first_of_each(label(ints(calls, "rank")))])
     return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
 
 
@@ -50,12 +50,10 @@ def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:
 
 
 def _unsure(aligned: Aligned) -> list[TraceWarning]:
-    frame = aligned.matches.collectives
-    several = ~frame["matched_by"].isin(["alone"]).to_numpy()
-    unsure = int(np.count_nonzero(several & ~frame["sure"].to_numpy(bool)))
+    unsure, several = aligned.matches.unsure
     if not unsure:
         return []
-    text = f"{unsure} of {int(several.sum())} collectives are matched over ranks without certainty (marked unsure)."
+    text = f"{unsure} of {several} collectives are matched over ranks without certainty (marked unsure)."
     return [TraceWarning("unsure-matches", text)]
 
 

@@ -131,13 +131,18 @@ def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
     stated = _one_per_call(comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]])
     row = first_row(*_launches(stated, ops))
+    each_beside_its_op = row.size == len(stated) and bool((row == np.arange(row.size)).all())
+
+    def of_ops(values: Any) -> Any:
+        return values if each_beside_its_op else np.append(values, -1)[row]
+
     columns: dict[str, Any] = {}
     for column in (*_CALL_COLUMNS, "in_elements", "out_elements"):
         values = stated[column].array
         if isinstance(values, pd.Categorical):
-            columns[column] = _texts(np.append(values.codes, -1)[row], [str(text) for text in values.categories])
+            columns[column] = _texts(of_ops(values.codes), [str(text) for text in values.categories])
         else:
-            columns[column] = np.append(ints(stated, column), -1)[row]
+            columns[column] = of_ops(ints(stated, column))
     return columns
 
 

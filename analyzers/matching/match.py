@@ -30,7 +30,7 @@ MATCHED_BY = {
     "communicator": "order within the communicator, by operation and size",
     "pair": "order between the two peers",
     "group": "order within the process group, by operation and size",
-    "order": "order within the CUDA stream, by kernel; which ranks belong together is inferred",
+    "order": "order within the stream, by kernel; which ranks belong together is inferred",
     "alone": "seen on one rank only",
 }
 UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
@@ -50,15 +50,16 @@ def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None
     """
     found = calls(trace)
     members, table = found.members, found.table
-    del found  # many ranks have many calls: the unsorted ones need not stay
-    table = table.take(np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"))))
-    steps = find_steps(trace)
-    step = np.append(steps.numbers, -1)[step_of_ops(trace, steps)[ints(table, "op")]]
-    assignment = _Assignment(table, step, apart_ns(members) if apart_ns is not None and len(members) > 1 else None)
+    assignment = _Assignment(table)
     by_key = _has_key(table)
     if by_key.any():
-        assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key, [*_KEY, "member", "operation"]]), "sequence")
-    sequences = _sequences(table, ~by_key)
+        assignment.put(np.flatnonzero(by_key), *_by_key(table if by_key.all() else table.loc[by_key]), "sequence")
+    in_order = _by_time(table, np.flatnonzero(~by_key))
+    sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
+    if sequences:
+        assignment.apart_ns = apart_ns(members) if apart_ns is not None and len(members) > 1 else None
+        steps = find_steps(trace)
+        assignment.step = np.append(steps.numbers, -1)[step_of_ops(trace)[ints(table, "op")]]
     for how, rows in sequences:
         assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
@@ -68,11 +69,21 @@ def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None
     return replace(matches, refuted=int(np.count_nonzero(assignment.refuted)))
 
 
-class _Assignment:
-    """Collective, confidence and kind of match of each call, filled in sequence by sequence."""
+def _by_time(table: pd.DataFrame, rows: Ints) -> Ints:
+    """Some calls in the order they end, and of those the order they start."""
+    return rows[np.lexsort((ints(table, "start_ns")[rows], ints(table, "end_ns")[rows]))]
 
-    def __init__(self, table: pd.DataFrame, step: Ints, apart_ns: Floats | None) -> None:
-        self.table, self.step, self.apart_ns, self.next = table, step, apart_ns, 0
+
+class _Assignment:
+    """Collective, confidence and kind of match of each call, filled in sequence by sequence.
+
+    step : the number of each call's training step, -1 where none is known. apart_ns : as `merge_sequences` has it.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table, self.next = table, 0
+        self.step = np.full(len(table), -1)
+        self.apart_ns: Floats | None = None
         self.collective = np.full(len(table), -1, np.int64)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int64)
@@ -124,7 +135,7 @@ class _Assignment:
         member, end = ints(self.table, "member"), ints(self.table, "end_ns")
         unsure = np.unique(self.collective[self.confidence < CLEAR])
         number, count = np.unique(self.collective, return_counts=True)
-        rows = np.flatnonzero(np.isin(self.collective, np.setdiff1d(number[count > 1], unsure)))
+        rows = _by_time(self.table, np.flatnonzero(np.isin(self.collective, np.setdiff1d(number[count > 1], unsure))))
         if not rows.size:
             return np.full(len(self.table), np.nan)
         base = bases(end[rows], member[rows], members, int(np.median(end[rows])))
@@ -152,8 +163,17 @@ def _has_key(table: pd.DataFrame) -> Mask:
 
 def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
     key = label(*(table[column].array for column in _KEY))
-    repeat = occurrence(ints(table, "member"), key)  # calls coalesced under one number
-    collective = label(key, repeat) if repeat.any() else key
+    repeat = occurrence(ints(table, "member"), key)
+    if repeat.any():  # calls coalesced under one number
+        by_time = _by_time(table, np.arange(key.size))
+        repeat[by_time] = occurrence(ints(table, "member")[by_time], key[by_time])
+        key = label(key, repeat)
+    first_end = np.full(key.max() + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first_end, key, ints(table, "end_ns"))
+    ended_first = _by_time(table, np.flatnonzero(ints(table, "end_ns") == first_end[key]))
+    number = np.empty(first_end.size, np.int64)
+    number[key[ended_first]] = label(key[ended_first])
+    collective = number[key]
     operation = _categorical(table, "operation").codes.astype(np.int64)
     least, most = np.full(collective.max() + 1, operation.max() + 1), np.full(collective.max() + 1, -1)
     np.minimum.at(least, collective, operation)
@@ -161,9 +181,11 @@ def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
     return collective, np.where((least == most)[collective], 1.0, UNLIKE)
 
 
-def _sequences(table: pd.DataFrame, rows: Mask) -> list[tuple[str, Ints]]:
+def _sequences(table: pd.DataFrame) -> list[tuple[str, Ints]]:
     """Calls of which each rank's order is one sequence: (how they are told apart, rows)."""
-    pairwise, rows = _pairwise(table), rows.copy()
+    if not len(table):
+        return []
+    pairwise, rows = _pairwise(table), np.ones(len(table), bool)
     communicator, group = ints(table, "communicator") != -1, (codes(table, "group")[0] >= 0)
     peers = rows & pairwise & ~communicator & (ints(table, "peer") >= 0)
     result: list[tuple[str, Ints]] = []
@@ -228,20 +250,21 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     np.minimum.at(earliest, collective, ints(table, "end_ns"))
     number = np.empty(earliest.size, np.int64)
     number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
-    order = ordered(number[collective], ints(table, "rank"))
-    collective, confidence, by = number[collective][order], confidence[order], by[order]
-    head = np.flatnonzero(np.diff(collective, prepend=-1))
-    count = np.diff(np.append(head, collective.size))
-    first = table.take(order[head])
+    collective = number[collective]
+    order = ordered(collective, ints(table, "rank"))
+    if members["rank"].duplicated().any():
+        order = np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"), ints(table, "rank"), collective))
+    count = np.bincount(collective)
+    first = table.take(head := order[np.cumsum(count) - count])
     pairwise = np.zeros(head.size, dtype=bool)
-    pairwise[collective[_pairwise(table)[order]]] = True
+    pairwise[collective[_pairwise(table)]] = True
     operation = _categorical(first, "operation")
     if "send_recv" not in operation.categories:
         operation = operation.add_categories(["send_recv"])
     joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
     least, largest = np.ones(head.size), np.full(head.size, -1)
     np.minimum.at(least, collective, confidence)
-    np.maximum.at(largest, collective, ints(table, "bytes")[order])
+    np.maximum.at(largest, collective, ints(table, "bytes"))
     ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
     share = first["per_rank"].to_numpy(bool)
     how = np.where(count > 1, by[head], _HOW.index("alone"))
@@ -259,6 +282,6 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
             "sure": (least >= CLEAR) & (count > 1),
         }
     )
-    calls_of = {"collective": collective, "confidence": confidence}
+    calls_of = {"collective": np.repeat(np.arange(count.size), count), "confidence": confidence[order]}
     calls_of |= {column: ints(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
     return Matches(members, pd.DataFrame(calls_of, copy=False), collectives)

@@ -189,11 +189,13 @@ def _subgroups(group: _Group, joined: list[int]) -> list[list[int]]:
     for row, member in enumerate(joined):
         ends[row, group.index[member]] = group.shifted[member].end_ns
     ends = ends[:, chosen]
-    difference = ends[:, None, :] - ends[None, :, :]
-    known = np.isfinite(difference)
-    if known.sum(axis=2).min() < 8:
+    known = np.isfinite(ends).astype(np.int64)
+    if (known @ known.T).min() < 8:
         return [joined]
-    scatter = np.nanmedian(np.abs(difference - np.nanmedian(difference, axis=2, keepdims=True)), axis=2)
+    scatter = np.empty((len(joined), len(joined)))
+    for row, own in enumerate(ends):  # of all pairs at once they would take as much memory as pairs times samples
+        difference = ends - own
+        scatter[row] = np.nanmedian(np.abs(difference - np.nanmedian(difference, axis=1, keepdims=True)), axis=1)
     typical = float(np.median(scatter[~np.eye(len(joined), dtype=bool)]))
     fastest = min(float(np.median(member.end_ns - member.start_ns)) for member in group.shifted.values())
     parts = _components(scatter <= typical / APART)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.groups import grouped
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import PAIRWISE
 from analyzers.trace.alignment import Matches
@@ -28,8 +29,9 @@ def ranks_known(trace: Trace) -> int | None:
     known += [one.rank + 1 for one in trace.processes if one.rule in _NAMED and one.rank > 0]
     if trace.matches is not None and "group_size" in trace.matches.collectives:
         sizes = ints(trace.matches.collectives, "group_size")
-        stated, clocks = int(sizes.max(initial=0)), len(whole.ops[["process", "device"]].drop_duplicates())
+        stated = int(sizes.max(initial=0))
         if stated > 0:
+            clocks = grouped(ints(whole.ops, "process"), ints(whole.ops, "device"))[1].size
             known.append(stated if stated > clocks else min(stated, given))
     return max(known, default=None)
 

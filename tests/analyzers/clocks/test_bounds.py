@@ -123,6 +123,19 @@ def test_the_nearest_that_meets_all_is_below_and_above(some: Some, wanted: list[
     assert np.array_equal(apart(calls(some)).upper(middle), middle)
 
 
+@pytest.mark.parametrize("spread", [5, 60, 300])  # a way over another clock is shorter never, now and then, often
+@pytest.mark.parametrize("absent", [0.0, 0.3])
+def test_ways_over_many_clocks_are_as_short_as_trying_all_in_turn_finds(spread: int, absent: float) -> None:
+    rng = np.random.default_rng(spread)
+    direct = rng.integers(100, 100 + spread, (30, 30)).astype(float)
+    direct[rng.random((30, 30)) < absent] = np.inf
+    np.fill_diagonal(direct, 0.0)
+    shortest = direct.tolist()
+    for over, i, j in itertools.product(range(30), repeat=3):
+        shortest[i][j] = min(shortest[i][j], shortest[i][over] + shortest[over][j])
+    assert Apart(direct).most_ns.tolist() == shortest
+
+
 def test_without_calls_nothing_is_bounded() -> None:
     none = calls([{0: (0, 1)}]).only(np.zeros(1, bool))
     assert apart(none).upper(np.array([0.0, *[np.inf] * 4])).tolist() == [0.0, *[np.inf] * 4]

@@ -68,6 +68,16 @@ def test_collectives_are_numbered_by_who_of_them_ended_first() -> None:
     assert [group for (group,) in fields(matched(*made), "group")] == ["d", "b", "c", "a"]
 
 
+def test_of_collectives_that_end_at_once_the_one_whose_call_began_first_has_the_lower_number() -> None:
+    lasts = {"a": (2, 3), "b": (1, 4), "c": (3, 1), "d": (1, 1)}  # on rank 0 and on rank 1, whose calls end later
+    made = [
+        call(rank, (5 + rank * at) * MS, lasts=of_rank[rank] * MS, group=group, sequence=0)
+        for at, (group, of_rank) in enumerate(lasts.items())
+        for rank in range(2)
+    ]
+    assert [group for (group,) in fields(matched(*made), "group")] == ["a", "c", "b", "d"]
+
+
 def test_a_collective_is_what_its_lowest_rank_says_and_as_large_as_any_says() -> None:
     stated = {"operation": "all_to_all", "group": "0", "dtype": "Int", "sequence": 0}
     matches = matched(
