@@ -151,11 +151,11 @@ def percent_span(low: float | None, high: float | None) -> str:
     """From one ratio to another.
 
     >>> percent_span(0.224, 1.0), percent_span(0.0, 0.4), percent_span(0.4, 0.4)
-    ('22.4–100 %', 'up to 40 %', '40 %')
+    ('22.4–100 %', '0–40 %', '40 %')
     """
     if low == high or low is None or high is None:
         return percent(low)
-    return f"{percent(low).removesuffix(' %')}–{percent(high)}" if low > 0 else f"up to {percent(high)}"
+    return f"{percent(low).removesuffix(' %')}–{percent(high)}"
 
 
 def count_of(count: int, noun: str) -> str:

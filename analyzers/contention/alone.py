@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import label
+from analyzers.arrays.groups import label, ordered
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.timings import KIND_COLUMNS, Timings
 
@@ -53,8 +53,9 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
         found = _filled(found, _alone(one, one.kind, kinds))
     columns = [column for column in KIND_COLUMNS if column != "previous"]
     broad = label(own.kinds.groupby(columns, sort=False, dropna=False).ngroup())
-    for one in runs if kinds else []:
-        found = _filled(found, _broad(found, one, broad))
+    for one in runs:
+        if np.isnan(found.taken_ns).any():
+            found = _filled(found, _broad(found, one, broad))
     return found
 
 
@@ -77,45 +78,47 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     taken = one.taken_ns.astype(float)
     share = one.beside_ns / np.maximum(taken, 1)
     is_alone, is_beside = one.usual & (share <= ALONE), one.usual & (share >= BESIDE)
-    d_alone, count = _median(taken, kind, kinds, is_alone)
-    c_alone, _ = _median(share, kind, kinds, is_alone)
-    d_beside, many = _median(taken, kind, kinds, is_beside)
-    c_beside, _ = _median(share, kind, kinds, is_beside)
+    alone = _ByKind(taken, kind, kinds, is_alone)
+    d_alone, count = alone.median(), alone.count
+    c_alone = _ByKind(share, kind, kinds, is_alone).median()
+    beside = _ByKind(taken, kind, kinds, is_beside)
+    d_beside, many = beside.median(), beside.count
+    c_beside = _ByKind(share, kind, kinds, is_beside).median()
     ratio = np.divide(d_beside, d_alone, out=np.ones(kinds), where=(count > 0) & (many > 0) & (d_alone > 0))
     slower = (ratio - 1) / np.maximum(ratio * c_beside - c_alone, BESIDE - ALONE)
     slower = np.where(many > 0, np.clip(slower, 0, 0.95), 0.0)
-    deviation, _ = _median(np.abs(taken - d_alone[kind]), kind, kinds, is_alone)
+    deviation = _ByKind(np.abs(taken - d_alone[kind]), kind, kinds, is_alone).median()
     spread = _DEVIATION * deviation / np.maximum(d_alone, 1)
     well_known = count >= FEW
     usual = float(np.median(spread[well_known])) if well_known.any() else SPREAD
     spread = np.where(well_known, spread, np.fmax(usual, np.nan_to_num(spread)))
     error = _MEDIAN * spread * d_alone / np.sqrt(np.maximum(count, 1))
     pace = 1 - slower * np.nan_to_num(c_alone)
-    least = np.fmax(_fast(taken, kind, kinds, is_alone), (1 - CLOCKS_AT_MOST) * d_alone)
+    least = np.fmax(alone.fast(), (1 - CLOCKS_AT_MOST) * d_alone)
     return Alone(d_alone * pace, error, least * pace)
 
 
-def _median(values: Floats, kind: Ints, kinds: int, rows: Mask) -> tuple[Floats, Ints]:
-    """Median of each kind's values among some rows (NaN of none), and how many there are."""
-    ordered, first, count = _by_kind(values, kind, kinds, rows)
-    found = np.full(kinds, np.nan)
-    has = count > 0
-    low, high = first[has] + (count[has] - 1) // 2, first[has] + count[has] // 2
-    found[has] = (ordered[low] + ordered[high]) / 2
-    return found, count
+class _ByKind:
+    """Some rows' values, ascending within each kind: where each kind's begin, and how many they are."""
 
+    def __init__(self, values: Floats, kind: Ints, kinds: int, rows: Mask) -> None:
+        at = np.flatnonzero(rows)
+        self.count = np.bincount(kind[at], minlength=kinds)
+        self._first, self._has = np.cumsum(self.count) - self.count, self.count > 0
+        at = at[np.argsort(values[at])]
+        self._values = values[at[ordered(kind[at])]]
 
-def _fast(values: Floats, kind: Ints, kinds: int, rows: Mask) -> Floats:
-    """Of each kind's values among some rows one that is hardly undercut (by one in a hundred); NaN of none."""
-    ordered, first, count = _by_kind(values, kind, kinds, rows)
-    found = np.full(kinds, np.nan)
-    has = count > 0
-    found[has] = ordered[first[has] + (count[has] - 1) // UNDERCUT]
-    return found
+    def median(self) -> Floats:
+        """Of each kind's values the median; NaN of none."""
+        first, count = self._first[self._has], self.count[self._has]
+        return self._of_each((self._values[first + (count - 1) // 2] + self._values[first + count // 2]) / 2)
 
+    def fast(self) -> Floats:
+        """Of each kind's values one that is hardly undercut (by one in a hundred); NaN of none."""
+        first, count = self._first[self._has], self.count[self._has]
+        return self._of_each(self._values[first + (count - 1) // UNDERCUT])
 
-def _by_kind(values: Floats, kind: Ints, kinds: int, rows: Mask) -> tuple[Floats, Ints, Ints]:
-    """Some rows' values, ascending within each kind, and where each kind's begin, and how many they are."""
-    at = np.flatnonzero(rows)
-    count = np.bincount(kind[at], minlength=kinds)
-    return values[at[np.lexsort((values[at], kind[at]))]], np.cumsum(count) - count, count
+    def _of_each(self, values: Floats) -> Floats:
+        found = np.full(self.count.size, np.nan)
+        found[self._has] = values
+        return found

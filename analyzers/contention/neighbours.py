@@ -20,12 +20,13 @@ from analyzers.contention.alone import alone
 from analyzers.contention.timings import (
     Timings,
     join,
+    lanes_of_ops,
     on_devices,
     over_all_ranks,
     timings_of_streams,
     transfer_begin,
 )
-from analyzers.trace.columns import codes, ints, lanes
+from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -109,7 +110,7 @@ class StreamContention:
 def neighbours(trace: Trace) -> Neighbours:
     """What ran beside each op of a trace on other streams of its device."""
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    begin, lane = transfer_begin(trace), lanes(trace.ops)
+    begin, lane = transfer_begin(trace), lanes_of_ops(trace)
     code, names = codes(trace.ops, "name")
     found: list[tuple[Ints, Ints, Ints]] = []
     for rows in on_devices(trace):

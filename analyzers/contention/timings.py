@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.groups import as_slice, first_of_each, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import calls
 from analyzers.trace.columns import codes, ints, lanes
+from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, step_of_ops
@@ -59,36 +60,44 @@ class Timings:
         return Timings(self.kinds, *(getattr(self, column)[rows] for column in columns))
 
 
-def timings(trace: Trace, side: Mask, other: Mask) -> Timings:
-    """The ops of one side in a trace, beside those of the other.
+def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
+    """The ops of both sides in a trace, each side beside the other.
 
     Parameters
     ----------
-    side, other : masks over `trace.ops`; an op is of one of them at most.
+    a, b : masks over `trace.ops`; an op is of one of them at most.
     """
     beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    begin, lane = transfer_begin(trace), lanes(trace.ops)
-    for on_device in on_devices(trace):
-        mine, others = on_device[side[on_device]], on_device[other[on_device]]
-        beside[mine] = coverage(begin[mine], end[mine], union(start[others], end[others]))
-        rest = on_device[~other[on_device]]
-        for (one,), on_lane in rows_by_key(lane[mine]).items():
-            elsewhere, ops = rest[lane[rest] != one], mine[on_lane]
-            crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
-    return _of_ops(trace, np.flatnonzero(side), beside, crowded)
+    begin, lane = transfer_begin(trace), lanes_of_ops(trace)
+    for rows in on_devices(trace):
+        here = as_slice(rows)
+        its_begin, its_start, its_end, its_lane = (each[here] for each in (begin, start, end, lane))
+        sides = a[here], b[here]
+        for mine, others in (sides, sides[::-1]):
+            other_runs = union(its_start[others], its_end[others])
+            beside[rows[mine]] = coverage(its_begin[mine], its_end[mine], other_runs)
+            for one in np.flatnonzero(np.bincount(its_lane[mine])).tolist():
+                on_lane = its_lane == one
+                ops, elsewhere = mine & on_lane, ~(others | on_lane)
+                rest_runs = union(its_start[elsewhere], its_end[elsewhere])
+                crowded[rows[ops]] = coverage(its_begin[ops], its_end[ops], rest_runs)
+    about = trace.once(calls).table
+    of_a, of_b = (_of_ops(trace, np.flatnonzero(side), beside, crowded, about) for side in (a, b))
+    return of_a, of_b
 
 
 def timings_of_streams(trace: Trace) -> Timings:
     """All ops of a trace, beside those of other streams."""
     beside = np.zeros(len(trace.ops), np.int64)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    begin, lane = transfer_begin(trace), lanes(trace.ops)
+    begin, lane = transfer_begin(trace), lanes_of_ops(trace)
     for on_device in on_devices(trace):
         for (one,), on_lane in rows_by_key(lane[on_device]).items():
             elsewhere, ops = on_device[lane[on_device] != one], on_device[on_lane]
             beside[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
-    return _of_ops(trace, np.arange(len(trace.ops)), beside, np.zeros(len(trace.ops), np.int64))
+    rows, crowded = np.arange(len(trace.ops)), np.zeros(len(trace.ops), np.int64)
+    return _of_ops(trace, rows, beside, crowded, trace.once(calls).table)
 
 
 def transfer_begin(trace: Trace) -> Ints:
@@ -98,12 +107,22 @@ def transfer_begin(trace: Trace) -> Ints:
 
 def on_devices(trace: Trace) -> Iterable[Ints]:
     """Rows of the ops of each rank's device."""
-    return rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).values()
+    return ops_of_devices(trace).values()
 
 
-def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints) -> Timings:
+def lanes_of_ops(trace: Trace) -> Ints:
+    """The lane of each op, as `lanes` numbers it."""
+    return trace.once(_lanes_of_ops)
+
+
+def _lanes_of_ops(trace: Trace) -> Ints:
+    return lanes(trace.ops)
+
+
+def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints, about: pd.DataFrame) -> Timings:
+    """Timings of some ops; `about` says of communication what it is."""
     taken = (ints(trace.ops, "end_ns") - transfer_begin(trace))[rows]
-    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken)
+    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken, about)
     rank, device, collective = (ints(trace.ops, column)[rows] for column in ("rank", "device", "collective"))
     return Timings(kinds, kind, rank, device, taken, beside[rows], collective, trace.once(_usual)[rows])
 
@@ -160,13 +179,13 @@ def _in_first_steps(trace: Trace) -> Mask:
     first, last = np.full(count, _LIMITS.max), np.full(count, _LIMITS.min)
     np.minimum.at(first, owner, steps.numbers)
     np.maximum.at(last, owner, steps.numbers)
-    number, process = np.append(steps.numbers, -1)[step_of_ops(trace, steps)], ints(trace.ops, "process")
+    number, process = np.append(steps.numbers, -1)[step_of_ops(trace)], ints(trace.ops, "process")
     return (number == first[process]) & (last > first)[process]
 
 
-def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
+def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """The kinds of some ops, and which each is of."""
-    ops, about = trace.ops, calls(trace).table
+    ops = trace.ops
     of_call = np.full(len(ops), -1, np.int64)
     of_call[ints(about, "op")] = np.arange(len(about))
     call = of_call[rows]
@@ -193,7 +212,7 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
     numbers["sizes"] = np.where(is_call, -1, _sizes(trace)[rows])
     numbers["crowded"] = crowded.astype(np.int64)
     number = label(*(texts[column][0] for column in KIND_COLUMNS[:5]), *numbers.values())
-    firsts = np.unique(number, return_index=True)[1] if number.size else np.empty(0, np.int64)
+    firsts = first_of_each(number)
     words = {
         column: [found[each] if each >= 0 else "" for each in texts[column][0][firsts].tolist()]
         for column in KIND_COLUMNS[:5]
@@ -205,14 +224,17 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
 def _sizes(trace: Trace) -> Ints:
     """Sizes of the inputs of the operator that launched each op, as a number; -1 where they are not known."""
     of_range = ints(trace.ranges, "sizes")
+    if not (of_range >= 0).any():
+        return np.full(len(trace.ops), -1, np.int64)
     operator, _ = launched_in(trace, of_range >= 0)
     return np.append(of_range, -1)[operator]
 
 
 def _previous(trace: Trace) -> Ints:
     """The name of the op before each on its stream, as a code; -1 before the first."""
-    lane, (code, _) = lanes(trace.ops), codes(trace.ops, "name")
-    order = np.lexsort((ints(trace.ops, "start_ns"), lane))
+    lane, (code, _) = lanes_of_ops(trace), codes(trace.ops, "name")
+    order = ordered(ints(trace.ops, "start_ns"))
+    order = order[ordered(lane[order])]
     found = np.full(len(trace.ops), -1, np.int64)
     same = lane[order][1:] == lane[order][:-1]
     found[order[1:][same]] = code[order[:-1][same]]

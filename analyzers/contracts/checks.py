@@ -31,7 +31,7 @@ from analyzers.contracts.words import Words
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.select.select import select
 from analyzers.syncs.copies import REASONS, unwaited_copies
-from analyzers.syncs.crossings import crossings
+from analyzers.syncs.crossings import missing_crossings
 from analyzers.trace.advice import records_waits
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.narrow import in_whole
@@ -344,7 +344,7 @@ class Checker:
         recorded = self.ordering.waits_recorded
         races = [
             (instance, one)
-            for one in crossings(self.whole).missing
+            for one in missing_crossings(self.whole).missing
             for instance in self._races_in(found, one.op, one.behind)
         ]
         if races:

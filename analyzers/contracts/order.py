@@ -188,10 +188,9 @@ class Order:
             self.lanes.communication, linked.wait_lane, True
         )
         open_waits = np.flatnonzero(~(known & process_recorded[waits.process]))
-        kind = np.array(calls.kind, object)
-        told = np.where(kind == "event", _told(linked.syncs), (kind == "device") | (syncs.lane >= 0)).astype(bool)
+        told = np.where(calls.is_kind("event"), _told(linked.syncs), calls.is_kind("device") | (syncs.lane >= 0))
         open_syncs = np.flatnonzero(~told & (syncs.call >= 0))
-        blocking = blocking_calls(self.trace, self.ordering)
+        blocking = self.trace.once(blocking_calls)
         unclear = np.isin(blocking.kind, [KINDS.index("spin"), KINDS.index("memory")])
         start, end = ints(self.trace.api, "start_ns"), ints(self.trace.api, "end_ns")
         call, last = blocking.call[unclear], blocking.last[unclear]

@@ -23,7 +23,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, OnePart, PartitionedRun
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
 
 UNSEEN = 0.1  # of communication, from which on its unseen waits are said
@@ -84,7 +84,7 @@ def counters(
     ------
     TracevizError : no GPU counters were captured; a selector can't be read, or the sides share ops.
     """
-    run = OnePart(run) if isinstance(run, Trace) else run
+    run = as_run(run)
     names = str(parse(a)), str(parse(b))
     shared = reduce(add, run.ask(partial(_shared, a=a, b=b), narrowing).values())
     notes = about_shared(shared, *names)
@@ -92,11 +92,13 @@ def counters(
     ranks = tuple(sorted((one for part in parts for one in part.ranks), key=lambda one: (one.rank, one.device)))
     if not ranks:
         _refuse(parts)
+    found = in_all(ranks, *names_of(*names))
     for name, reasons in zip(names, zip(*(part.reasons for part in parts), strict=True), strict=True):
         if all(reasons):
+            found = Contended(unknown=f"'{name}' picks nothing")
             notes.append(TraceWarning("empty-side", f"'{name}': {reasons[0]}."))
     warnings = (*run.trace.warnings, *notes, *_about(parts, ranks))
-    return CountersResult(*names, ranks, in_all(ranks, *names_of(*names)), warnings)
+    return CountersResult(*names, ranks, found, warnings)
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,11 @@ def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[Trac
     lacking = [one for one in devices if one.lacks_ops]
     if lacking:
         worst = max(lacking, key=lambda one: one.unrecorded_ns)
-        ranks = ", ".join(labels.short(one.rank, one.device) for one in lacking)
+        where = labels.names((one.rank, one.device) for one in lacking)
+        most = f", at most on {labels.name(worst.rank, worst.device)}" if len(lacking) > 1 else ""
         text = (
-            f"SMs of rank {ranks} were at work where the capture has no op: for {duration(worst.unrecorded_ns)} on "
-            f"{labels.name(worst.rank, worst.device)}. Ops are missing, or clocks differ; what the sides contend for "
-            "is told without."
+            f"SMs of {where} were at work for {duration(worst.unrecorded_ns)}{most}, where the capture has no op. "
+            "Ops are missing, or clocks differ; what the sides contend for is told without."
         )
         found.append(TraceWarning("unrecorded-work", text))
     return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.intervals import intersect, measure, union
+from analyzers.arrays.intervals import Union, intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
@@ -58,12 +58,22 @@ def real_range(trace: Trace, a: Ints, b: Ints, absent: Mask | None = None) -> Re
     """
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
-    waits = least, most if absent is None else np.where(absent, ends - starts, most)
-    longest, shortest = ([union(starts[rows] + wait[rows], ends[rows]) for rows in (a, b)] for wait in waits)
-    # Of A what runs beside no B: the least where A waits long and B does not, the most the other way round.
-    least_alone = [measure(shortest[i]) - measure(intersect(shortest[i], longest[1 - i])) for i in (0, 1)]
-    most_alone = [measure(longest[i]) - measure(intersect(longest[i], shortest[1 - i])) for i in (0, 1)]
-    return RealRange(measure(intersect(*shortest)), measure(intersect(*longest)), min(least_alone), min(most_alone))
+    if absent is not None:
+        most = np.where(absent, ends - starts, most)
+    sides = [_running(starts[rows], ends[rows], least[rows], most[rows]) for rows in (a, b)]
+    length = [[measure(one) for one in side] for side in sides]
+    met = [[measure(intersect(of_a, of_b)) for of_b in sides[1]] for of_a in sides[0]]
+    # At 0 stand the longest, at -1 the shortest. Of A what runs beside no B: the least where A waits long and B does
+    # not, the most the other way round.
+    least_alone = min(length[0][-1] - met[-1][0], length[1][-1] - met[0][-1])
+    most_alone = min(length[0][0] - met[0][-1], length[1][0] - met[-1][0])
+    return RealRange(met[-1][-1], met[0][0], least_alone, most_alone)
+
+
+def _running(starts: Ints, ends: Ints, least: Ints, most: Ints) -> list[Union]:
+    """When some ops run with the least waits, and with the most; one answer where these are the same."""
+    waits = [least] if np.array_equal(least, most) else [least, most]
+    return [union(starts + wait, ends) for wait in waits]
 
 
 def _ratio(overlap_ns: int, alone_ns: int) -> float:

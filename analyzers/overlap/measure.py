@@ -9,22 +9,24 @@ its last rank (`ops.wait_ns`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_group, union
 from analyzers.arrays.intervals import either as either_of
 from analyzers.arrays.types import Ints, Mask
 from analyzers.overlap.certainty import RealRange, real_range
+from analyzers.overlap.instances import Instances
 from analyzers.overlap.pairing import Pairing
 from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
+MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 APPARENT_FROM = 0.1  # of a side's busy time, from which on unseen waits make its figure an apparent one
 
 
@@ -64,29 +66,6 @@ class Unseen:
     b_ns: int
     real_range: RealRange
     waiting: float | None = None
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One paired occurrence of A and B; times in ns."""
-
-    label: str
-    start_ns: int
-    end_ns: int
-    a_busy_ns: int
-    b_busy_ns: int
-    real_overlap_ns: int
-    index: int  # in the Pairing
-
-    @property
-    def achievable_ns(self) -> int:
-        """The most that could overlap: the shorter side, ns."""
-        return min(self.a_busy_ns, self.b_busy_ns)
-
-    @property
-    def missed_ns(self) -> int:
-        """Achievable overlap that did not happen, ns."""
-        return self.achievable_ns - self.real_overlap_ns
 
 
 @dataclass(frozen=True)
@@ -148,7 +127,7 @@ class RankOverlap:
     b: Side
     overlap_ns: int
     real_overlap_ns: int
-    instances: tuple[Instance, ...]
+    instances: Instances = field(default_factory=Instances)
     missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first
     real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
@@ -224,7 +203,7 @@ class RankOverlap:
     @cached_property
     def achievable_ns(self) -> int:
         """Achievable overlap of all instances, ns."""
-        return sum(instance.achievable_ns for instance in self.instances)
+        return int(self.instances.achievable_ns.sum())
 
     @property
     def missed_ns(self) -> int:
@@ -316,32 +295,36 @@ def _unseen(trace: Trace, a: Ints, b: Ints) -> Unseen | None:
     return Unseen(running[0], running[1], real_range(trace, a, b, absent), waiting)
 
 
-def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> tuple[Instance, ...]:
+def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Instances:
     """Instances on one rank's device for which both sides have work; their times are those of the real intervals."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    a, b = a[pairing.a[a] >= 0], b[pairing.b[b] >= 0]
-    real = [(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
-    present, position = np.unique(np.concatenate([pairing.a[a], pairing.b[b]]), return_inverse=True)
-    group_a, group_b = position[: a.size], position[a.size :]
-    lengths = overlap_by_group((*real[0], group_a), (*real[1], group_b), present.size)
-    first = np.full(present.size, np.iinfo(np.int64).max)
-    last = np.full(present.size, np.iinfo(np.int64).min)
-    for (arrived, ended), group in zip(real, (group_a, group_b), strict=True):
+    instance_of = pairing.a[a], pairing.b[b]
+    found = _in_both(*instance_of, pairing.process.size)
+    number = np.full(pairing.process.size + 1, -1, np.int64)  # the last is for work in no instance
+    number[found] = np.arange(found.size)
+    first, last = np.full(found.size, MAX_NS), np.full(found.size, MIN_NS)
+    sides = []
+    for rows, instance in zip((a, b), instance_of, strict=True):
+        group = number[instance]
+        if np.any(group < 0):
+            rows, group = rows[group >= 0], group[group >= 0]
+        arrived, ended = starts[rows] + waits[rows], ends[rows]
         np.minimum.at(first, group, arrived)
         np.maximum.at(last, group, ended)
-    both = np.flatnonzero(np.isin(present, pairing.a[a]) & np.isin(present, pairing.b[b]))
-    return tuple(
-        Instance(
-            pairing.label[present[k]],
-            int(first[k]),
-            int(last[k]),
-            int(lengths.a[k]),
-            int(lengths.b[k]),
-            int(lengths.both[k]),
-            int(present[k]),
-        )
-        for k in both
+        sides.append((arrived, ended, group))
+    lengths = overlap_by_group(sides[0], sides[1], found.size)
+    places = as_slice(found)  # those of a process follow one another
+    label = (
+        pairing.label[places] if isinstance(places, slice) else tuple(pairing.label[each] for each in found.tolist())
     )
+    return Instances(label, first, last, lengths.a, lengths.b, lengths.both, found)
+
+
+def _in_both(a: Ints, b: Ints, count: int) -> Ints:
+    """The instances that occur among those of A's ops and among those of B's, ascending; -1 is none."""
+    in_a, in_b = np.zeros((2, count + 1), dtype=bool)  # the last is for work in no instance
+    in_a[a] = in_b[b] = True
+    return np.flatnonzero((in_a & in_b)[:-1])
 
 
 def _ratio(part: int, whole: int) -> float | None:

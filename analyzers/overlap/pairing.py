@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.intervals import overlap_by_group
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.intervals import Union, intersect, lay
+from analyzers.arrays.types import Ints, Mask
 from analyzers.select.select import Selection
 from analyzers.trace.columns import ints
 from analyzers.trace.steps import find_steps, step_of_ops
@@ -27,6 +27,7 @@ RULES = {
     "capture": "the whole capture (it has no step marks)",
 }
 RULE_OF = {"ranges": "occurrence", "used": "occurrence", "step": "step", "capture": "capture"}  # by method
+_NO_ROWS = np.empty(0, np.int64)
 SHIFTS = (0, -1, 1)  # in the order in which they win where they are equally good
 
 
@@ -75,7 +76,7 @@ def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     has_steps = bool(find_steps(trace).rows.size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
         return Possible(False, False, has_steps)
-    by_ranges, by_used = (_numbered(trace, a, b, method) is not None for method in ("ranges", "used"))
+    by_ranges, by_used = (_ranges_by_process(trace, a, b, method) is not None for method in ("ranges", "used"))
     return Possible(by_ranges, by_used, has_steps)
 
 
@@ -102,9 +103,23 @@ def pair_by(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing:
 def moves(trace: Trace, pairing: Pairing) -> Moves:
     """Try what moving B by an instance does; without a neighbour to move to, nothing overlaps then."""
     several = np.unique(pairing.process).size < pairing.process.size
-    tried = SHIFTS if several else SHIFTS[:1]
-    found = [_overlap(trace, shifted(pairing, shift)) for shift in tried]
-    return Moves(several, (*found, *(0 for _ in SHIFTS[len(tried) :])))
+    # Lanes of several devices in one process never meet.
+    device = label(ints(trace.ops, "device"))
+    devices = int(device.max(initial=0)) + 1
+    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    sides = []
+    for instance in (pairing.a, pairing.b):
+        rows = np.flatnonzero(instance >= 0)
+        sides.append((starts[rows] + waits[rows], ends[rows], instance[rows] * devices + device[rows]))
+    laid = lay(sides[0], sides[1], pairing.process.size * devices)
+    b_instance = laid.group(laid.b) // devices
+    found = [0] * len(SHIFTS)
+    for number, shift in enumerate(SHIFTS if several else SHIFTS[:1]):
+        kept = (_moved(pairing.process, np.arange(pairing.process.size), shift) >= 0)[b_instance]
+        by_ns = shift * devices * laid.span
+        moved = Union(laid.b.starts[kept] + by_ns, laid.b.ends[kept] + by_ns)
+        found[number] = int(laid.lengths(intersect(laid.a, moved)).sum())
+    return Moves(several, tuple(found))
 
 
 def best_shift(parts: Sequence[Moves]) -> int:
@@ -115,39 +130,52 @@ def best_shift(parts: Sequence[Moves]) -> int:
     return SHIFTS[total.index(max(total))]
 
 
+def _ranges_by_process(trace: Trace, a: Selection, b: Selection, method: str) -> dict[int, tuple[Ints, Ints]] | None:
+    """Rows of one side's ranges and of the other's in each process; None where one has unequally many."""
+    owner = ints(trace.ranges, "process")
+    named = [np.flatnonzero(_used(side) if method == "used" else side.ranges) for side in (a, b)]
+    by_process = [rows_by_key(owner[rows]) for rows in named]
+    found: dict[int, tuple[Ints, Ints]] = {}
+    for number in np.unique(ints(trace.ops, "process")[a.picked | b.picked]).tolist():
+        of_a, of_b = (
+            rows[rows_here.get((number,), _NO_ROWS)] for rows, rows_here in zip(named, by_process, strict=True)
+        )
+        if of_a.size != of_b.size:
+            return None
+        found[number] = of_a, of_b
+    return found
+
+
+def _used(side: Selection) -> Mask:
+    """Ranges that launched some of a side's work."""
+    used = np.zeros(side.ranges.size + 1, dtype=bool)  # the last is for work of no range
+    used[side.occurrence[side.picked]] = True
+    return used[:-1]
+
+
 def _numbered(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing | None:
     """Pair the k-th range of one side with the k-th of the other; None where a process has unequally many."""
-    ranges = [a.ranges, b.ranges]
-    if method == "used":
-        ranges = [np.isin(np.arange(side.ranges.size), side.occurrence[side.picked]) for side in (a, b)]
-    starts, owner = ints(trace.ranges, "start_ns"), ints(trace.ranges, "process")
+    by_process = _ranges_by_process(trace, a, b, method)
+    if by_process is None:
+        return None
+    starts = ints(trace.ranges, "start_ns")
     instance = np.full((2, starts.size + 1), -1, np.int64)
     process: list[int] = []
-    label: list[str] = []
-    no_rows = np.empty(0, np.int64)
-    named = [np.flatnonzero(mask) for mask in ranges]
-    by_process = [rows_by_key(owner[rows]) for rows in named]
-    for number in np.unique(ints(trace.ops, "process")[a.picked | b.picked]).tolist():
-        rows = [
-            named_rows[rows_here.get((number,), no_rows)]
-            for named_rows, rows_here in zip(named, by_process, strict=True)
-        ]
-        if rows[0].size != rows[1].size:
-            return None
-        for side, rows_here in enumerate(rows):
-            instance[side, rows_here[np.argsort(starts[rows_here], kind="stable")]] = len(process) + np.arange(
-                rows_here.size
-            )
-        process += [number] * rows[0].size
-        label += [f"occurrence {k}" for k in range(rows[0].size)]
+    labels: list[str] = []
+    for number, both in by_process.items():
+        count = both[0].size
+        for side, rows in enumerate(both):
+            instance[side, rows[np.argsort(starts[rows], kind="stable")]] = len(process) + np.arange(count)
+        process += [number] * count
+        labels += [f"occurrence {k}" for k in range(count)]
     at_a, at_b = (np.where(side.picked, instance[k, side.occurrence], -1) for k, side in enumerate((a, b)))
-    return Pairing("occurrence", at_a, at_b, np.array(process, np.int64), tuple(label))
+    return Pairing("occurrence", at_a, at_b, np.array(process, np.int64), tuple(labels))
 
 
 def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairing:
     process = ints(trace.ops, "process")
     steps = find_steps(trace)
-    step = step_of_ops(trace, steps)
+    step = step_of_ops(trace)
     per_process = steps.rows.size + 1  # the last is for work outside steps
     key = process * per_process + np.where(step < 0, per_process - 1, _start_order(trace, steps.rows)[step])
     in_instance = (a.picked | b.picked) & ((step >= 0) | (not marked))
@@ -180,11 +208,10 @@ def shifted(pairing: Pairing, shift: int) -> Pairing:
     """Move B by some instances within its process; what has no counterpart there keeps an instance of its own."""
     if shift == 0 or not pairing.process.size:
         return pairing
-    target = np.where(pairing.b >= 0, pairing.b + shift, -1)
-    has_counterpart = (target >= 0) & (target < pairing.process.size)
-    has_counterpart &= pairing.process[np.where(has_counterpart, target, 0)] == pairing.process[pairing.b]
-    unpaired, position = np.unique(pairing.b[(pairing.b >= 0) & ~has_counterpart], return_inverse=True)
-    target[(pairing.b >= 0) & ~has_counterpart] = pairing.process.size + position
+    target = _moved(pairing.process, pairing.b, shift)
+    stays = (pairing.b >= 0) & (target < 0)
+    unpaired, position = np.unique(pairing.b[stays], return_inverse=True)
+    target[stays] = pairing.process.size + position
     return Pairing(
         pairing.rule,
         pairing.a,
@@ -195,16 +222,9 @@ def shifted(pairing: Pairing, shift: int) -> Pairing:
     )
 
 
-def _overlap(trace: Trace, pairing: Pairing) -> int:
-    starts, ends = ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns")
-    # Lanes of several devices in one process never meet.
-    lane = ints(trace.ops, "device")
-    _, device = np.unique(lane, return_inverse=True)
-    devices = int(device.max(initial=0)) + 1
-    a, b = pairing.a >= 0, pairing.b >= 0
-    both = overlap_by_group(
-        (starts[a], ends[a], pairing.a[a] * devices + device[a]),
-        (starts[b], ends[b], pairing.b[b] * devices + device[b]),
-        pairing.process.size * devices,
-    ).both
-    return int(both.sum())
+def _moved(process: Ints, instance: Ints, shift: int) -> Ints:
+    """The instance that each is moved to within its process; -1 where there is none, or it is none."""
+    target = instance + shift
+    inside = (instance >= 0) & (target >= 0) & (target < process.size)
+    inside[inside] = process[target[inside]] == process[instance[inside]]
+    return np.where(inside, target, -1)

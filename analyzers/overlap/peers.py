@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 
@@ -92,30 +92,27 @@ def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) 
         "memcpy": is_one_of(trace.ops, "kind", ("memcpy",)),
     }
     found = []
-    for (rank, device), rows in sorted(rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items()):
+    for (rank, device), rows in ops_of_devices(trace).items():
 
         def of(mask: Mask, rows: Ints = rows) -> Union:
             return union(starts[rows[mask[rows]]], ends[rows[mask[rows]]])
 
         of_a, of_b, all_work = of(a), of(b), union(starts[rows], ends[rows])
-        both, sides, span = (
-            measure(intersect(of_a, of_b)),
-            either(of_a, of_b),
-            int(ends[rows].max() - starts[rows].min()),
-        )
+        a_ns, b_ns, both, busy = (measure(each) for each in (of_a, of_b, intersect(of_a, of_b), all_work))
+        span = int(ends[rows].max() - starts[rows].min())
         by_class = {name: of(mask) for name, mask in classes.items()}
         found.append(
             DeviceTime(
                 rank,
                 device,
-                measure(of_a) - both,
-                measure(of_b) - both,
+                a_ns - both,
+                b_ns - both,
                 both,
-                measure(all_work) - measure(sides),
-                span - measure(all_work),
+                busy - (a_ns + b_ns - both),
+                span - busy,
                 steps_of_rank.get(rank, 0),
                 _hta(by_class),
-                _tracelens(by_class, span, measure(all_work)),
+                _tracelens(by_class, span, busy),
             )
         )
     return tuple(found)
@@ -129,13 +126,14 @@ def _hta(by_class: dict[str, Union]) -> HtaOverlap:
 def _tracelens(by_class: dict[str, Union], span: int, busy: int) -> TraceLensTimes:
     computation = either(by_class["computes"], by_class["memset"])
     communication, memcpy = by_class["communication"], by_class["memcpy"]
+    total_comm_ns = measure(communication)
     return TraceLensTimes(
         total_time_ns=span,
         computation_ns=measure(computation),
-        exposed_comm_ns=measure(subtract(communication, computation)),
+        exposed_comm_ns=total_comm_ns - measure(intersect(communication, computation)),
         exposed_memcpy_ns=measure(subtract(subtract(memcpy, computation), communication)),
         idle_ns=span - busy,
-        total_comm_ns=measure(communication),
+        total_comm_ns=total_comm_ns,
         total_memcpy_ns=measure(memcpy),
     )
 

@@ -28,7 +28,7 @@ def waiting_share(trace: Trace, ops: Ints) -> float | None:
     ----------
     ops : rows of kernels that communicate.
     """
-    table = calls(trace).table
+    table = trace.once(calls).table
     position = np.full(len(trace.ops), -1, np.int64)
     position[ints(table, "op")] = np.arange(len(table))
     known = ops[position[ops] >= 0]

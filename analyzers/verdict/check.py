@@ -28,13 +28,13 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.overhead import distorted_steps
-from analyzers.trace.run import ALL, OnePart, PartitionedRun
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
-from analyzers.verdict.part import PairingDecision, Part, agree, examine, reconcile
+from analyzers.verdict.part import PairingDecision, Part, agree, counted_from, examine, reconcile
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import stake_of
 from analyzers.verdict.warnings import (
@@ -89,10 +89,10 @@ def check_overlap(
     check_bar(min_overlap)
     if claimed is not None:
         check_claimed(claimed, has_baseline=baseline is not None)
-    run = OnePart(run) if isinstance(run, Trace) else run
+    run = as_run(run)
     alone, alone_parts = None, list[Part]()
     if baseline is not None:
-        baseline = OnePart(baseline) if isinstance(baseline, Trace) else baseline
+        baseline = as_run(baseline)
         alone_parts = _examined(baseline, a, b, ALL, explain=False, timed=explain)
         context = RunContext.of(baseline.trace, alone_parts)
         alone = answer(_explained(baseline, alone_parts, (a, b), ALL), context, a, b, min_overlap=min_overlap)
@@ -154,7 +154,8 @@ def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, expl
         only = [numbers[i] for i in disagreeing]
         return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
 
-    return reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
+    agreed = reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
+    return [counted_from(part, run.firsts[i].op) for i, part in zip(numbers, agreed, strict=True)]
 
 
 def _explained(
@@ -193,6 +194,7 @@ class RunContext:
 
     ranks_given : that have work in what was asked for; `asked` where that leaves out others of the captures.
     ranks_known : that the job had, at least; None where nothing says.
+    unsure : collectives of several ranks that are not surely matched, and all such.
     """
 
     clocks: Clocks | None
@@ -202,6 +204,7 @@ class RunContext:
     asked: bool = False
     processes: tuple[Process, ...] = ()
     runtime: str = "CUDA"
+    unsure: tuple[int, int] = (0, 0)
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
@@ -211,7 +214,8 @@ class RunContext:
         known = ranks_known(trace)
         if any(part.peers_absent for part in parts) and (known is None or known <= given):
             known = given + 1  # at least
-        return RunContext(trace.clocks, trace.warnings, given, known, asked, trace.processes, trace.runtime)
+        unsure = trace.matches.unsure if trace.matches else (0, 0)
+        return RunContext(trace.clocks, trace.warnings, given, known, asked, trace.processes, trace.runtime, unsure)
 
     @property
     def absent(self) -> int:
@@ -299,6 +303,7 @@ def answer(
         warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
         communication=communication.counted,
         runtime=run.runtime,
+        agreed=agreed,
     )
 
 
@@ -430,10 +435,12 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
             f"captured, which may be theirs; at most {percent(high)} overlap. Start the capture a step earlier"
         )
     seen = figure if job.real_overlap_ratio else "none"
-    return (
-        f"measured {seen}, but clock error allows {range_} (bar {percent(bar)}). "
-        "Capture at least 20 steps, or all ranks in one nsys report"
-    )
+    why, remedy = "clock error allows", "Capture at least 20 steps, or all ranks in one nsys report"
+    unsure, several = run.unsure
+    if unsure:
+        why = f"clock error and unsure matches ({unsure:,} of {count_of(several, 'collective')}) allow"
+        remedy = "Capture the same whole steps of all ranks; traceviz collectives marks the unsure"
+    return f"measured {seen}, but {why} {range_} (bar {percent(bar)}). {remedy}"
 
 
 def _moved(shift: int) -> str:

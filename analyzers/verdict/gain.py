@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.overlap.measure import Instance, RankOverlap
+from analyzers.overlap.instances import Instance
+from analyzers.overlap.measure import RankOverlap
 
 
 @dataclass(frozen=True)

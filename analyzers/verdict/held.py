@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analyzers.causes.held import Held, held
 from analyzers.trace.devices import DeviceKey
+from analyzers.trace.ranks import devices_of
 from analyzers.trace.tables import Trace
 from analyzers.verdict.part import explaining
 from analyzers.verdict.result import OverlapResult
@@ -12,13 +13,14 @@ MOST_IN_WORDS, LEAST_IN_WORDS = 800, 10  # pieces, of all devices and of each; t
 
 
 def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]:
-    """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace."""
+    """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace, or its run."""
     missed = {
-        (rank.rank, rank.device): [one.index for one in rank.instances if one.missed_ns > 0] for rank in result.ranks
+        (rank.rank, rank.device): rank.instances.index[rank.instances.missed_ns > 0].tolist() for rank in result.ranks
     }
-    if not any(missed.values()):
+    here = [key for key in devices_of(trace) if missed.get(key)]
+    if not here:
         return {}
-    writer = explaining(trace, result.a, result.b)
+    writer = explaining(trace, result.a, result.b, result.agreed)
     in_words = max(MOST_IN_WORDS // len(missed), LEAST_IN_WORDS)
-    found = {key: held(writer, *key, instances, in_words) for key, instances in missed.items()}
+    found = {key: held(writer, *key, missed[key], in_words) for key in here}
     return {key: one for key, one in found.items() if one is not None}

@@ -61,7 +61,7 @@ class PairingDecision:
     sharing : `Shared.given_to`. pairing : `pairing_method`. shift : `best_shift`.
     """
 
-    sharing: SharedOps
+    sharing: SharedOps = SharedOps.NONE
     pairing: str | None = None
     shift: int | None = None
 
@@ -160,7 +160,9 @@ def examine(
     if explain:
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, _names(sides))
-        missing = missing_waits(explainer, trace.rank_ids)
+        whole, of_either = explainer.trace, explainer.a | explainer.b
+        del explainer  # which leaves its memory to what follows
+        missing = missing_waits(whole, of_either, trace.rank_ids)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
     worked = worked_steps(trace, steps)
     communication, matched = is_communication(trace) & ~is_peer_copy(trace) & of_pair, is_matched(trace.ops)
@@ -180,7 +182,7 @@ def examine(
         unclaimed_graphs=unclaimed(trace, *sides),
         compared=bool(np.any(of_pair & matched)),
         calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
-        timings=_timings(trace, *sides) if timed else None,
+        timings=timings(trace, sides[0].picked, sides[1].picked) if timed else None,
         counters=device_states(trace, sides[0].picked, sides[1].picked) if timed else (),
         peers_absent=bool(np.any(of_pair & told_by_traffic(trace))),
         missing=tuple(missing),
@@ -193,13 +195,18 @@ def examine(
     )
 
 
-def explaining(trace: Trace, a: str, b: str) -> EvidenceWriter:
-    """What explained the gaps of a trace that was a run's only part, and puts them into words."""
+def explaining(trace: Trace, a: str, b: str, agreed: PairingDecision | None = None) -> EvidenceWriter:
+    """What explained the gaps of a part of a run, and puts them into words; `agreed` as `examine` takes it."""
     picked = select(trace, a), select(trace, b)
-    sharing = count_shared(trace, *picked).given_to
+    sharing = count_shared(trace, *picked).given_to if agreed is None else agreed.sharing
     sides = share_out(trace, *picked, sharing)
-    pairing = _paired(trace, sides, sharing, None)[0]
+    pairing = _paired(trace, sides, sharing, agreed)[0]
     return EvidenceWriter(_explainer(trace, *sides, pairing), _names(sides))
+
+
+def sides_of(trace: Trace, a: str, b: str, agreed: PairingDecision) -> tuple[Selection, Selection]:
+    """Both sides in a part of a run, the ops that both pick shared out as was agreed."""
+    return share_out(trace, select(trace, a), select(trace, b), agreed.sharing)
 
 
 def _paired(
@@ -254,6 +261,16 @@ def reconcile(
             agreed_parts[i] = part
 
 
+def counted_from(part: Part, first_op: int) -> Part:
+    """A part whose ops are counted in the run, where so many ops come before its own."""
+    if not first_op:
+        return part
+    ranks = (
+        replace(rank, missed=tuple(replace(one, op=one.op + first_op) for one in rank.missed)) for rank in part.ranks
+    )
+    return replace(part, ranks=tuple(ranks))
+
+
 def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
     return PartSide(
         int(np.count_nonzero(picked.picked)),
@@ -277,10 +294,6 @@ def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
         by_range = any(atom.kind in BY_LAUNCH for atom in atoms(side.selector))
         found.append(on_neither & (~launched if by_range and launched.any() else side.before))
     return found[0], found[1]
-
-
-def _timings(trace: Trace, a: Selection, b: Selection) -> tuple[Timings, Timings]:
-    return timings(trace, a.picked, b.picked), timings(trace, b.picked, a.picked)
 
 
 def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import pandas as pd
 
@@ -21,6 +21,7 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
+from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.stake import Stake
 
@@ -44,7 +45,7 @@ class OverlapResult:
     is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`). `communication` is what counts as
     communication and by which rule, and what is on neither side.
     `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
-    none was stated.
+    none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B.
     """
 
     verdict: str
@@ -74,6 +75,7 @@ class OverlapResult:
     runtime: str = "CUDA"
     claim: Claim | None = None
     claim_reason: str = ""
+    agreed: PairingDecision = field(default_factory=PairingDecision, repr=False)
 
     @property
     def exit_code(self) -> int:

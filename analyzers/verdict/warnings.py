@@ -9,18 +9,18 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
-from analyzers.arrays.types import Ints
-from analyzers.causes.causes import Explainer
+from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, percent, percent_span, ranks_in_words
 from analyzers.overlap.job import Job, is_matched
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
-from analyzers.syncs.crossings import crossings
+from analyzers.syncs.crossings import missing_crossings
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.overhead import ALL_OF_IT, DISTORTED
-from analyzers.trace.steps import Steps, find_steps, step_of_ops
+from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.steps import Steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 OF_CLOCKS = (
@@ -58,8 +58,8 @@ def about_unmatched(calls: int, unmatched: int) -> list[TraceWarning]:
     if not unmatched:
         return []
     text = (
-        f"{unmatched:,} of {calls:,} ops of communication are matched with no other rank's: what of their time was "
-        "waiting is not known, and counts as running."
+        f"{unmatched:,} of {calls:,} ops of communication {'is' if unmatched == 1 else 'are'} matched with no other "
+        f"rank's: what of {'its' if unmatched == 1 else 'their'} time was waiting is not known, and counts as running."
     )
     return [TraceWarning("unmatched-calls", text)]
 
@@ -73,12 +73,12 @@ def about_instances(ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
     return [TraceWarning("few-instances", text)]
 
 
-def missing_waits(explainer: Explainer, ranks: Collection[int]) -> list[MissingWait]:
+def missing_waits(trace: Trace, of_either: Mask, ranks: Collection[int]) -> list[MissingWait]:
     """Work of either side that a fork or join left unordered on these ranks."""
-    picked = np.append(explainer.a | explainer.b, False)
+    picked = np.append(of_either, False)
     return [
         (one.at_ns, int(one.what == "join"), f"{one.what}: {one.message}", one.rank)
-        for one in explainer.trace.once(crossings).missing
+        for one in missing_crossings(trace).missing
         if one.rank in ranks and (picked[one.op] or picked[one.behind])
     ]
 
@@ -132,7 +132,7 @@ def waited_for(
 ) -> Counter[tuple[DeviceKey, DeviceKey]]:
     """How long, ns, the ops of each device's side that waits more waited for each (rank, device) that came last."""
     waits_count = np.zeros(len(trace.ops), dtype=bool)
-    by_device = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
+    by_device = ops_of_devices(trace)
     for rank in ranks:
         of_device = by_device[rank.rank, rank.device]
         waits_count[of_device] |= sides[rank.b.wait_ns > rank.a.wait_ns].picked[of_device]
@@ -173,7 +173,7 @@ def about_waits(
 
 
 def _from_to(ratios: Sequence[float]) -> str:
-    return percent_span(min(ratios), max(ratios)).replace("up to ", "0–")
+    return percent_span(min(ratios), max(ratios))
 
 
 def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> list[TraceWarning]:
@@ -200,16 +200,11 @@ def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
     return f", {percent(waited[rank, device] / total)} of it for {labels.name(rank, device)}"
 
 
-def step_of_every_op(trace: Trace) -> Ints:
-    """`step_of_ops` of a trace's steps."""
-    return step_of_ops(trace, find_steps(trace))
-
-
 def worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
     """The (rank, step) that have work; the step is -1 where none is marked."""
     rank, number = ints(trace.ops, "rank"), np.full(len(trace.ops), ALL_OF_IT)
     if steps.rows.size:
-        position = trace.once(step_of_every_op)
+        position = step_of_ops(trace)
         rank, number = rank[position >= 0], steps.numbers[position[position >= 0]]
     return frozenset((one[0], one[1]) for one in rows_by_key(rank, number))
 
@@ -220,14 +215,14 @@ def outside_steps(
     """By (rank, device), for each side: busy time, and busy time of what was launched in no step, ns."""
     if not steps.rows.size:
         return {}
-    outside = trace.once(step_of_every_op) < 0
+    outside = step_of_ops(trace) < 0
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
 
     def busy(rows: Ints) -> int:
         return measure(union(starts[rows], ends[rows]))
 
     found = {}
-    for (rank, device), rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items():
+    for (rank, device), rows in ops_of_devices(trace).items():
         side_rows = [rows[side.picked[rows]] for side in sides]
         busy_and_outside = [(busy(its_rows), busy(its_rows[outside[its_rows]])) for its_rows in side_rows]
         found[rank, device] = busy_and_outside[0], busy_and_outside[1]

@@ -107,6 +107,26 @@ def test_the_plateau_counts(traffic: list[int], begin: int | None) -> None:
         assert (found.low, found.high) == (found.begin - 150_000, found.begin + 350_000 + 200_000 + 50_000)
 
 
+@pytest.mark.parametrize(
+    ("traffic", "period", "begin"),
+    [
+        ([0] * 8 + [100] * 20, 1_000_000, 8),
+        ([0] * 8 + [6] * 20, 1_000_000, None),  # so little may be a log's, or storage's
+        ([100] * 4 + [0] + [100] * 20, 1_000_000, 0),  # a lull of one sample, however long that is
+        ([100] * 8 + [0] * 3 + [100] * 20, 1_000_000, 11),  # 0.8 Gbit, at 100 Gbit/s 8 ms, are what buffers hold
+        ([100] * 9 + [0] * 3 + [100] * 20, 1_000_000, None),  # and this is more
+        ([400] + [0] * 3 + [400] * 20, 10_000_000, 4),  # a sample may hold more than is told of it
+    ],
+)
+def test_the_plateau_of_a_network_card_counts(traffic: list[int], period: int, begin: int | None) -> None:
+    start = np.arange(len(traffic)) * period
+    found = transfer_of(start, start + period, np.array(traffic), over_nvlink=False)
+    assert (found and found.begin) == (None if begin is None else begin * period)
+    if found is not None:  # three samples earlier; what buffers hold, a lull of a sample and a sample later
+        assert found.low == found.begin - 3 * period
+        assert found.high == found.begin + 800_000_000 // max(traffic) + 2 * period
+
+
 def by_nics(which: str, gpu: int, folder: Path, begins: dict[int, int], *, host_gpus: int = 1) -> Trace:
     """One rank whose traffic goes over a network card: 100 Gbit/s from when each of its collectives transfers on."""
     path = raw.of_rank(which, gpu, folder)
@@ -181,3 +201,19 @@ def test_what_else_used_a_hosts_cards_is_that_of_a_plain_loop(
         if all_work and all(some in ([], [of]) and (not some or of >= 0) for some in beside):
             expected.append(op)
     assert _alone_on_host(trace, mine, communication).tolist() == expected
+
+
+def test_what_ran_on_another_host_used_its_own_cards() -> None:
+    """A capture a host: in the second one another collective runs at the same time, which tells nothing here."""
+    run = Builder()
+    for number in range(2):
+        rank = run.rank(number)
+        run.add("devices", process=number, device=0, gpu=0)
+        rank.kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", 9, 0, 100)
+    trace = run.trace()
+    first, second = trace.processes
+    hosts = tuple(Capture(host, "nsys", host_gpus=1) for host in ("one", "two"))
+    apart = replace(trace, captures=hosts, processes=(first, replace(second, capture=1)))
+    assert _alone_on_host(apart, np.array([0]), np.array([0, 1])).tolist() == [0]
+    beside = replace(trace, captures=(replace(hosts[0], host_gpus=2),), devices=trace.devices.assign(gpu=[0, 1]))
+    assert _alone_on_host(beside, np.array([0]), np.array([0, 1])).tolist() == []

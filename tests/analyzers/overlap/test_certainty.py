@@ -79,6 +79,17 @@ def test_a_clock_that_may_change_who_came_last_leaves_the_bar_undecided_between_
     assert answered(trace, nextafter(high, 1)).verdict == "partial"
 
 
+def test_a_bar_that_an_unsure_match_leaves_open_is_not_laid_to_clocks_alone() -> None:
+    """Another rank's call may be of another collective: then nothing tells how long either waited."""
+    trace = close_arrivals(0, 0)
+    assert trace.matches is not None
+    doubted = replace(trace, matches=trace.matches.doubt(np.array([0])))
+    result = answered(with_waits(doubted, np.zeros((2, 2))), 0.55)
+    assert result.passed is None
+    assert "clock error and unsure matches (1 of 1 collective) allow" in result.reason
+    assert "nsys" not in result.reason, "a better clock would not lift it"
+
+
 def test_where_it_is_open_who_came_last_the_last_arrivals_have_no_bounds() -> None:
     """Rank 0 may have come up to 10 - 4 = 6 after rank 1."""
     for a, b in (("comm", "kernel:gemm"), ("kernel:gemm", "comm")):

@@ -140,7 +140,7 @@ def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, leng
 def test_the_error_of_real_overlap_is_to_the_farther_of_its_bounds() -> None:
     side = Side(100, 100, 1, (7,))
     for least, most, error in ((50, 65, 10), (55, 90, 30), (60, 60, 0)):
-        rank = RankOverlap(0, 0, side, side, 100, 60, (), real_range=RealRange(least, most, 35, 40))
+        rank = RankOverlap(0, 0, side, side, 100, 60, real_range=RealRange(least, most, 35, 40))
         assert (rank.real_overlap_bounds_ns, rank.real_overlap_error_ns) == ((least, most), error)
 
 

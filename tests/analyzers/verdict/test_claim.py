@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.compare.gain import pair_gain
-from analyzers.overlap.measure import Instance, RankOverlap, Side
+from analyzers.overlap.instances import Instances
+from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.verdict.claim import check_claim, judge, read_speedup
 from analyzers.verdict.gain import gain_over
 
@@ -16,7 +18,9 @@ MS = 10**6
 def rank_of(*instances: tuple[int, int, int], rank: int = 0) -> RankOverlap:
     """Instances by busy time of A, of B, and overlap."""
     side = Side(0, 0, 0, ())
-    done = tuple(Instance("k", 0, 0, a, b, overlap, k) for k, (a, b, overlap) in enumerate(instances))
+    a, b, overlap = np.array(instances, np.int64).reshape(-1, 3).T
+    never = np.zeros(a.size, np.int64)
+    done = Instances(("k",) * a.size, never, never, a, b, overlap, np.arange(a.size))
     return RankOverlap(rank, 0, side, side, 0, 0, done)
 
 
