@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import calls_of_kind
+from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 
-KINDS = ("stream", "event", "device", "spin", "copy", "pageable", "memory", "module", "launch")
+KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")
 _MEMORY = re.compile(
     r"(cuda|hip)(Malloc|Free)(?!Async|FromPool)|(cuda|hip)Host(Alloc|Malloc|Free|Register|Unregister)"
     r"|cuMem(Alloc|Free|HostAlloc|HostRegister|HostUnregister)(?!Async|FromPool)"
@@ -53,26 +53,27 @@ class Blocking:
         """How many calls."""
         return self.call.size
 
+    def take(self, rows: Ints) -> Blocking:
+        """Some of them."""
+        return Blocking(**{name: getattr(self, name)[rows] for name in Blocking.__dataclass_fields__})
 
-def blocking_calls(trace: Trace, ordering: Ordering) -> Blocking:
+
+def blocking_calls(trace: Trace) -> Blocking:
     """Find the calls that blocked the host, each once, however runtime and driver calls nest."""
+    ordering = trace.once(Ordering)
     parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
     parts += [_memory(trace, ordering), _modules(trace), _launches(trace, ordering)]
     joined = Blocking(
         **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}
     )
     start, end = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
-    process, thread = ints(trace.api, "process")[joined.call], ints(trace.api, "thread")[joined.call]
+    process, thread = ints_at(trace.api, "process", joined.call), ints_at(trace.api, "thread", joined.call)
     order = np.lexsort((-end[joined.last], start[joined.call], thread, process))
     low, high = start[joined.call][order], end[joined.last][order]
     keep = np.ones(order.size, dtype=bool)
     for rows in rows_by_key(process[order], thread[order]).values():
         keep[rows[1:]] = low[rows[1:]] >= np.maximum.accumulate(high[rows])[:-1]
-    return _take(joined, order[keep])
-
-
-def _take(blocking: Blocking, rows: Ints) -> Blocking:
-    return Blocking(**{name: getattr(blocking, name)[rows] for name in Blocking.__dataclass_fields__})
+    return joined.take(order[keep])
 
 
 def _blocking(kind: str, call: Ints, **more: Ints) -> Blocking:
@@ -85,7 +86,7 @@ def _synchronizes(ordering: Ordering) -> Blocking:
     """Synchronizations of a stream, an event or the device, with the last op each needed."""
     linked, lanes = ordering.linked, ordering.lanes
     syncs, links = linked.calls.syncs, linked.syncs
-    kinds = np.array([KINDS.index(kind) for kind in linked.calls.kind], np.int64)
+    kinds = linked.calls.kind
     is_event = kinds == KINDS.index("event")
     lane = np.where(is_event, links.source, syncs.lane)
     until = syncs.start_ns.copy()
@@ -103,7 +104,7 @@ def _synchronizes(ordering: Ordering) -> Blocking:
     op = take_or(lanes.op, unit)
     has_call = syncs.call >= 0
     found = Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
-    return _take(found, np.flatnonzero(has_call))
+    return found.take(np.flatnonzero(has_call))
 
 
 def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
@@ -123,14 +124,14 @@ def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
 
 def _spins(trace: Trace, ordering: Ordering) -> Blocking:
     """Loops that ask whether an event or a stream is done, on threads that launch work; watchdogs do not count."""
-    process, thread, start = (ints(trace.api, column) for column in ("process", "thread", "start_ns"))
+    process, thread, start = (stored(trace.api, column) for column in ("process", "thread", "start_ns"))
     queries, lanes = calls_of_kind(trace, "query"), ordering.lanes
-    launchers = set(np.unique(lanes.launcher).tolist())
+    launches = np.bincount(lanes.launcher + 1, minlength=lanes.size + 1)[1:] > 0
     is_query = np.zeros(len(trace.api), dtype=bool)
     is_query[queries] = True
     call, last = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for host in np.unique(lanes.of_threads(process[queries], thread[queries])).tolist():
-        if host not in launchers or host < 0:
+        if host < 0 or not launches[host]:
             continue
         thread_calls = np.flatnonzero((process == lanes.process[host]) & (thread == lanes.thread[host]))
         thread_calls = thread_calls[np.argsort(start[thread_calls], kind="stable")]
@@ -151,7 +152,7 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[launch[copies]]]
     source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
     direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}
-    small = direction["HtoD"] & (ints(trace.ops, "bytes")[copies] <= SMALL_COPY_BYTES)
+    small = direction["HtoD"] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
     between_devices = direction["DtoD"] | direction["PtoP"]
     parts = []
     for kind, rows in (
@@ -169,14 +170,14 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
 def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     """Allocations and frees that returned only when all that their process had queued was done."""
     call = _named(trace, _MEMORY)
-    process = ints(trace.api, "process")[call]
-    start, end = ints(trace.api, "start_ns")[call], ints(trace.api, "end_ns")[call]
+    process = ints_at(trace.api, "process", call)
+    start, end = ints_at(trace.api, "start_ns", call), ints_at(trace.api, "end_ns", call)
     op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
     lanes = ordering.lanes
     unit_process = lanes.process[lanes.lane_of_unit()]
     for (one_process,), rows in rows_by_key(process).items():
         units = np.flatnonzero(unit_process == one_process)
-        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
+        units = units[ordered(lanes.enqueue_ns[units])]
         if units.size == 0:
             continue
         done_by = np.maximum.accumulate(lanes.end_ns[units])
@@ -190,7 +191,7 @@ def _memory(trace: Trace, ordering: Ordering) -> Blocking:
 
 def _modules(trace: Trace) -> Blocking:
     call = _named(trace, _MODULE)
-    took_ns = ints(trace.api, "end_ns")[call] - ints(trace.api, "start_ns")[call]
+    took_ns = ints_at(trace.api, "end_ns", call) - ints_at(trace.api, "start_ns", call)
     return _blocking("module", call[took_ns >= MODULE_LOAD_NS])
 
 
@@ -201,8 +202,8 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
     """
     launch, ends = ints(trace.ops, "launch"), ints(trace.ops, "end_ns")
     op = np.flatnonzero(is_one_of(trace.ops, "kind", ["kernel"]) & (launch >= 0) & (ints(trace.ops, "graph") < 0))
-    after = ints(trace.api, "end_ns")[launch[op]] >= ends[op]
-    for rows in rows_by_key(ints(trace.ops, "process")[op]).values():
+    after = ints_at(trace.api, "end_ns", launch[op]) >= ends[op]
+    for rows in rows_by_key(ints_at(trace.ops, "process", op)).values():
         if rows.size < LAUNCHES or np.count_nonzero(after[rows]) < MOST * rows.size:
             after[rows] = False
     op = op[after]

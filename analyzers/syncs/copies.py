@@ -14,7 +14,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, run_heads
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 
 REASONS = ("next copy", "end of capture")
@@ -66,16 +66,16 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     lanes = ordering.lanes
     wanted = is_one_of(trace.ops, "copy", ["DtoH"]) & is_one_of(trace.ops, "target_memory", ["pinned"])
     op = np.flatnonzero(wanted & (ints(trace.ops, "launch") >= 0))
-    call = ints(trace.ops, "launch")[op]
-    process, thread, launched = (ints(trace.api, column)[call] for column in ("process", "thread", "start_ns"))
+    call = ints_at(trace.ops, "launch", op)
+    process, thread, launched = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
     range_name = around(trace, process, thread, launched).range
-    stream, size = ints(trace.ops, "stream")[op], ints(trace.ops, "bytes")[op]
+    stream, size = ints_at(trace.ops, "stream", op), ints_at(trace.ops, "bytes", op)
     until, reason = _deadlines(trace, ordering, op, range_name, launched)
     known, _ = ordering.host_knows(op)
     late = (known > until) & ~_may_be_covered(ordering, op, launched, until)
     exact = ~np.isin(process, ordering.guessed)
     columns: dict[str, Any] = {
-        "rank": ints(trace.ops, "rank")[op],
+        "rank": ints_at(trace.ops, "rank", op),
         "process": process,
         "thread": thread,
         "stream": stream,
@@ -98,9 +98,9 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
 def _may_be_covered(ordering: Ordering, op: Ints, launched: Ints, until: Ints) -> Mask:
     """Whether a synchronization of unknown stream began after each copy's launch, and ended after it, but in time."""
     lanes, linked = ordering.lanes, ordering.linked
-    syncs, by_kind = linked.calls.syncs, np.array(linked.calls.kind, object)
-    is_unknown = (by_kind == "stream") & (syncs.lane < 0)
-    is_unknown |= (by_kind == "event") & (linked.syncs.source < 0) & ~linked.syncs.exact
+    syncs, is_kind = linked.calls.syncs, linked.calls.is_kind
+    is_unknown = is_kind("stream") & (syncs.lane < 0)
+    is_unknown |= is_kind("event") & (linked.syncs.source < 0) & ~linked.syncs.exact
     unknown = np.flatnonzero(is_unknown)
     end, process = lanes.end_ns[lanes.unit_of_op[op]], lanes.process[ordering.lane_and_position(op)[0]]
     covered = np.zeros(op.size, dtype=bool)
@@ -118,13 +118,13 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, laun
     """When each copy should have been waited for, and why then: an index in `REASONS`."""
     capture_end = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
     capture = np.array([process.capture for process in trace.processes] or [0], np.int64)
-    np.maximum.at(capture_end, capture[ints(trace.api, "process")], ints(trace.api, "end_ns"))
-    until = capture_end[capture[ints(trace.ops, "process")[op]]]
+    np.maximum.at(capture_end, capture[stored(trace.api, "process")], ints(trace.api, "end_ns"))
+    until = capture_end[capture[ints_at(trace.ops, "process", op)]]
     reason = np.ones(op.size, np.int64)
     lane, _ = ordering.lane_and_position(op)
     same_range, names = pd.factorize(range_name)
     same_range = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][same_range]
-    size = ints(trace.ops, "bytes")[op]
+    size = ints_at(trace.ops, "bytes", op)
     order = np.lexsort((launched, same_range, size, lane))
     repeats = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, same_range))))
     until[order[repeats - 1]] = launched[order[repeats]]

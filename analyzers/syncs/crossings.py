@@ -28,21 +28,21 @@ What a trace can't see is the data: an unordered pair is a race only where both 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import group_numbers, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import Launches, calls_of_kind, homes
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, group_numbers, run_heads, take_or
+from analyzers.ordering.calls import calls_of_kind, homes
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
 from analyzers.syncs.left_out import left_out
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -104,80 +104,100 @@ class Crossings(Findings):
 
 def crossings(trace: Trace) -> Crossings:
     """Check every fork to a side stream and every join from one; see this module's text."""
+    return Crossings(_table(trace, trace.once(_found)))
+
+
+def missing_crossings(trace: Trace) -> Crossings:
+    """The missing waits alone, which takes less than to describe them all."""
+    found = trace.once(_found)
+    return Crossings(_table(trace, found.only(found.status == UNORDERED)))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Forks and joins in order of time, as in `Crossing`: `is_join` 0 or 1; `unit` and `behind` for the ops.
+
+    `status` is a position in `STATUS`; `ordered` where `behind` is complete before `unit` may start, whatever else.
+    """
+
+    host: Ints
+    is_join: Ints
+    unit: Ints
+    behind: Ints
+    status: Ints
+    ordered: Mask
+    made: Ints
+    turns: Ints
+
+    def only(self, rows: Ints | Mask) -> _Found:
+        """Some of them."""
+        return _Found(*(getattr(self, column.name)[rows] for column in fields(self)))
+
+
+def _found(trace: Trace) -> _Found:
     ordering = trace.once(Ordering)
-    visitor = Visitor(trace, ordering)
-    visits = visitor.visits
-    recorded = ordering.waits_recorded
-    parts = [_forks(trace, ordering, visits), _joins(trace, ordering, visits)]
-    host, what, unit, behind, status, exact = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    status[(status > CHOSEN) & ~recorded[host]] = OPEN
-    made, turns = np.zeros(unit.size, np.int64), np.zeros(unit.size, np.int64)
-    found = left_out(ordering)
-    home = visitor.home[ordering.lanes.launcher[found.unit]]
+    lanes, visitor = ordering.lanes, Visitor(trace, ordering)
+    parts = [_forks(trace, ordering, visitor.visits), _joins(trace, ordering, visitor.visits)]
+    host, is_join, unit, behind, status, ordered = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    status[(status > CHOSEN) & ~ordering.waits_recorded[host]] = OPEN
+    left = left_out(ordering)
+    its_host = lanes.launcher[left.unit]
+    at_home = lanes.lane_of_unit()[left.unit] == visitor.home[its_host]
+    nowhere, size = np.zeros(unit.size, np.int64), left.unit.size
+    known = host, is_join, unit, behind, status, ordered, nowhere, nowhere
     more = (
-        ordering.lanes.launcher[found.unit],
-        (ordering.lanes.lane_of_unit()[found.unit] == home).astype(np.int64),
-        found.unit,
-        found.behind,
-        np.full(found.unit.size, UNORDERED),
-        ordering.exact_waits[ordering.lanes.launcher[found.unit]],
-        found.made,
-        found.turns,
+        its_host,
+        at_home,
+        left.unit,
+        left.behind,
+        np.full(size, UNORDERED),
+        np.zeros(size, bool),
+        left.made,
+        left.turns,
     )
-    kept = ~np.isin(unit, found.unit)
-    columns = [
-        np.concatenate([one[kept], other])
-        for one, other in zip((host, what, unit, behind, status, exact, made, turns), more, strict=True)
-    ]
-    order = np.lexsort((columns[1], ordering.lanes.enqueue_ns[columns[2]]))
-    return Crossings(_table(trace, ordering, *(column[order] for column in columns)))
+    kept = ~np.isin(unit, left.unit)
+    found = _Found(*(np.concatenate([one[kept], other]) for one, other in zip(known, more, strict=True)))
+    return found.only(np.lexsort((found.is_join, lanes.enqueue_ns[found.unit])))
 
 
-def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
+Columns = tuple[Ints, Ints, Ints, Ints, Ints, Mask]  # of `_Found`, up to `ordered`
+
+
+def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     lanes = ordering.lanes
     queued_ns, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
     count = lanes.queued_before(visits.parent, queued_ns)
     behind = lanes.unit(visits.parent, count - 1)
     running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
-    ordered, exact = _complete(ordering, visits.parent, visits.lane, position, count)
+    ordered = ordering.complete(visits.parent, visits.lane, position) >= count
     chosen = _waits_ever(ordering, visits) | _from_host(trace, lanes.op[visits.first])
     turn = ordering.linked.places.turn
     chosen |= (visits.step >= 0) & (take_or(turn, behind) >= 0) & (take_or(turn, behind) < visits.step)
-    chosen |= np.isin(lanes.process[visits.lane], ints(trace.api, "process")[calls_of_kind(trace, "memory")])
+    chosen |= np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
     chosen |= _in_graph(trace, ordering, visits.first) | _in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
         if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
             status[rows] = CHOSEN
-    exact = np.where(ordered, exact, ordering.exact_waits[visits.host])
-    return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, exact
+    return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, ordered
 
 
-def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> tuple[Ints, Ints, Ints, Ints, Ints, Mask]:
+def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     lanes, came_back = ordering.lanes, visits.after >= 0
     after = np.maximum(visits.after, 0)
     queued_ns = take_or(lanes.enqueue_ns, visits.after)
     count = visits.last - lanes.first[visits.lane] + 1
     running = lanes.end_ns[visits.last] > queued_ns
-    ordered, exact = _complete(ordering, visits.lane, visits.parent, after - lanes.first[visits.parent], count)
+    ordered = ordering.complete(visits.lane, visits.parent, after - lanes.first[visits.parent]) >= count
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
     too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
     too_late &= ~_in_graph(trace, ordering, visits.last) & ~_in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
-    exact = np.where(ordered, exact, ordering.exact_waits[visits.host])
     returned = np.flatnonzero(came_back)
-    columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, exact
+    columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, ordered
     return tuple(column[returned] for column in columns)  # type: ignore[return-value]
-
-
-def _complete(ordering: Ordering, source: Ints, lane: Ints, position: Ints, count: Ints) -> tuple[Mask, Mask]:
-    """Whether a source lane's first units are complete before the unit at a position of a lane, and if so, exactly."""
-    return (
-        ordering.complete(source, lane, position) >= count,
-        ordering.complete(source, lane, position, exact=True) >= count,
-    )
 
 
 def _waits_ever(ordering: Ordering, visits: Visits) -> Mask:
@@ -254,19 +274,9 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
     return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
 
 
-def _table(
-    trace: Trace,
-    ordering: Ordering,
-    host: Ints,
-    is_join: Ints,
-    unit: Ints,
-    behind: Ints,
-    status: Ints,
-    exact: Mask,
-    made: Ints,
-    turns: Ints,
-) -> pd.DataFrame:
-    lanes = ordering.lanes
+def _table(trace: Trace, found: _Found) -> pd.DataFrame:
+    ordering = trace.once(Ordering)
+    lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
     lane, op, last = lanes.lane_of_unit(), lanes.op[unit], take_or(lanes.op, behind)
     ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = lanes.process[host]
@@ -274,20 +284,32 @@ def _table(
         "rank": ranks[process],
         "process": process,
         "thread": lanes.thread[host],
-        "what": np.array(["fork", "join"], object)[is_join],
+        "what": np.array(["fork", "join"], object)[found.is_join],
         "stream": lanes.stream[lane[unit]],
         "other": take_or(lanes.stream, take_or(lane, behind)),
-        "status": np.array(STATUS, object)[status],
-        "exact": exact,
+        "status": np.array(STATUS, object)[found.status],
+        "exact": _exact(ordering, found),
         "at_ns": lanes.enqueue_ns[unit],
         "op": op,
         "behind": last,
-        "made": made,
-        "turns": turns,
+        "made": found.made,
+        "turns": found.turns,
     }
     for rows, name, range_column in ((op, "name", "range"), (last, "behind_name", "behind_range")):
         columns[name], columns[range_column] = _described(trace, rows)
     return table_of(Crossing, columns)
+
+
+def _exact(ordering: Ordering, found: _Found) -> Mask:
+    """Whether the status of each rests on nothing that is inferred: of what is ordered, on stated links."""
+    lanes, exact = ordering.lanes, ordering.exact_waits[found.host]
+    exact[found.ordered] = True
+    rows = np.flatnonzero(found.ordered & (found.behind >= 0))  # of those behind nothing, nothing has to be complete
+    unit, behind, lane_of = found.unit[rows], found.behind[rows], lanes.lane_of_unit()
+    source, lane = lane_of[behind], lane_of[unit]
+    complete = ordering.complete(source, lane, unit - lanes.first[lane], exact=True) if rows.size else rows
+    exact[rows] = complete > behind - lanes.first[source]
+    return exact
 
 
 def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
@@ -330,7 +352,7 @@ class Visitor:
     def __init__(self, trace: Trace, ordering: Ordering) -> None:
         self._trace, self._ordering, self.lanes = trace, ordering, ordering.lanes
         linked = ordering.linked
-        self.launches = Launches(ordering.lanes)
+        self.launches = linked.calls.launches
         self.home = homes(trace, linked.calls, linked.wait_lane, ~linked.own, self.launches)
 
     @cached_property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analyzers.common.ids import sync_id
@@ -50,15 +51,21 @@ def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
     table = syncs.table
     if not len(table):
         return []
-    stream = table["waited_stream"].map(lambda number: f"stream {number}" if number >= 0 else "")
-    kernel = table["waited_name"].map(lambda name: function(name) if name else "")
+    stream = _changed(table["waited_stream"], lambda number: f"stream {number}" if number >= 0 else "")
+    kernel = _changed(table["waited_name"], lambda name: function(name) if name else "")
     keyed = table.assign(
-        place=table["range"].map(_place),
+        place=_changed(table["range"], _place),
         origin=table["chain"].where(table["chain"].ne(""), table["pattern"]),
         waited=kernel.where(kernel.ne(""), stream),
     )
     found = [_group(list(key), rows) for key, rows in keyed.groupby(_SAME, sort=False)]
     return sorted(found, key=lambda one: (-one.gpu_idle_ns, -one.duration_ns))
+
+
+def _changed(column: pd.Series[Any], change: Callable[[Any], str]) -> pd.Series[Any]:
+    """A column with each distinct value changed: there are few."""
+    code, values = pd.factorize(column)
+    return pd.Series(np.array([change(value) for value in values.tolist()], object)[code], column.index)
 
 
 def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
@@ -82,7 +89,7 @@ def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
         gpu_idle_ns=int(rows["gpu_idle_ns"].sum()),
         after_ns=int(rows["after_ns"].sum()),
         bytes=sizes.pop() if len(sizes) == 1 else -1,
-        delayed=delayed.map(_place).mode().iloc[0] if len(delayed) else "",
+        delayed=_changed(delayed, _place).mode().iloc[0] if len(delayed) else "",
     )
 
 

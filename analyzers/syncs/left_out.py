@@ -22,12 +22,12 @@ work can't have filled the GPU: an op before it ended meanwhile, or in that turn
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import occurrence, rows_by_key, runs
+from analyzers.arrays.groups import grouped, label, occurrence, ordered, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import Launches
 from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
@@ -48,8 +48,8 @@ class LeftOut:
 
 def left_out(ordering: Ordering) -> LeftOut:
     """Find the waits that are left out."""
-    places = ordering.linked.places
-    found = [_left_out(ordering, places, after=after) for after in (False, True)]
+    waits = _waits(ordering)
+    found = [_left_out(_AtLaunches(ordering, waits, after)) for after in (False, True)]
     unit, behind, made, turns = (
         np.concatenate([getattr(one, column.name) for one in found]) for column in fields(LeftOut)
     )
@@ -61,93 +61,189 @@ def left_out(ordering: Ordering) -> LeftOut:
 
 @dataclass(frozen=True)
 class _Waits:
-    """Waits of known place.
+    """Waits of which the capture says which stream waits.
 
-    `anchor` is the unit that their thread launched before or after them. `lane` waits for `source`: for the unit of
-    `place` so many turns `ago`, or for all it has (-1); for some stream's work (`ANY`) where that is only inferred;
-    `ago` is then which of the lane's waits there it is. `taker` is the place of the unit that took it, `later` turns
-    later. `fresh` where its record was made for it, not for the launch before; `earlier` where it may be for what other
-    turns launched; `followed` where its work began as the awaited ended (see `_held`), `idled` where it began later for
-    no known reason. `taken` counts all waits that the lane took at the anchor, `recorded` the records there.
-
-    Of all waits, whether their place is known or not: `counted` are keys of (lane, anchor), ascending, and how many
-    waits each counts; `records` has how many records there are at each unit, `unclear` units with waits of which nobody
-    knows which lane took them.
+    `lane` waits for `source`, for its unit `awaited` and all before it: what it had been given when the event was
+    recorded (`record`); `for_all` where that was all it had when the wait was made. `taker` is the unit that the lane
+    was given next. `anchor` are the units that the wait's thread launched before it and after it (-1 none), `unclear`
+    those of waits of which nobody knows which lane took them.
     """
 
-    anchor: Ints
+    lane: Ints
+    source: Ints
+    record: Ints
+    awaited: Ints
+    for_all: Mask
+    taker: Ints
+    anchor: tuple[Ints, Ints]
+    unclear: tuple[Ints, Ints]
+
+
+def _waits(ordering: Ordering) -> _Waits:
+    lanes, linked = ordering.lanes, ordering.linked
+    waits, links, launches = linked.calls.waits, linked.waits, linked.calls.launches
+    rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
+    before, after = (launches.neighbour(waits.host, waits.start_ns, after=side) for side in (False, True))
+    lane, source, start = linked.wait_lane[rows], links.source[rows], waits.start_ns[rows]
+    recorded = take_or(linked.calls.records.start_ns, links.record[rows])
+    return _Waits(
+        lane=lane,
+        source=source,
+        record=links.record[rows],
+        awaited=lanes.unit(source, lanes.queued_before(source, recorded) - 1),
+        for_all=after[rows] == launches.neighbour(waits.host[rows], recorded, after=True),
+        taker=lanes.unit(lane, lanes.queued_before(lane, start)),
+        anchor=(before[rows], after[rows]),
+        unclear=(before[waits.lane < 0], after[waits.lane < 0]),
+    )
+
+
+@dataclass(frozen=True)
+class _AtLaunches:
+    """Waits, each at the launch that came before it, or after it."""
+
+    ordering: Ordering
+    waits: _Waits
+    after: bool
+
+    @property
+    def places(self) -> Places:
+        """Places of the launches."""
+        return self.ordering.linked.places
+
+    @property
+    def anchor(self) -> Ints:
+        """The unit that each wait is at, -1 where there is none."""
+        return self.waits.anchor[self.after]
+
+    @cached_property
+    def records(self) -> Ints:
+        """How many records there are at each unit."""
+        calls = self.ordering.linked.calls
+        records = calls.records
+        anchor = calls.launches.neighbour(records.host, records.start_ns, after=self.after)
+        return np.bincount(anchor[anchor >= 0], minlength=self.places.place.size)
+
+    def taken(self, lane: Ints, anchor: Ints) -> Ints:
+        """How many waits a lane took at an anchor."""
+        keys, count = self._counted
+        wanted = _key(lane, anchor)
+        at = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        return np.where(keys[at] == wanted, count[at], 0) if keys.size else np.zeros(lane.size, np.int64)
+
+    @cached_property
+    def _counted(self) -> tuple[Ints, Ints]:
+        """Keys of (lane, anchor), ascending, and how many waits each counts."""
+        known = self.anchor >= 0
+        return np.unique(_key(self.waits.lane[known], self.anchor[known]), return_counts=True)
+
+    def of_known_place(self) -> tuple[Ints, tuple[Ints, ...]]:
+        """Rows of waits, and for each what tells its habit: the columns of `_Habits` from `at` to `later`."""
+        waits, places, lane, anchor = self.waits, self.places, self.waits.lane, self.anchor
+        at, turn = take_or(places.place, anchor), take_or(places.turn, anchor)
+        taker, later = take_or(places.place, waits.taker), take_or(places.turn, waits.taker) - turn
+        place = np.where(waits.for_all, -1, take_or(places.place, waits.awaited))
+        ago = np.where(waits.for_all, 0, turn - take_or(places.turn, waits.awaited))
+        placed = (at >= 0) & (taker >= 0)
+        stated = placed & (waits.source >= 0) & (waits.source != lane) & (waits.for_all | (place >= 0))
+        known, some = np.flatnonzero(stated), np.flatnonzero(placed & ~self.ordering.exact_waits[lane])
+        any_source, all_of_it = np.full(some.size, ANY), np.full(some.size, -1)
+        number = occurrence(anchor + 1, lane)[some]  # which of those that the lane takes there
+        rows = np.append(known, some)
+        what = (np.append(waits.source[known], any_source), np.append(place[known], all_of_it))
+        return rows, (at[rows], lane[rows], *what, np.append(ago[known], number), taker[rows], later[rows])
+
+
+def _key(lane: Ints, anchor: Ints) -> Ints:
+    """One number for a lane and a unit."""
+    return (lane.astype(np.int64) << 40) + anchor
+
+
+@dataclass(frozen=True)
+class _Habits:
+    """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
+
+    `at` is the place of the anchor. `lane` waits for `source`: for the unit of `place` so many turns `ago`, or for all
+    it has (-1); for some stream's work (`ANY`) where that is only inferred; `ago` is then which of the lane's waits
+    there it is. `taker` is the place of the unit that took it, `later` turns later.
+
+    `made` counts the turns that have it. `waits` are rows of its waits, those of the first habit first, `count` how
+    many.
+    """
+
+    at: Ints
     lane: Ints
     source: Ints
     place: Ints
     ago: Ints
     taker: Ints
     later: Ints
+    made: Ints
+    count: Ints
+    waits: Ints
+
+    def only(self, kept: Mask) -> _Habits:
+        """Some of them."""
+        columns = [getattr(self, column.name)[kept] for column in fields(self)[:-1]]
+        return _Habits(*[*columns, self.waits[np.repeat(kept, self.count)]])
+
+    def least(self, values: Ints | Mask) -> Ints:
+        """The least of the values of each habit's waits."""
+        return np.minimum.reduceat(values.astype(np.int64), self._first) if self.count.size else self.count
+
+    def most(self, values: Ints | Mask) -> Ints:
+        """The greatest of them."""
+        return np.maximum.reduceat(values.astype(np.int64), self._first) if self.count.size else self.count
+
+    @property
+    def _first(self) -> Ints:
+        return np.cumsum(self.count) - self.count
+
+
+def _habits(at: _AtLaunches) -> _Habits:
+    """The habits that a place has in some turns, but not in all."""
+    row, key = at.of_known_place()
+    order, heads = grouped(*key)
+    count, anchor = np.diff(np.append(heads, order.size)), at.anchor[row[order]]
+    once = run_heads(np.repeat(heads, count), anchor)  # calls of a thread are in order of time
+    made = np.bincount(np.repeat(np.arange(heads.size), count)[once], minlength=heads.size)
+    found = _Habits(*[*(column[order[heads]] for column in key), made, count, row[order]])
+    place = at.places.place
+    launched = np.bincount(place[place >= 0], minlength=1)
+    return found.only(made < launched[found.at])
+
+
+@dataclass(frozen=True)
+class _Reasons:
+    """What tells of each habit whether it may be left out before the first turn that makes it, `began`.
+
+    `fresh` where each record was made for its wait, not for the launch before; `recorded` are the fewest records at
+    one of the anchors; `earlier` where a wait may be for what other turns launched; `followed` where the work of one
+    began as the awaited ended (see `_held`), `idled` where one's began later for no known reason.
+    """
+
+    began: Ints
     fresh: Ints
+    recorded: Ints
     earlier: Ints
     followed: Ints
     idled: Ints
-    taken: Ints
-    recorded: Ints
-    counted: tuple[Ints, Ints]
-    records: Ints
-    unclear: Ints
-
-    def taken_at(self, lane: Ints, anchor: Ints) -> Ints:
-        """How many waits a lane took at an anchor."""
-        keys, count = self.counted
-        wanted = _key(lane, anchor)
-        at = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
-        return np.where(keys[at] == wanted, count[at], 0) if keys.size else np.zeros(lane.size, np.int64)
 
 
-def _key(lane: Ints, anchor: Ints) -> Ints:
-    """One number for a lane and a unit."""
-    return (lane << 40) + anchor
-
-
-def _waits(ordering: Ordering, places: Places, *, after: bool) -> _Waits:
-    lanes, linked, launches = ordering.lanes, ordering.linked, Launches(ordering.lanes)
-    waits, links = linked.calls.waits, linked.waits
-    rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
-    anchor = launches.neighbour(waits.host, waits.start_ns, after=after)
-    unclear = np.unique(anchor[waits.lane < 0])
-    anchor = anchor[rows]
-    rows, anchor = rows[anchor >= 0], anchor[anchor >= 0]
-    lane, source, start = linked.wait_lane[rows], links.source[rows], waits.start_ns[rows]
-    keys, count = np.unique(_key(lane, anchor), return_counts=True)
-    recorded = take_or(linked.calls.records.start_ns, links.record[rows])
-    for_all = launches.neighbour(waits.host[rows], start, after=True) == launches.neighbour(
-        waits.host[rows], recorded, after=True
+def _reasons(at: _AtLaunches, habits: _Habits) -> _Reasons:
+    ordering, waits, lanes, places, row = at.ordering, at.waits, at.ordering.lanes, at.places, habits.waits
+    inferred, anchor = np.repeat(habits.source == ANY, habits.count), at.anchor[row]
+    lane, taker, for_all = waits.lane[row], waits.taker[row], waits.for_all[row]
+    began = _turn_began(lanes, places, taker)
+    followed, idled = _held(lanes, places, lane, taker, waits.awaited[row])
+    return _Reasons(
+        began=habits.least(places.turn[anchor]),
+        fresh=habits.least(for_all & take_or(_later_records(ordering), waits.record[row], False)),
+        recorded=habits.least(np.where(for_all, at.records[anchor], MAX_NS)),
+        earlier=habits.most(inferred | (for_all & _for_earlier_turns(ordering, waits.source[row], lane, taker, began))),
+        followed=habits.most(np.where(inferred, 0, followed)),
+        idled=habits.most(idled),
     )
-    awaited = lanes.unit(source, lanes.queued_before(source, recorded) - 1)
-    taker = lanes.unit(lane, lanes.queued_before(lane, start))
-    record_anchor = launches.neighbour(linked.calls.records.host, linked.calls.records.start_ns, after=after)
-    records = np.bincount(record_anchor[record_anchor >= 0], minlength=lanes.op.size)
-    turn, began = places.turn[anchor], _turn_began(lanes, places, taker)
-    held, idled = _held(lanes, places, lane, taker, awaited)
-    columns = {
-        "anchor": anchor,
-        "lane": lane,
-        "source": source,
-        "place": np.where(for_all, -1, take_or(places.place, awaited)),
-        "ago": np.where(for_all, 0, turn - take_or(places.turn, awaited)),
-        "taker": take_or(places.place, taker),
-        "later": take_or(places.turn, taker) - turn,
-        "fresh": (for_all & take_or(_later_records(ordering, launches), links.record[rows], False)).astype(np.int64),
-        "earlier": (for_all & _for_earlier_turns(ordering, source, lane, taker, began)).astype(np.int64),
-        "followed": held,
-        "idled": idled.astype(np.int64),
-        "taken": count[np.searchsorted(keys, _key(lane, anchor))],
-        "recorded": np.where(for_all, records[anchor], MAX_NS),
-    }
-    known = (places.place[anchor] >= 0) & (source >= 0) & (source != lane) & (columns["taker"] >= 0)
-    known &= for_all | (columns["place"] >= 0)
-    some = (places.place[anchor] >= 0) & (columns["taker"] >= 0) & ~ordering.exact_waits[lane]
-    number = occurrence(anchor, lane)  # which of those that the lane takes there
-    ones = np.ones(lane.size, np.int64)
-    unknown = columns | {"source": ANY * ones, "place": -ones, "ago": number, "earlier": ones, "followed": 0 * ones}
-    every = {name: np.concatenate([column[known], unknown[name][some]]) for name, column in columns.items()}
-    return _Waits(**every, counted=(keys, count), records=records, unclear=unclear)
 
 
 def _held(lanes: Lanes, places: Places, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Ints, Mask]:
@@ -164,7 +260,7 @@ def _held(lanes: Lanes, places: Places, lane: Ints, unit: Ints, awaited: Ints) -
     asked = (awaited >= 0) & (unit >= 0) & (ended >= free)
     at_once = (began >= ended) & (began - ended <= AT_ONCE_NS)
     ends, process_of = np.zeros(unit.size, np.int64), lanes.process[lanes.lane_of_unit()]
-    for (process,), rows in rows_by_key(np.where(asked, take_or(lanes.process, lane), -1)).items():
+    for (process,), rows in rows_by_key(np.where(asked & at_once, take_or(lanes.process, lane), -1)).items():
         if process >= 0:
             every = np.sort(lanes.end_ns[process_of == process])
             low, high = began[rows] - AT_ONCE_NS, began[rows]
@@ -182,11 +278,11 @@ def _with_lane(lanes: Lanes, *units: Ints) -> list[tuple[Ints, Ints]]:
 def _turn_began(lanes: Lanes, places: Places, unit: Ints) -> Ints:
     """When the turn of each unit began, in which it was launched; long ago where that is not known."""
     units = np.flatnonzero(places.turn >= 0)
-    keys, which = np.unique((lanes.launcher[units] << 32) + places.turn[units], return_inverse=True)
-    began = np.full(keys.size, MAX_NS)
-    np.minimum.at(began, which, lanes.enqueue_ns[units])
-    host, turn = take_or(lanes.launcher, unit), take_or(places.turn, unit)
-    return take_or(began, np.where(turn >= 0, np.searchsorted(keys, (host << 32) + turn), -1), MIN_NS)
+    number = np.full(places.turn.size, -1, np.int64)
+    number[units] = label(lanes.launcher[units], places.turn[units])
+    began = np.full(int(number.max(initial=-1)) + 1, MAX_NS)
+    np.minimum.at(began, number[units], lanes.enqueue_ns[units])
+    return take_or(began, take_or(number, unit), MIN_NS)
 
 
 def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints, began: Ints) -> Mask:
@@ -198,95 +294,60 @@ def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints
     return complete < lanes.queued_before(source, began)
 
 
-def _later_records(ordering: Ordering, launches: Launches) -> Mask:
+def _later_records(ordering: Ordering) -> Mask:
     """Which records are not the first that their thread made since it launched."""
-    records = ordering.linked.calls.records
-    order = np.lexsort((records.start_ns, records.host))
+    records, launches = ordering.linked.calls.records, ordering.linked.calls.launches
+    order = ordered(records.host)  # of one thread, they are in order of time
     launched = launches.neighbour(records.host, records.start_ns, after=False)
     later = np.zeros(records.size, dtype=bool)
     later[order] = ~run_heads(records.host[order], launched[order])
     return later
 
 
-@dataclass(frozen=True)
-class _Habits:
-    """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
-
-    `at` is the place of the anchor, `lane` to `later` are as in `_Waits`. `made` counts the turns that have it, `began`
-    is the first of them. `fresh` where all of its waits are, `earlier`, `followed` and `idled` where any is; `taken`
-    and `recorded` are the fewest that any of them comes with.
-    """
-
-    at: Ints
-    lane: Ints
-    source: Ints
-    place: Ints
-    ago: Ints
-    taker: Ints
-    later: Ints
-    made: Ints
-    began: Ints
-    fresh: Ints
-    earlier: Ints
-    followed: Ints
-    idled: Ints
-    taken: Ints
-    recorded: Ints
-
-
-def _habits(waits: _Waits, places: Places) -> _Habits:
-    columns = (places.place[waits.anchor], waits.lane, waits.source, waits.place, waits.ago, waits.taker, waits.later)
-    order = np.lexsort((waits.anchor, *columns[::-1]))
-    keys = tuple(column[order] for column in columns)
-    first, once = run_heads(*keys), run_heads(*keys, waits.anchor[order])
-    made = np.bincount((np.cumsum(first) - 1)[once], minlength=int(first.sum()))
-    heads = np.flatnonzero(first)
-    began, fresh, taken, recorded = (
-        np.minimum.reduceat(column[order], heads) if order.size else made
-        for column in (places.turn[waits.anchor], waits.fresh, waits.taken, waits.recorded)
-    )
-    earlier, followed, idled = (
-        np.maximum.reduceat(column[order], heads) if order.size else made
-        for column in (waits.earlier, waits.followed, waits.idled)
-    )
-    at, lane, source, place, ago, taker, later = (key[first] for key in keys)
-    return _Habits(
-        at, lane, source, place, ago, taker, later, made, began, fresh, earlier, followed, idled, taken, recorded
-    )
-
-
-def _left_out(ordering: Ordering, places: Places, *, after: bool) -> LeftOut:
-    lanes, waits = ordering.lanes, _waits(ordering, places, after=after)
-    habits = _habits(waits, places)
-    # Each habit (a row of `asked`) in every turn of its place.
-    at_place = np.flatnonzero(places.place >= 0)
-    at_place = at_place[np.argsort(places.place[at_place], kind="stable")]
-    low, high = (np.searchsorted(places.place[at_place], habits.at, side=side) for side in ("left", "right"))
-    row, asked = runs(low, high - low)
-    anchor = at_place[row]
+def _left_out(at: _AtLaunches) -> LeftOut:
+    habits = _habits(at)
+    _, asked, absent = _in_each_turn(at, habits)
+    habits = habits.only(np.bincount(asked[absent], minlength=habits.at.size) > 0)
+    if not habits.at.size:
+        return LeftOut(*np.empty((4, 0), np.int64))
+    ordering, lanes, places, reasons = at.ordering, at.ordering.lanes, at.places, _reasons(at, habits)
+    anchor, asked, absent = _in_each_turn(at, habits)
     turn, lane, place = places.turn[anchor], habits.lane[asked], habits.place[asked]
     unit = places.unit_at(habits.taker[asked], turn + habits.later[asked])
-    given = _given(ordering, habits.source[asked], lane, unit, lanes.enqueue_ns[anchor] + (not after))
+    given = _given(ordering, habits.source[asked], lane, unit, lanes.enqueue_ns[anchor] + (not at.after))
     behind = np.where(place < 0, given, places.unit_at(place, turn - habits.ago[asked]))
     there = (unit >= 0) & (take_or(lanes.launcher, behind) >= 0)  # before the capture waits may have been made, too
-    absent = waits.taken_at(lane, anchor) < habits.taken[asked]
     # Until the program makes a wait first, there may have been nothing to wait for; a record left over tells otherwise.
-    leading = turn < habits.began[asked]
-    left_over = waits.records[anchor] >= habits.recorded[asked]
-    shown = (habits.followed[asked] > 0) & (habits.idled[asked] == 0)
+    leading = turn < reasons.began[asked]
+    left_over = at.records[anchor] >= reasons.recorded[asked]
+    shown = (reasons.followed[asked] > 0) & (reasons.idled[asked] == 0)
     starts = take_or(lanes.start_ns, unit, MIN_NS)
     beside = (take_or(lanes.start_ns, behind, MAX_NS) < starts) & (starts < take_or(lanes.end_ns, behind, MIN_NS))
-    shown &= beside | (habits.followed[asked] > 1)
-    for_waits = ordering.recorded_for_waits[lane] | (habits.fresh[asked] > 0) | shown
-    there &= ~leading | (for_waits & ((habits.earlier[asked] == 0) | left_over))
+    shown &= beside | (reasons.followed[asked] > 1)
+    for_waits = ordering.recorded_for_waits[lane] | (reasons.fresh[asked] > 0) | shown
+    there &= ~leading | (for_waits & ((reasons.earlier[asked] == 0) | left_over))
     turns = np.bincount(asked[there | ~absent], minlength=habits.at.size)
-    fewer = absent & ~np.isin(anchor, waits.unclear)
+    fewer = absent & ~np.isin(anchor, at.waits.unclear[at.after])
     rows = np.flatnonzero(there & fewer & (2 * habits.made[asked] >= turns[asked]))
     unit, behind, lane, asked = (column[rows] for column in (unit, behind, lane, asked))
     source = lanes.lane_of_unit()[behind]
     complete = ordering.complete(source, lane, unit - lanes.first[lane])
     rows = np.flatnonzero(complete <= behind - lanes.first[source])
     return LeftOut(unit[rows], behind[rows], habits.made[asked[rows]], turns[asked[rows]] - 1)
+
+
+def _in_each_turn(at: _AtLaunches, habits: _Habits) -> tuple[Ints, Ints, Mask]:
+    """Each unit of each habit's place, whose habit it is, and whether the lane takes fewer waits there than ever else.
+
+    Those are waits that are not there.
+    """
+    place = at.places.place
+    units = np.flatnonzero(np.isin(place, habits.at))
+    units = units[ordered(place[units])]
+    low, high = (np.searchsorted(place[units], habits.at, side=side) for side in ("left", "right"))
+    row, asked = runs(low, high - low)
+    taken = habits.least(at.taken(at.waits.lane[habits.waits], at.anchor[habits.waits]))
+    return units[row], asked, at.taken(habits.lane[asked], units[row]) < taken[asked]
 
 
 def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: Ints) -> Ints:

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.groups import group_numbers, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.graph import EDGE_KINDS
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, group_numbers, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, enclosing, table_of
 from analyzers.syncs.crossings import Visitor
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
@@ -99,12 +99,12 @@ def stream_plan(trace: Trace) -> StreamPlan:
     joined, communication_joined = check.joined(last[rows], until), check.joined(last_communication[rows], until)
     range_row = chunks.row[rows]
     ranks = np.array([process.rank for process in trace.processes] or [-1])
-    process = ints(trace.ranges, "process")[range_row]
+    process = ints_at(trace.ranges, "process", range_row)
     ops = np.bincount(chunk, minlength=chunks.size)[rows]
     columns: dict[str, Any] = {
         "rank": ranks[process],
         "process": process,
-        "thread": ints(trace.ranges, "thread")[range_row],
+        "thread": ints_at(trace.ranges, "thread", range_row),
         "loop": _names(trace, chunks.parent[rows]),
         "turn": _turn_numbers(trace, chunks, rows),
         "chunk": _names(trace, range_row),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import communication_around
@@ -16,7 +16,7 @@ from analyzers.ordering.lanes import MIN_NS, Lanes, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.context import Findings, Texts, around, table_of
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.tables import Trace
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
@@ -78,27 +78,43 @@ class HostSyncs(Findings):
         for row in self.table.itertuples(index=False):
             yield SyncPoint(*row)
 
-    def of_call(self, call: int) -> list[SyncPoint]:
-        """Return the sync points of one call, a row in `Trace.api`."""
-        return list(HostSyncs(self.table[ints(self.table, "call") == call]))
+
+@dataclass(frozen=True)
+class Joined:
+    """Blocking calls joined to sync points, by process, thread and time.
+
+    blocking : the first call of each point. copy : the copy that it is about, row of `Trace.ops`, -1 for none.
+    start_ns, end_ns : of the point. call : the call in it that blocked longest, row of `Trace.api`.
+    """
+
+    blocking: Blocking
+    copy: Ints
+    start_ns: Ints
+    end_ns: Ints
+    call: Ints
+
+
+def joined_calls(trace: Trace) -> Joined:
+    """Join each copy and the synchronize behind it to one sync point."""
+    blocking = trace.once(blocking_calls)
+    point, copy = _points(trace, trace.once(Ordering), blocking)
+    head = np.flatnonzero(run_heads(point))
+    return Joined(blocking.take(head), copy[head], *_spans(trace, blocking, point))
 
 
 def host_syncs(trace: Trace) -> HostSyncs:
     """Find every host sync point of a trace, ranked by the GPU idle time it cost, then by how long it blocked."""
     ordering = trace.once(Ordering)
-    lanes, blocking = ordering.lanes, blocking_calls(trace, ordering)
-    point, copy = _points(trace, ordering, blocking)
-    start, end, call = _spans(trace, blocking, point)
-    head = np.flatnonzero(run_heads(point))
-    process, thread = ints(trace.api, "process")[call], ints(trace.api, "thread")[call]
-    lane, op, kind = (getattr(blocking, name)[head] for name in ("lane", "op", "kind"))
-    copy = copy[head]
+    lanes, points = ordering.lanes, trace.once(joined_calls)
+    start, end, call, copy = points.start_ns, points.end_ns, points.call, points.copy
+    process, thread = ints_at(trace.api, "process", call), ints_at(trace.api, "thread", call)
+    lane, op, kind = points.blocking.lane, points.blocking.op, points.blocking.kind
     device = _devices(trace, process, op)
     host = lanes.of_threads(process, thread)
     cost_of = cost(lanes, process, device, host, start, end)
     module = kind == KINDS.index("module")
     idle = np.where(module, idle_within(lanes, process, device, start, end), cost_of.idle_ns)
-    where = around(trace, process, thread, ints(trace.api, "start_ns")[call])
+    where = around(trace, process, thread, ints_at(trace.api, "start_ns", call))
     next_range = _range_of_units(trace, ordering, cost_of.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
@@ -122,7 +138,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "copy": _text(trace.ops, "copy", copy),
         "bytes": take_or(ints(trace.ops, "bytes"), copy),
         "waited_stream": take_or(lanes.stream, lane),
-        "waited_event": blocking.event[head],
+        "waited_event": points.blocking.event,
         "waited_op": op,
         "waited_name": _text(trace.ops, "name", op),
         "gpu_idle_ns": idle,
@@ -137,7 +153,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
 def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints, Ints]:
     """Number the sync point of each blocking call, ascending, and the copy (row of `Trace.ops`) it is about."""
     lanes, starts, ends = ordering.lanes, ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
-    process, thread = ints(trace.api, "process")[blocking.call], ints(trace.api, "thread")[blocking.call]
+    process, thread = ints_at(trace.api, "process", blocking.call), ints_at(trace.api, "thread", blocking.call)
     host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
     last_copy = _last_copy(trace, ordering, host, starts[blocking.call])
     copy_call = take_or(ints(trace.ops, "launch"), last_copy)
@@ -158,21 +174,14 @@ def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints,
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
-    lanes, found = ordering.lanes, np.full(host.size, -1, np.int64)
+    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.neighbour(host, instant, after=False))
     kind, kinds = codes(trace.ops, "kind")
-    for (one_host,), rows in rows_by_key(host).items():
-        units = np.flatnonzero(lanes.launcher == one_host)
-        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
-        if one_host >= 0 and units.size:
-            at = np.searchsorted(lanes.enqueue_ns[units], instant[rows]) - 1
-            op = lanes.op[units[np.maximum(at, 0)]]
-            found[rows] = np.where((at >= 0) & (kind[op] == kinds.index("memcpy")), op, -1)
-    return found
+    return np.where(take_or(kind, op) == kinds.index("memcpy"), op, -1)
 
 
 def _spans(trace: Trace, blocking: Blocking, point: Ints) -> tuple[Ints, Ints, Ints]:
     """Start and end of each point, and the call in it that blocked longest."""
-    starts, ends = ints(trace.api, "start_ns")[blocking.call], ints(trace.api, "end_ns")[blocking.last]
+    starts, ends = ints_at(trace.api, "start_ns", blocking.call), ints_at(trace.api, "end_ns", blocking.last)
     head = np.flatnonzero(run_heads(point))
     order = np.lexsort((starts - ends, point))
     if not point.size:
@@ -193,9 +202,9 @@ def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
 
 def _inside_communication(trace: Trace, ordering: Ordering, call: Ints) -> Ints:
     """Those of some calls that lie inside a communication call of their thread."""
-    process, thread = ints(trace.api, "process")[call], ints(trace.api, "thread")[call]
+    process, thread = ints_at(trace.api, "process", call), ints_at(trace.api, "thread", call)
     host = ordering.lanes.of_threads(process, thread)
-    return call[communication_around(trace, ordering.lanes, host, ints(trace.api, "start_ns")[call]) >= 0]
+    return call[communication_around(trace, ordering.lanes, host, ints_at(trace.api, "start_ns", call)) >= 0]
 
 
 def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
@@ -203,7 +212,7 @@ def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
     lanes, known = ordering.lanes, unit >= 0
     texts = np.full(unit.size, "", object)
     call = ints(trace.ops, "launch")[lanes.op[unit[known]]]
-    process, thread, start = (ints(trace.api, column)[call] for column in ("process", "thread", "start_ns"))
+    process, thread, start = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
     texts[known] = around(trace, process, thread, start).range
     return texts
 
@@ -216,16 +225,21 @@ def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
 def _patterns(trace: Trace, op: Texts, api: Texts, copy: Ints) -> Texts:
     """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
     nameless = np.flatnonzero((op == "") & (copy >= 0))
-    kind, size = _text(trace.ops, "copy", copy[nameless]), ints(trace.ops, "bytes")[copy[nameless]]
-    small = (size >= 0) & (size <= SCALAR_BYTES)
-    to_host = np.where(small, ".item() or nonzero()", ".cpu() or .to('cpu')")
-    pattern = np.where(kind == "DtoH", to_host, ".to() or .cuda()")
+    kind, size = _text(trace.ops, "copy", copy[nameless]), ints_at(trace.ops, "bytes", copy[nameless])
     found = np.full(op.size, "", object)
-    texts = zip(pattern.tolist(), kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
+    texts = zip(kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
     found[nameless] = [
-        f"{written}: a {direction} copy of {size_bytes} B and {call}" for written, direction, size_bytes, call in texts
+        f"{written_as(direction, size_bytes)}: a {direction} copy of {size_bytes} B and {call}"
+        for direction, size_bytes, call in texts
     ]
     return found
+
+
+def written_as(direction: str, size_bytes: int) -> str:
+    """What a call that waits for such a copy looks like in PyTorch."""
+    if direction != "DtoH":
+        return ".to() or .cuda()"
+    return ".item() or nonzero()" if 0 <= size_bytes <= SCALAR_BYTES else ".cpu() or .to('cpu')"
 
 
 def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
@@ -264,7 +278,7 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
     unit_process, unit_device = lanes.process[lane], lanes.device[lane]
     for (one_process, gpu), rows in rows_by_key(process, device).items():
         units = np.flatnonzero((unit_process == one_process) & (unit_device == gpu))
-        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
+        units = units[ordered(lanes.enqueue_ns[units])]
         if units.size == 0:
             continue
         done_by, enqueue = np.maximum.accumulate(lanes.end_ns[units]), lanes.enqueue_ns[units]
@@ -277,7 +291,7 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
         after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
     for (thread,), rows in rows_by_key(host).items():
         units = np.flatnonzero(lanes.launcher == thread)
-        units = units[np.argsort(lanes.enqueue_ns[units], kind="stable")]
+        units = units[ordered(lanes.enqueue_ns[units])]
         if thread >= 0 and units.size:
             queued = np.searchsorted(lanes.enqueue_ns[units], end[rows])
             next_unit[rows] = np.where(queued < units.size, units[np.minimum(queued, units.size - 1)], -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,16 @@ import pandas as pd
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import count_of, duration, instant
+from analyzers.ordering.calls import call_kind
 from analyzers.syncs.context import table_of
 from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
-from analyzers.syncs.crossings import Crossing, Crossings, crossings
+from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import codes, ints
 from analyzers.trace.freed_memory import keeping_freed_memory
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, First, PartitionedRun
 from analyzers.trace.tables import Trace
 
 
@@ -28,7 +32,7 @@ class OrderReport:
     """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops.
 
     calls_recorded : of each rank, whether its host calls were recorded; else nothing tells what blocked its host.
-    runtime : whose calls those are.
+    only_launches : ranks of which no calls but launches were. runtime : whose calls those are.
     """
 
     syncs: HostSyncs
@@ -38,6 +42,7 @@ class OrderReport:
     warnings: tuple[TraceWarning, ...]
     calls_recorded: Mapping[int, bool] = field(default_factory=dict)
     runtime: str = "CUDA"
+    only_launches: frozenset[int] = frozenset()
 
     @property
     def reason(self) -> str:
@@ -46,7 +51,8 @@ class OrderReport:
         if not unknown:
             return ""
         of = "" if len(unknown) == len(self.calls_recorded) else f" of rank {', '.join(map(str, unknown))}"
-        return f"no {self.runtime} calls{of} were recorded, so nothing tells what blocked the host"
+        but = " but launches" if self.only_launches.intersection(unknown) else ""
+        return f"no {self.runtime} calls{but}{of} were recorded, so nothing tells what blocked the host"
 
     @property
     def exit_code(self) -> int:
@@ -91,10 +97,12 @@ class OrderReport:
 
 
 Span = tuple[int, int]
+# Columns that name processes, ops and host calls, and what of `First` says where those of a part begin.
+COUNTS = {"process": "process", "op": "op", "behind": "op", "waited_op": "op", "call": "call"}
 
 
 @keeping_freed_memory
-def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
+def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool = False) -> OrderReport:
     """Look into a trace's order; of a part of a trace, only what concerns that part is kept.
 
     A sync point, copy or crossing belongs to a part by its rank and by its time lying within the part's launches.
@@ -102,27 +110,51 @@ def order_report(trace: Trace, span: Span | None = None) -> OrderReport:
     Parameters
     ----------
     span : of the part's launches, where the trace is only one of the captures that have a share in it.
+    missing_only : leave out the forks and joins that lack no wait.
     """
     whole = trace.whole or trace
     syncs, copies = whole.once(host_syncs), unwaited_copies(whole)
-    found, plan = whole.once(crossings), stream_plan(whole)
+    found, plan = whole.once(missing_crossings if missing_only else crossings), stream_plan(whole)
     if trace.whole is not None:
         span = span or launch_span(trace)
         syncs = HostSyncs(_part(trace, syncs.table, "start_ns", span))
         copies = UnwaitedCopies(_part(trace, copies.table, "launched_ns", span))
         found = Crossings(_part(trace, found.table, "at_ns", span))
         plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
-    return OrderReport(syncs, copies, found, plan, trace.warnings, _calls_recorded(trace), whole.runtime)
+    recorded, launches = calls_recorded(trace)
+    return OrderReport(syncs, copies, found, plan, trace.warnings, recorded, whole.runtime, launches)
 
 
-def _calls_recorded(trace: Trace) -> dict[int, bool]:
-    """Of each rank of a trace, whether the capture has host calls of it."""
-    calls = np.bincount(ints(trace.api, "process"), minlength=len(trace.processes))
-    recorded = dict.fromkeys(trace.rank_ids, False)
+def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
+    """The order of a run's work, part by part; rows and processes that it names are the run's.
+
+    Parameters
+    ----------
+    missing_only : leave out the forks and joins that lack no wait.
+    """
+    span = None
+    if narrowing != ALL and not run.is_one_part:
+        spans = run.ask(launch_span, narrowing).values()
+        span = min(low for low, _ in spans), max(high for _, high in spans)
+    reports = run.ask(partial(order_report, span=span, missing_only=missing_only), narrowing)
+    return _joined([*reports.values()], run.trace.warnings, [run.firsts[i] for i in reports])
+
+
+def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
+    """Of each rank of a trace, whether the capture has its host calls; and the ranks of which it has launches alone.
+
+    These say of no other call that it would be there, where a stream's waits would not show either.
+    """
+    code, names = codes(trace.api, "name")
+    orders_work = np.array([*map(bool, map(call_kind, names)), False])[code]
+    owner, size = ints(trace.api, "process"), len(trace.processes)
+    calls, ordering = (np.bincount(one, minlength=size) > 0 for one in (owner, owner[orders_work]))
+    recorded, launches = dict.fromkeys(trace.rank_ids, False), set()
     for process, one in enumerate(trace.processes):
-        if one.rank in recorded:
-            recorded[one.rank] |= bool(calls[process])
-    return recorded
+        if one.rank in recorded and calls[process]:
+            launches.add(one.rank)
+            recorded[one.rank] |= bool(ordering[process]) or trace.captures[one.capture].waits_logged
+    return recorded, frozenset(launches.difference(rank for rank, known in recorded.items() if known))
 
 
 def launch_span(trace: Trace) -> Span:
@@ -133,14 +165,20 @@ def launch_span(trace: Trace) -> Span:
     return low, int(ints(trace.ops, "end_ns").max())
 
 
-def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -> OrderReport:
-    """Reports of captures of one run as that of the run; rows of a capture's tables stay those of its own."""
+def _joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...], firsts: Sequence[First]) -> OrderReport:
+    """Reports of parts of one run as that of the run."""
 
     def stacked(row: type[Any], tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
         every = [*tables]
+        if len(every) == 1:
+            return every[0]  # in this order already
 
         def column(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([table[name].to_numpy() for table in every])
+            values = np.concatenate([table[name].to_numpy() for table in every])
+            if name in COUNTS and values.dtype.kind == "i":  # a sync's "op" is a text
+                begin = np.repeat([getattr(first, COUNTS[name]) for first in firsts], [len(table) for table in every])
+                values = np.where(values >= 0, values + begin, values)
+            return values
 
         keys = [-column(name[1:]) if name.startswith("-") else column(name) for name in reversed(by)]
         order = np.lexsort(keys)
@@ -155,6 +193,7 @@ def joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...]) -
         warnings,
         {rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
         " or ".join(dict.fromkeys(one.runtime for one in reports)) or "CUDA",
+        frozenset[int]().union(*(one.only_launches for one in reports)),
     )
 
 

@@ -17,7 +17,7 @@ Examples:
   traceviz syncs captures/ --ranks 0 --format json
 
 \b
-Exit code: 0, 2 bad input or usage, 3 no CUDA calls were recorded, so that nothing can be told."""
+Exit code: 0, 2 bad input or usage, 3 no CUDA calls but launches were recorded, so that nothing can be told."""
 
 
 def syncs(
@@ -51,7 +51,7 @@ def syncs(
     from traceviz.output.views import syncs as view
 
     with progress() as on_progress, options.opened(on_progress, lists=True) as run:
-        result = answers.syncs(run, options.narrowing)
+        result = answers.syncs(run, options.narrowing, missing_only=True)
     if brief:
         emit_brief(result, output, briefs.sync_headlines, briefs.syncs, CommandLine(context.params))
     else:

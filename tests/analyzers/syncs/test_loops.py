@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analyzers.syncs.loops import StreamPlan, stream_plan
+from analyzers.syncs.report import order_report
 from tests.support.builder import one_rank
 from tests.support.captures import one_capture
+from traceviz.output.document import markdown
+from traceviz.output.views.syncs import blocks
 
 
 def loop(*, forked: tuple[int, ...] = (0, 1, 2), joined: tuple[int, ...] = (0, 1, 2)) -> StreamPlan:
@@ -55,6 +60,23 @@ def test_a_fork_left_out_shows_at_its_chunk(missing: int) -> None:
     assert not plan.holds
     for chunk in plan.chunks():
         assert chunk.waits_main == ("no" if chunk.chunk == f"chunk {missing}" else "direct")
+
+
+def printed(plan: StreamPlan) -> str:
+    """The plan as it is printed, of a run in which no race was found."""
+    nothing = order_report(one_rank()[0].trace())
+    return markdown(blocks(replace(nothing, plan=plan)))
+
+
+def test_a_plan_alarms_of_no_wait_that_may_only_be_unseen() -> None:
+    """Where what waits were for is inferred, one that is not seen may be there; where it is stated, it is not."""
+    assert "every worker waits for main and is joined" in printed(loop())
+    plan = loop(joined=(0, 1))
+    assert "not every worker waits or is joined; no race is seen" in printed(plan)
+    unsure = printed(StreamPlan(plan.table.assign(exact=False)))
+    assert "not every wait can be seen in this capture" in unsure
+    assert "not seen" in unsure
+    assert "| no |" not in unsure
 
 
 def test_a_worker_joined_through_another_is_joined_indirectly() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from analyzers.syncs.report import order_report
-from analyzers.trace.narrow import only_ranks, only_steps
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from analyzers.syncs.report import OrderReport, order_of, order_report
+from analyzers.trace.narrow import Narrowing, only_ranks, only_steps
+from analyzers.trace.run import ALL, First
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -57,3 +61,31 @@ def test_a_capture_without_cuda_calls_does_not_say_that_nothing_blocked() -> Non
     other.kernel("work", 7, 100, 4000, launch=(10, 20))
     report = order_report(run.trace())
     assert (report.exit_code, report.reason[:31]) == (0, "no CUDA calls of rank 0 were re")
+
+
+class PartsOf:
+    """As much of a run in parts as its order asks for."""
+
+    is_one_part = False
+
+    def __init__(self, parts: Sequence[Trace]) -> None:
+        self.trace, self._parts = parts[0], parts
+        self.firsts = [First(i, i, i) for i in range(len(parts))]
+
+    def ask(self, question: Callable[[Trace], OrderReport], narrowing: Narrowing) -> dict[int, OrderReport]:
+        assert narrowing == ALL
+        return {i: question(part) for i, part in enumerate(self._parts)}
+
+
+def test_launches_alone_do_not_say_that_nothing_blocked_where_other_calls_were_left_out() -> None:
+    """As of XLA, and of a published profile: had the host synchronized, it would not show."""
+    run = Builder()
+    run.rank(0).kernel("work", 7, 100, 4000, launch=(10, 20))
+    trace = run.trace()
+    assert order_report(trace).exit_code == 0
+    cut_down = replace(trace, captures=tuple(replace(one, waits_logged=False) for one in trace.captures))
+    report = order_report(cut_down)
+    assert report.exit_code == 3
+    assert report.reason == "no CUDA calls but launches were recorded, so nothing tells what blocked the host"
+    in_parts = PartsOf([cut_down, cut_down])
+    assert order_of(in_parts).reason == report.reason

@@ -167,17 +167,22 @@ def _plan(result: OrderReport) -> Table:
     chunks = result.plan.chunks()
     rows = [_chunk(one) for one in chunks[:MOST]]
     note = f"Direct: by an event between the two streams; indirect: through others.\n{unshown(len(chunks) - MOST)}"
-    title = (
-        "Stream plan: every worker waits for main and is joined"
-        if result.plan.holds
-        else "Stream plan: a wait is missing"
-    )
+    title = f"Stream plan: {_how_it_holds(result, chunks)}"
     return Table(headers, rows, title, frozenset({"rank", "turn", "stream", "main"}), note)
+
+
+def _how_it_holds(result: OrderReport, chunks: list[Chunk]) -> str:
+    """Whether every worker waits and is joined; that one doesn't is no race where nothing it needs was in flight."""
+    if result.plan.holds:
+        return "every worker waits for main and is joined"
+    if not any(one.exact for one in chunks if "no" in _checks(one)):
+        return "not every wait can be seen in this capture"
+    return "a wait is missing" if result.crossings.missing else "not every worker waits or is joined; no race is seen"
 
 
 def _chunk(one: Chunk) -> tuple[str, ...]:
     main = str(one.main) if one.main >= 0 else "–"
-    checks = (one.waits_main, one.joined, one.communication_joined)
+    seen = [check if one.exact or check != "no" else "not seen" for check in _checks(one)]
     return (
         str(one.rank),
         one.loop,
@@ -185,5 +190,9 @@ def _chunk(one: Chunk) -> tuple[str, ...]:
         one.chunk,
         str(one.stream),
         main,
-        *(check or "–" for check in checks),
+        *(check or "–" for check in seen),
     )
+
+
+def _checks(one: Chunk) -> tuple[str, str, str]:
+    return one.waits_main, one.joined, one.communication_joined
