@@ -78,7 +78,7 @@ def _empty_sides(trace: Trace, a: str, b: str) -> list[TraceWarning]:
     """Sides that pick nothing, whose overlap is then no question."""
     reasons = {text: select(trace, text).reason for text in (a, b)}
     return [
-        TraceWarning("no-overlap-predicted", f"'{text}': {reason} No overlap is predicted.".replace("?.", "?"))
+        TraceWarning("no-overlap-predicted", f"'{text}': {reason}. No overlap is predicted.".replace("?.", "?"))
         for text, reason in reasons.items()
         if reason
     ]

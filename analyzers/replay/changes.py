@@ -1,7 +1,7 @@
 """What people change in a program, as changes of its tasks.
 
 Each takes the tasks of a capture and returns others; none looks at times but to tell which occurrence belongs to which.
-Selectors are those of every command; of a range, calls count that its threads make while it is open.
+Selectors are those of every command (`named`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from analyzers.arrays.groups import label, rows_by_key
-from analyzers.arrays.intervals import Union, union
+from analyzers.arrays.intervals import Union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.ordering.lanes import take_or
@@ -34,9 +34,9 @@ from analyzers.replay.edits import (
 )
 from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import Lists, Tasks, Units
-from analyzers.select.language import Atom, Or, Selector, in_plain_words, parse
+from analyzers.replay.named import issued, occurrences, selection_of, stretches, units_of
+from analyzers.select.language import in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.select.select import Selection, select
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
@@ -118,7 +118,7 @@ class DropWait:
         return f"drop the wait of {_called(self.a)} for {_called(self.b)}, unless it needs the result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        units, of_a, of_b = tasks.units, _units_of(trace, tasks, self.a), _units_of(trace, tasks, self.b)
+        units, of_a, of_b = tasks.units, units_of(trace, tasks, self.a), units_of(trace, tasks, self.b)
         # A wait may stand before the memset or copy that comes right before A on its stream.
         behind = right_before(units, of_a) & ~is_one_of(trace.ops, "kind", ("kernel",))[units.op]
         owner, item = units.waits.owner, units.waits.items
@@ -145,7 +145,7 @@ class MoveWait:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
-        of_a, of_b = _stretches(trace, tasks, self.a), _stretches(trace, tasks, self.b)
+        of_a, of_b = stretches(trace, tasks, self.a), stretches(trace, tasks, self.b)
         key, gap, moved = calls.start_ns.astype(float), host_gaps(calls), np.zeros(calls.call.size, dtype=bool)
         process = ints(trace.api, "process")[calls.call]
         for (thread,), rows in rows_by_key(calls.thread).items():
@@ -187,11 +187,11 @@ class OwnStream:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
-        moved = _units_of(trace, tasks, self.where)
+        moved = units_of(trace, tasks, self.where)
         _found(moved, self, "nothing runs there")
         moved &= np.isin(units.lane, units.lane[~moved])
         _found(moved, self, "it has streams of its own already")
-        needs = _units_of(trace, tasks, self.join_before) if self.join_before else self._ends(trace, units, moved)
+        needs = units_of(trace, tasks, self.join_before) if self.join_before else self._ends(trace, units, moved)
         _found(needs & ~moved, self, "nothing comes behind it")
         lane = np.where(moved, units.lane + int(units.lane.max()) + 1, units.lane)
         owner, item = [], []
@@ -219,7 +219,7 @@ class OwnStream:
 
     def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
         """Units at which the ranges around `where` end, and steps."""
-        selection, steps = _selection(trace, self.where), find_steps(trace)
+        selection, steps = selection_of(trace, self.where), find_steps(trace)
         around = is_one_of(trace.ranges, "kind", RANGE_ATOMS["nvtx"]) & ~selection.ranges
         around[steps.rows] = False
         rows = np.flatnonzero(around)
@@ -229,7 +229,7 @@ class OwnStream:
         found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
         around[:] = False
         around[rows[found[found >= 0]]] = True
-        number = np.append(steps.numbers, -1)[step_of_ops(trace, steps)]
+        number = np.append(steps.numbers, -1)[step_of_ops(trace)]
         return _last_of(units, label(number, launched_in(trace, around)[0])[units.op], moved)
 
 
@@ -271,7 +271,7 @@ class Scale:
         return f"take {self.factor:g} of the time for {_called(self.where)}"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        scaled = _units_of(trace, tasks, self.where)
+        scaled = units_of(trace, tasks, self.where)
         _found(scaled, self, "nothing runs there")
         transfer = np.where(scaled, tasks.units.transfer_ns * self.factor, tasks.units.transfer_ns)
         return replace(tasks, units=replace(tasks.units, transfer_ns=transfer))
@@ -295,7 +295,7 @@ class Split:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
-        chosen = np.flatnonzero(_units_of(trace, tasks, self.where) & (units.collective >= 0))
+        chosen = np.flatnonzero(units_of(trace, tasks, self.where) & (units.collective >= 0))
         feeds = feeding(units, chosen)
         chosen, feeds = chosen[feeds >= 0], feeds[feeds >= 0]
         _found(chosen, self, "no collective there waits for work of its rank")
@@ -319,16 +319,16 @@ class Graph:
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, units = tasks.calls, tasks.units
-        _, occurrence = _occurrences(trace, tasks, self.where)
+        _, occurrence = occurrences(trace, tasks, self.where)
         inside = occurrence >= 0
         _found(inside, self, "no range of that name launches anything")
         if (inside & (np.diff(calls.waits.first) > 0)).any():
             raise TracevizError(f"{self}: a call there waits for the GPU, which no graph can hold.")
         first, gap, cost = np.arange(calls.call.size), host_gaps(calls), calls.cost_ns.copy()
-        stretches = _stretches(trace, tasks, self.where)
+        named = stretches(trace, tasks, self.where)
         for (thread,), rows in rows_by_key(calls.thread).items():
-            if thread in stretches:
-                gap[rows] = without_host_work(calls, rows, stretches[thread])
+            if thread in named:
+                gap[rows] = without_host_work(calls, rows, named[thread])
         for rows in rows_by_key(calls.thread[inside], occurrence[inside]).values():
             which = np.flatnonzero(inside)[rows]
             first[which] = which[0]
@@ -360,7 +360,7 @@ class MoreRoom:
         return f"leave room on the GPU beside {_called(self.where)}, if it takes no longer for that"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        roomy = _units_of(trace, tasks, self.where)
+        roomy = units_of(trace, tasks, self.where)
         _found(roomy, self, "nothing runs there")
         room = tasks.room
         return replace(
@@ -453,67 +453,6 @@ def combined(trace: Trace, tasks: Tasks, changes: Sequence[Change]) -> Tasks:
     return tasks
 
 
-def _selection(trace: Trace, where: str) -> Selection:
-    """What a selector picks, found once: many changes are tried of few places."""
-    known = trace.once(_selections)
-    if where not in known:
-        known[where] = select(trace, where)
-    return known[where]
-
-
-def _selections(_: Trace) -> dict[str, Selection]:
-    return {}
-
-
-def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
-    """Calls that are made in the ranges a selector names, or that launch what it picks."""
-    return _occurrences(trace, tasks, where)[0]
-
-
-def _occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
-    """As `issued`, and the range that each of these calls is in, -1 where it is in none."""
-    calls, selection = tasks.calls, _selection(trace, where)
-    picked = np.zeros(calls.call.size, dtype=bool)
-    launched = selection.picked[tasks.units.op] & (tasks.units.call >= 0)
-    picked[tasks.units.call[launched]] = True
-    rows = np.flatnonzero(selection.ranges)
-    occurrence = np.full(calls.call.size, -1, np.int64)
-    if rows.size:
-        process, thread, start = (ints(trace.api, name)[calls.call] for name in ("process", "thread", "start_ns"))
-        found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
-        occurrence = take_or(rows, found)
-        if _names_ranges(selection.selector):
-            picked |= occurrence >= 0
-    return picked, occurrence
-
-
-def _stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
-    """When each thread is in what a selector names, by the thread's number in `HostCalls`.
-
-    Of what is no range: while it launches it.
-    """
-    calls, selection = tasks.calls, _selection(trace, where)
-    if _names_ranges(selection.selector):
-        named = np.flatnonzero(selection.ranges)
-        table, start, end = (
-            trace.ranges.iloc[named],
-            ints(trace.ranges, "start_ns")[named],
-            ints(trace.ranges, "end_ns")[named],
-        )
-    else:
-        made = np.flatnonzero(issued(trace, tasks, where))
-        table, start, end = trace.api.iloc[calls.call[made]], calls.start_ns[made], calls.end_ns[made]
-    process, thread = ints(table, "process"), ints(table, "thread")
-    number, first = np.unique(calls.thread, return_index=True)
-    owner, caller = (ints(trace.api, name)[calls.call[first]].tolist() for name in ("process", "thread"))
-    number_of: dict[tuple[int, ...], int] = dict(zip(zip(owner, caller, strict=True), number.tolist(), strict=True))
-    found = {}
-    for key, rows in rows_by_key(process, thread).items():
-        if key in number_of:
-            found[number_of[key]] = union(start[rows], end[rows])
-    return found
-
-
 def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:
     """Stretches of A that come behind one of B in the same step: to before the last such."""
     last = np.searchsorted(b.starts, a.starts, side="right") - 1
@@ -523,18 +462,6 @@ def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:
     owner, thread = np.full(to.size, process), np.zeros(to.size, np.int64)
     behind = (last >= 0) & (index.innermost(owner, thread, a.starts) == index.innermost(owner, thread, to))
     return Blocks(a.starts[behind], a.ends[behind], to[behind])
-
-
-def _names_ranges(selector: Selector) -> bool:
-    """Whether a selector names ranges, and nothing narrows what of them counts."""
-    if isinstance(selector, Or):
-        return all(map(_names_ranges, selector.parts))
-    return isinstance(selector, Atom) and selector.kind in RANGE_ATOMS
-
-
-def _units_of(trace: Trace, tasks: Tasks, where: str) -> Mask:
-    selection = _selection(trace, where)
-    return (selection.picked | selection.before)[tasks.units.op]
 
 
 def _called(selector: str) -> str:

@@ -22,7 +22,7 @@ from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Tasks, Units
 
 MANY = 20_000  # units from which on compiling pays
-_BEGIN, _SUBMIT, _START, _DRAIN, _END = range(5)
+_BEGIN, _START, _DRAIN, _END = range(4)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _state(tasks: Tasks, team: Ints, own_first: Ints, teams: int) -> tuple[npt.N
         return np.full(size, -1, np.int64)
 
     return (
-        *(zeros(calls), none(calls)),
+        *(zeros(calls), none(calls), none(count)),
         *(units.transfer_ns.astype(float), np.ones(count), zeros(count), none(count), none(count)),
         *((room.needed[:, 0] == 0).astype(np.int64), none(count)),
         *(zeros(teams, len(LOADS)), zeros(4 * count + 4), zeros(1)),
@@ -177,6 +177,7 @@ def _loop(  # one function, for the compiler's sake
     rest: _Array,
     earliest: _Array,
     done: _Array,
+    there: _Array,
     left: _Array,
     pace: _Array,
     since: _Array,
@@ -202,11 +203,12 @@ def _loop(  # one function, for the compiler's sake
     unit_began: _Array,
     unit_end: _Array,
 ) -> None:
-    begin_, submit, start_, drain, end = kinds[0], kinds[1], kinds[2], kinds[3], kinds[4]
+    begin_, start_, drain, end = kinds[0], kinds[1], kinds[2], kinds[3]
     zero = kinds[0]
     queue = [(zero, zero, zero, zero)]
     queue.pop()
     # `earliest`, `done`: of each call, when it may begin, and when what it waits for was done.
+    # `there`: when each unit is submitted, known once its call begins; what it waits for may end before or after.
     # Of each unit that moves: what is left to do, at which pace, since when, when it drains and ends at that, and
     # whether it has `drained`. `stalled`: the call that waits for its place in the queue.
     # Of each team (the ranks of a collective, or a unit by itself) and load: how many have such others beside them
@@ -215,12 +217,19 @@ def _loop(  # one function, for the compiler's sake
     # (`filling`), which units are there (`here`), and which have no room (`held`), in the order in which they were
     # released, each from `own_first` on.
     loads, resources = len(loads_here[0]), len(used[0])
+
+    def submits(unit: Any, at: Any) -> None:
+        there[unit] = at
+        unit_needs[unit] -= 1
+        if unit_needs[unit] == 0:
+            heappush(queue, (at + dispatch[unit][0], start_, zero, unit))
+
     for call in range(len(before)):
         if call_needs[call] == 0:
             heappush(queue, (before[call], begin_, zero, call))
     for unit in range(len(work)):
         if unit_call[unit] < 0:
-            heappush(queue, (submitted[unit] - dispatch[unit][0], submit, zero, unit))
+            submits(unit, submitted[unit] - dispatch[unit][0])
 
     def returns(call: Any, back: Any) -> None:
         call_end[call] = back
@@ -293,20 +302,12 @@ def _loop(  # one function, for the compiler's sake
             if full:
                 continue
             for at in range(launched_first[which], launched_first[which + 1]):
-                unit = launched[at]
-                if unit_needs[unit] == 1:  # it needs nothing else
-                    heappush(queue, (now + submitted[unit] + dispatch[unit][0], start_, zero, unit))
-                else:
-                    heappush(queue, (now + submitted[unit], submit, zero, unit))
+                submits(launched[at], now + submitted[launched[at]])
             if call_waits[which] == 0:
                 back = now + cost[which]
                 if done[which] >= 0:
                     back = max(back, done[which] + after[which])
                 returns(which, back)
-        elif what == submit:
-            unit_needs[which] -= 1
-            if unit_needs[which] == 0:
-                heappush(queue, (now + dispatch[which][0], start_, zero, which))
         elif what == start_:
             device = gpu[which]
             own = own_first[device]
@@ -372,6 +373,8 @@ def _loop(  # one function, for the compiler's sake
                 unit_needs[unit] -= 1
                 if unit_needs[unit] == 0:
                     start = now + dispatch[unit][1 if previous[unit] == which else 2]
+                    if there[unit] > now:
+                        start = there[unit] + dispatch[unit][0]
                     heappush(queue, (start, start_, zero, unit))
             for at in range(blocked_first[which], blocked_first[which + 1]):
                 call = blocked[at]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import group_numbers, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.lanes import MIN_NS, Lanes, group_numbers, take_or
+from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.model import HostCalls, Lists
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
@@ -35,7 +35,7 @@ def host_calls(trace: Trace, queue: int) -> tuple[HostCalls, Ints, int]:
     long calls block with nothing on record to wait for.
     """
     ordering = trace.once(Ordering)
-    blocking = blocking_calls(trace, ordering)
+    blocking = trace.once(blocking_calls)
     launch = ints(trace.ops, "launch")[ordering.lanes.op]
     row, last, blocked, holder = _outer_calls(trace, blocking, np.unique(launch[launch >= 0]))
     start, end, process = (

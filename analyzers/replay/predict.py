@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
@@ -32,16 +31,13 @@ from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankComm
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
-from analyzers.trace.advice import recording_waits
+from analyzers.trace.advice import recording_waits, without_calls
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
+from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
-NO_CALLS = (
-    "the capture holds no CUDA calls, so nothing tells what each op waited for; capture them as well: nsys profile -t "
-    "cuda,nvtx, or torch.profiler with CPU activities"
-)
 SURE = 2.0  # standard errors
 NEVER_SURER = 0.025  # of a step: runs of one program differ by as much
 TIE_NS = 4_000  # by which what is released at once may begin sooner or later
@@ -73,7 +69,7 @@ class Replayed:
     def __init__(self, trace: Trace, a: str, b: str) -> None:
         part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
-            raise CantReplayError(NO_CALLS)
+            raise CantReplayError(without_calls(trace))
         self.trace, self.tasks = trace, tasks(trace)
         one, other, _ = without_shared(trace, select(trace, a), select(trace, b))
         here = np.ones(len(trace.ops), dtype=bool)
@@ -183,7 +179,7 @@ class Replayed:
     def _rows_of_sides(self) -> dict[tuple[int, ...], list[Ints]]:
         """Ops of A and of B on each device that is looked at."""
         ranks = {rank for (rank, _), one in zip(self.groups.lanes, self.looked_at, strict=True) if one}
-        devices = rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device"))
+        devices = ops_of_devices(self.trace)
         return {key: [rows[side[rows]] for side in self.sides] for key, rows in devices.items() if key[0] in ranks}
 
     def fidelity(self) -> Fidelity:
@@ -322,7 +318,7 @@ class Replayed:
         on_path = [(one.start_ns, one.end_ns) for one in path if one.blocks]
         starts, ends = np.array(on_path, np.int64).reshape(-1, 2).T
         is_sides = is_communication(self.trace), is_compute(self.trace)
-        for (rank, device), rows in rows_by_key(ints(self.trace.ops, "rank"), ints(self.trace.ops, "device")).items():
+        for (rank, device), rows in ops_of_devices(self.trace).items():
             comm, compute = (
                 union(np.clip(outcome.began_ns[mine], begin, end), np.clip(outcome.end_ns[mine], begin, end))
                 for mine in (rows[side[rows]] for side in is_sides)

@@ -23,7 +23,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.replay.edits import kept
 from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import Lists, Tasks
-from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
 
 
@@ -47,7 +47,7 @@ def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks |
     if removal is None:
         return None
     units = tasks.units.op
-    return removal(tasks, Sides(a[units], b[units], step_of_ops(trace, find_steps(trace))[units]))
+    return removal(tasks, Sides(a[units], b[units], step_of_ops(trace)[units]))
 
 
 def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:

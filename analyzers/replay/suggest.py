@@ -38,7 +38,7 @@ from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
-from analyzers.trace.settings import BLOCKING_LAUNCHES
+from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 from analyzers.trace.steps import STEP, find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -147,7 +147,7 @@ def _syncing(trace: Trace) -> list[tuple[str, str]]:
     """
     table = trace.once(host_syncs).table
     launching = {_of_any_step(name) for name in table["range"][table["kind"] == "launch"].astype(str)}
-    unset = BLOCKING_LAUNCHES[trace.runtime == "HIP"]
+    unset = _what_blocks_launches(trace)
     idle: Counter[str] = Counter()
     blocked: Counter[str] = Counter()
     columns = table["range"].astype(str), *(table[name].to_numpy(np.int64) for name in ("gpu_idle_ns", "duration_ns"))
@@ -157,6 +157,13 @@ def _syncing(trace: Trace) -> list[tuple[str, str]]:
             blocked[_of_any_step(name)] += int(blocked_ns)
     ranked = sorted(blocked, key=lambda name: (-idle[name], -blocked[name]))
     return [(str(Atom("nvtx", name)), unset if name in launching else "") for name in ranked[:MOST]]
+
+
+def _what_blocks_launches(trace: Trace) -> str:
+    """The setting that has launches wait for their kernels, as it is on record; else what it may be."""
+    stated = [setting_of(trace, process, BLOCKING_LAUNCHES) for process in range(len(trace.processes))]
+    names = [one.partition("=")[0] for one in stated if one]
+    return names[0] if names else f"{BLOCKING_LAUNCHES[trace.runtime == 'HIP']}, if it is set"
 
 
 def _of_any_step(name: str) -> str:
@@ -215,7 +222,7 @@ def _results(trace: Trace, tasks: Tasks, places: _Places) -> set[tuple[int, int]
 def _main_streams(trace: Trace, units: Units) -> Ints:
     """The lane of each rank that most steps begin their computation on."""
     steps = find_steps(trace)
-    step = np.append(steps.numbers, -1)[step_of_ops(trace, steps)][units.op]
+    step = np.append(steps.numbers, -1)[step_of_ops(trace)][units.op]
     computes = np.flatnonzero((units.collective < 0) & (units.call >= 0))
     ordered = computes[np.argsort(units.call[computes], kind="stable")]
     first = [
@@ -288,7 +295,7 @@ def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion
     """
     units = tasks.units
     steps = find_steps(trace)
-    step = np.append(steps.numbers, -1)[step_of_ops(trace, steps)][units.op]
+    step = np.append(steps.numbers, -1)[step_of_ops(trace)][units.op]
     worth = np.zeros(units.op.size, np.int64)
     for rows in rows_by_key(units.lane, step).values():
         took, place = (units.end_ns - units.start_ns)[rows], places.of_unit[rows]

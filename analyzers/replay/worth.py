@@ -9,7 +9,7 @@ Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, Suggestion, sugges
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, OnePart, PartitionedRun
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.result import OverlapResult
@@ -39,21 +39,24 @@ _DEFAULT = "comm", "compute"
 Measure = Callable[[Outcome, Outcome, DeviceKey], float]  # of a run, with the run before the change, on a device
 
 
-def with_worth(result: OverlapResult, run: Trace | PartitionedRun, narrowing: Narrowing = ALL) -> OverlapResult:
+def with_worth(
+    result: OverlapResult, run: Trace | PartitionedRun, narrowing: Narrowing = ALL, *, everywhere: bool = True
+) -> OverlapResult:
     """The same with what each cause is worth and the change worth most, or why that is not known.
 
     Parameters
     ----------
     run : what `result` was found in; nothing is run again of more than `MOST_OPS` ops, nor of what is in parts.
+    everywhere : causes of every rank; else those of the rank that decides, where one does: a text tells of no other.
     """
     if not any(rank.missed for rank in result.ranks):
         return result
-    run = OnePart(run) if isinstance(run, Trace) else run
+    run = as_run(run)
+    if run.size > MOST_OPS:
+        reason = f"more than {MOST_OPS:,} ops ({run.size:,}) are not replayed here"
+        return replace(result, worth_unknown=f"{reason}; {_command(result)}")
     if not run.is_one_part:
         reason = "captures that are looked at one by one are not replayed"
-        return replace(result, worth_unknown=f"{reason}; {_command(result)}")
-    if (ops := len((run.trace.whole or run.trace).ops)) > MOST_OPS:
-        reason = f"more than {MOST_OPS:,} ops ({ops:,}) are not replayed here"
         return replace(result, worth_unknown=f"{reason}; {_command(result)}")
     trace = narrowing.of(run.trace)
     try:
@@ -63,7 +66,8 @@ def with_worth(result: OverlapResult, run: Trace | PartitionedRun, narrowing: Na
     fidelity = replayed.fidelity()
     if reason := fidelity.reason:
         return replace(result, worth_unknown=reason)
-    found = _Worth(replayed, fidelity, result)
+    told = result.ranks if everywhere or not result.deciding_rank else [result.deciding_rank]
+    found = _Worth(replayed, fidelity, result, {one.cause for rank in told for one in rank.missed})
     return replace(result, ranks=tuple(map(found.of_rank, result.ranks)), remedy=found.remedy(trace))
 
 
@@ -77,7 +81,7 @@ def _command(result: OverlapResult) -> str:
 class _Worth:
     """Replays of one run without this or that, each run once for all ranks."""
 
-    def __init__(self, replayed: Replayed, fidelity: Fidelity, result: OverlapResult) -> None:
+    def __init__(self, replayed: Replayed, fidelity: Fidelity, result: OverlapResult, causes: Iterable[str]) -> None:
         self.replayed, self.fidelity, self.result = replayed, fidelity, result
         self.possible_ns = {(rank.rank, rank.device): rank.could_overlap_ns for rank in result.ranks}
         ops = replayed.trace.ops
@@ -87,7 +91,7 @@ class _Worth:
             side = replayed.sides[rank.a.real_busy_ns > rank.b.real_busy_ns]
             self.shorter[rank.rank, rank.device] = side & here
         self.runs: dict[str, list[Outcome]] = {}
-        for cause in {one.cause for rank in result.ranks for one in rank.missed}:
+        for cause in causes:
             tasks = without(cause, replayed.trace, replayed.tasks, *replayed.picked)
             try:
                 self.runs[cause] = [] if tasks is None else replayed.runs(tasks)
@@ -100,7 +104,7 @@ class _Worth:
         return replace(rank, missed=tuple(self._of_cause(one, device) for one in rank.missed))
 
     def _of_cause(self, one: Missed, device: DeviceKey) -> Missed:
-        if not self.runs[one.cause] or device not in self.replayed.now[0].overlap:
+        if not self.runs.get(one.cause) or device not in self.replayed.now[0].overlap:
             return one
         likely, low, high = self._recovered(self.runs[one.cause], device, self._overlap)
         return replace(one, recoverable_ns=likely, recoverable_low_ns=low, recoverable_high_ns=high)

@@ -17,7 +17,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.ids import FindingId, collective_id, gap_id, instance_id, read_id, sync_id
 from analyzers.common.wording import duration, size
 from analyzers.matching.match import MATCHED_BY
-from analyzers.overlap.measure import Instance
+from analyzers.overlap.instances import Instance
 from analyzers.show.result import Piece, Related, Shown
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.trace.columns import ints
@@ -388,7 +388,7 @@ def _steps_of(trace: Trace, ops: Ints) -> tuple[int, ...]:
     steps = find_steps(trace)
     if not steps.rows.size:
         return ()
-    position = step_of_ops(trace, steps)[ops]
+    position = step_of_ops(trace)[ops]
     return tuple(np.unique(steps.numbers[position[position >= 0]]).tolist())
 
 

@@ -163,3 +163,12 @@ def test_the_fix_that_was_made_is_named() -> None:
     assert result.remedy is not None
     assert result.remedy.change == "drop-sync nvtx:MP lookup"
     assert result.ranks[0].missed[0].cause == "host-sync"
+
+
+def test_a_text_needs_the_causes_of_the_rank_that_decides_alone() -> None:
+    trace = tv.load(str(TORCH / "item_before.rank*.json.gz"))
+    whole = told(trace, result := check_overlap(trace))
+    less = with_worth(result, trace, everywhere=False)
+    assert less.ranks != whole.ranks
+    assert less.deciding_rank == whole.deciding_rank
+    assert view.blocks(less, verbose=True) == view.blocks(whole, verbose=True)
