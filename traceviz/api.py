@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analyzers.common.errors import TracevizError as TracevizError
-from traceviz.opening import ReadingOfAll, ReadingOptions, loaded, opened, paths_of
+from traceviz.opening import ReadingOfAll, ReadingOptions, loaded, opened, opened_together, paths_of, refuse_dask
 from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:
@@ -151,17 +150,14 @@ def check_overlap(
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
 
-    with (
-        progress() as on_progress,
-        opened(trace, reading, on_progress) as run,
-        nullcontext() if baseline is None else opened(baseline, reading, on_progress) as alone,
-    ):
+    runs = [trace] if baseline is None else [trace, baseline]
+    with progress() as on_progress, opened_together(runs, reading, on_progress) as (run, *alone):
         result = check.check_overlap(
             run,
             a,
             b,
             min_overlap=min_overlap,
-            baseline=alone,
+            baseline=alone[0] if alone else None,
             accept_apparent=accept_apparent,
             claimed=claimed,
         )
@@ -192,7 +188,7 @@ def compare(
     labels: Sequence[str] = (),
     claimed: float | str | None = None,
     accept_apparent: bool = False,
-    **reading: Unpack[ReadingOfAll],
+    **reading: Unpack[ReadingOptions],
 ) -> Comparison:
     """What changed from the first run to the others, and can a claimed speedup be?
 
@@ -204,7 +200,7 @@ def compare(
     claimed : a stated speedup of the pair, such as 14.7, "14.7x" or "30%" (1.3x), to be held against the most that two
         tasks can gain.
     accept_apparent : as `check_overlap` takes it, of every run.
-    reading : for paths, all that `load` takes by name.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
@@ -218,8 +214,8 @@ def compare(
     """
     from analyzers.compare import compare as comparing
 
-    runs = [loaded(trace, reading) for trace in traces]
-    return comparing.compare(runs, a, b, labels=labels, claimed=claimed, accept_apparent=accept_apparent)
+    with progress() as on_progress, opened_together(traces, reading, on_progress) as runs:
+        return comparing.compare(runs, a, b, labels=labels, claimed=claimed, accept_apparent=accept_apparent)
 
 
 def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
@@ -506,7 +502,7 @@ def timeline(
     accept_apparent: bool = False,
     what_if: Sequence[Change | str] = (),
     dark: bool = False,
-    **reading: Unpack[ReadingOfAll],
+    **reading: Unpack[ReadingOptions],
 ) -> go.Figure:
     """Draw an aligned timeline of all ranks, opened on the typical instance.
 
@@ -516,7 +512,7 @@ def timeline(
     a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
     what_if : changes, all together, as `what_if` takes them: what they would make of it is drawn beneath, predicted.
     dark : on dark ground.
-    reading : for paths, all that `load` takes by name.
+    reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`), but not with `what_if`.
 
     Returns
     -------
@@ -533,13 +529,16 @@ def timeline(
     from analyzers.verdict import check
     from traceviz.timelines import notebook, palette, picture
 
-    whole = loaded(trace, reading)
-    result = check.check_overlap(whole, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
-    drawn = picture.picture(whole, result, order_report.order_report(whole))
-    if what_if:
-        from traceviz.timelines.predicted import with_predicted
+    refuse_dask(reading)
+    with progress() as on_progress, opened(trace, reading, on_progress, lists=True) as run:
+        result = check.check_overlap(run, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
+        drawn = picture.picture(run, result, order_report.order_of(run))
+        if what_if:
+            from traceviz.timelines.predicted import with_predicted
 
-        drawn = with_predicted(whole, drawn, result, _changes(what_if))
+            if not run.is_one_part:
+                raise TracevizError("Predictions need all ranks in memory at once.", hint="Leave out memory and dask.")
+            drawn = with_predicted(run.trace, drawn, result, _changes(what_if))
     return notebook.Timeline(drawn, palette.DARK if dark else palette.LIGHT)
 
 
@@ -553,7 +552,7 @@ def report(
     baseline: Run | None = None,
     claimed: float | str | None = None,
     accept_apparent: bool = False,
-    **reading: Unpack[ReadingOfAll],
+    **reading: Unpack[ReadingOptions],
 ) -> Report:
     """Write the attachment of a pull request: summary.md, report.html, results.json and timeline.png.
 
@@ -562,7 +561,7 @@ def report(
     trace : a Trace, or what `load` takes: a path, or several in a list.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
     a, b, min_overlap, baseline, claimed, accept_apparent : as `check_overlap` takes them.
-    reading : for paths, all that `load` takes by name.
+    reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`).
 
     Returns
     -------
@@ -576,15 +575,18 @@ def report(
     from traceviz.reports import files
     from traceviz.reports.report import make
 
-    made = make(
-        loaded(trace, reading),
-        a,
-        b,
-        min_overlap=min_overlap,
-        baseline=None if baseline is None else loaded(baseline, reading),
-        claimed=claimed,
-        accept_apparent=accept_apparent,
-    )
+    refuse_dask(reading)
+    runs = [trace] if baseline is None else [trace, baseline]
+    with progress() as on_progress, opened_together(runs, reading, on_progress, lists=True) as (run, *alone):
+        made = make(
+            run,
+            a,
+            b,
+            min_overlap=min_overlap,
+            baseline=alone[0] if alone else None,
+            claimed=claimed,
+            accept_apparent=accept_apparent,
+        )
     return replace(made, files=tuple(files.write(made, Path(folder))))
 
 

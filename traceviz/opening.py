@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -56,6 +56,23 @@ def opened(
     return opened(paths_of((run,)), reading, align=how.get("align", True), lists=lists, progress=on_progress)
 
 
+@contextmanager
+def opened_together(
+    runs: Sequence[Run], how: ReadingOptions, on_progress: Progress, *, lists: bool = False
+) -> Iterator[list[PartitionedRun]]:
+    """Several runs to ask something of, for the time of a block; those named by paths share a budget and workers."""
+    from analyzers.scale.parts import opened_together
+    from analyzers.trace import tables as tables
+
+    if any(isinstance(run, tables.Trace) for run in runs):
+        with ExitStack() as each:
+            yield [each.enter_context(opened(run, how, on_progress, lists=lists)) for run in runs]
+        return
+    paths, align = [paths_of((run,)) for run in runs], how.get("align", True)
+    with opened_together(paths, _reading(how), align=align, lists=lists, progress=on_progress) as found:
+        yield found
+
+
 def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
     """A run as one trace, for what needs all of it at once."""
     from analyzers.load import load as read
@@ -82,6 +99,12 @@ def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
     except TypeError as error:
         known = ", ".join(ReadingOptions.__annotations__)
         raise TracevizError(f"There is no such option ({error}).", hint=f"Captures are read with: {known}.") from error
+
+
+def refuse_dask(how: ReadingOptions) -> None:
+    """What is drawn takes all ranks' tables to one machine, one after the other."""
+    if how.get("dask") is not None:
+        raise TracevizError("Timelines and reports are not drawn by a cluster.", hint="Give memory= instead of dask=.")
 
 
 def _refuse(how: ReadingOptions | ReadingOfAll) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
@@ -11,9 +13,9 @@ from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.compare.gain import pair_gain
-from analyzers.compare.late_start import LateStart, late_start
+from analyzers.compare.late_start import LateStart, late_step, step_times_of
 from analyzers.compare.noise import EQUAL, Change, change, spread
-from analyzers.compare.regions import RegionFigures, outermost_twins, region_figures
+from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import (
     FIGURES,
@@ -21,7 +23,9 @@ from analyzers.compare.steps import (
     Lane,
     StepFigures,
     StepGroups,
+    StepMarks,
     group_steps,
+    join_figures,
     pick,
     slowest,
     step_figures,
@@ -32,13 +36,16 @@ from analyzers.counters.limits import Contended
 from analyzers.counters.report import in_all
 from analyzers.counters.states import DeviceStates, device_states
 from analyzers.select.select import select
-from analyzers.select.sides import without_shared
+from analyzers.select.sides import Shared, about_shared, count_shared
+from analyzers.syncs.report import calls_recorded
 from analyzers.trace.graphs import only_rows
-from analyzers.trace.memory import memory_peaks
-from analyzers.trace.narrow import only_ranks, these_steps
+from analyzers.trace.memory import MemoryPeak, memory_peaks
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from analyzers.verdict.claim import check_claim
+from analyzers.verdict.part import PairingDecision, sides_of
 
 PER_LANE = ("step_ns", "busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")  # compared on every device too
 OVERLAPS_ALREADY = 0.1  # real overlap of the first run above which its tasks are hardly alone
@@ -46,54 +53,66 @@ OVERLAPS_ALREADY = 0.1  # real overlap of the first run above which its tasks ar
 
 @dataclass(frozen=True)
 class _Measured:
-    """One run's figures, and the part of its trace that is compared."""
+    """The figures of a run, or of a part of it.
 
-    part: Trace
+    timings : of both sides, in each part. has_calls : whether host calls were recorded.
+    """
+
     groups: StepGroups
     steps: StepFigures
     regions: RegionFigures
-    timings: tuple[Timings, Timings]
+    timings: tuple[tuple[Timings, Timings], ...]
     counters: tuple[DeviceStates, ...]
+    memory_peaks: tuple[MemoryPeak, ...]
+    has_calls: bool
 
 
 def compare(
-    traces: Sequence[Trace],
+    runs: Sequence[Trace | PartitionedRun],
     a: str | None = None,
     b: str | None = None,
     *,
     labels: Sequence[str] = (),
     claimed: float | str | None = None,
     accept_apparent: bool = False,
+    narrowing: Narrowing = ALL,
 ) -> Comparison:
     """Hold runs against the first.
 
     Parameters
     ----------
+    runs : traces, or in parts.
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : names of the runs, "run 1", "run 2" … where not given.
     claimed : a stated speedup of the pair to check, such as 14.7, "14.7x" or "30%".
     accept_apparent : as `check_overlap` takes it, of every run.
+    narrowing : the part of each run that is looked at.
 
     Raises
     ------
     TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
     """
-    labels = _labels(traces, labels)
+    labels = _labels(len(runs), labels)
     pair = ("comm" if a is None else a, "compute" if b is None else b)
-    runs = [
-        ComparedRun(label, tuple(one.path for one in trace.captures))
-        for label, trace in zip(labels, traces, strict=True)
+    asked = [as_run(run) for run in runs]
+    compared = [
+        ComparedRun(label, tuple(one.path for one in run.trace.captures))
+        for label, run in zip(labels, asked, strict=True)
     ]
-    groups = [group_steps(trace) for trace in traces]
-    late = [late_start(trace, grouped) for trace, grouped in zip(traces, groups, strict=True)]
+    timed = [step_times_of(run, narrowing) for run in asked]
+    groups, late = [one.groups for one in timed], [late_step(one) for one in timed]
     common = without_late_starts(common_of(labels, groups), late)
     if common.reason:
-        return Comparison(tuple(runs), *pair, reason=common.reason)
-    measured = _measure(traces, groups, common, pair)
-    overlaps = [check_overlap(one.part, *pair, explain=False, accept_apparent=accept_apparent) for one in measured]
+        return Comparison(tuple(compared), *pair, reason=common.reason)
+    twins = _common_twins([twins_of([*run.ask(nested, narrowing).values()]) for run in asked])
+    overlaps, measured = [], []
+    for run, grouped in zip(asked, groups, strict=True):
+        part = _part_of(run, narrowing, common)
+        overlaps.append(check_overlap(run, *pair, explain=False, accept_apparent=accept_apparent, narrowing=part))
+        measured.append(_measured(run, narrowing, part, (grouped, common, twins), overlaps[-1]))
     done = tuple(
         _compared(replace(run, late_start=its_late), one, measured[0], common, (overlap, overlaps[0]))
-        for run, its_late, one, overlap in zip(runs, late, measured, overlaps, strict=True)
+        for run, its_late, one, overlap in zip(compared, late, measured, overlaps, strict=True)
     )
     rank = overlaps[0].job.rank
     claim = (
@@ -103,8 +122,8 @@ def compare(
     if claim is not None and speedups:
         largest, where = max(speedups, key=lambda one: one[0])
         claim = replace(claim, measured=largest, measured_in=where)
-    asked = any(one is not None for one in (a, b, claimed))
-    reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent) if asked else ""
+    is_asked = any(one is not None for one in (a, b, claimed))
+    reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent) if is_asked else ""
     if claimed is not None and claim is None and not reason:
         reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
     if claim is not None and claim.possible and claim.measured is None and not reason:
@@ -117,38 +136,104 @@ def compare(
         ranks=common.ranks,
         claim=claim,
         reason=reason,
-        warnings=tuple(_warnings(done, groups, common, [one.part for one in measured])),
+        warnings=tuple(_warnings(done, groups, common, [run.trace for run in asked])),
     )
 
 
-def _labels(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[str, ...]:
-    if len(traces) < 2:
+def _labels(runs: int, labels: Sequence[str]) -> tuple[str, ...]:
+    if runs < 2:
         raise TracevizError("One run can't be compared.", hint="Give at least two: BEFORE AFTER.")
     if not labels:
-        return tuple(f"run {k + 1}" for k in range(len(traces)))
-    if len(labels) != len(traces) or len(set(labels)) < len(labels):
+        return tuple(f"run {k + 1}" for k in range(runs))
+    if len(labels) != runs or len(set(labels)) < len(labels):
         given = ", ".join(repr(label) for label in labels)
-        raise TracevizError(f"{len(traces)} runs can't have the labels {given}.", hint="Give each its own, in order.")
+        raise TracevizError(f"{runs} runs can't have the labels {given}.", hint="Give each its own, in order.")
     return tuple(labels)
 
 
-def _measure(
-    traces: Sequence[Trace], groups: Sequence[StepGroups], common: Common, pair: tuple[str, str]
-) -> list[_Measured]:
-    twins = _common_twins([outermost_twins(trace) for trace in traces])
-    measured = []
-    for trace, grouped in zip(traces, groups, strict=True):
-        a, b, _ = without_shared(trace, select(trace, pair[0]), select(trace, pair[1]))
-        part = only_ranks(trace, common.ranks)
-        if common.steps != (WHOLE_CAPTURE,):
-            part = these_steps(part, common.steps)
-        figures = step_figures(trace, grouped, a.picked, b.picked)
-        a, b, _ = without_shared(part, select(part, pair[0]), select(part, pair[1]))
-        of_sides = timings(part, a.picked, b.picked), timings(part, b.picked, a.picked)
-        counters = device_states(part, a.picked, b.picked)
-        regions = region_figures(trace, grouped, twins)
-        measured.append(_Measured(part, grouped, figures, regions, of_sides, counters))
-    return measured
+def _part_of(run: PartitionedRun, narrowing: Narrowing, common: Common) -> Narrowing:
+    """The part of a run that is compared."""
+    numbers = None if common.steps == (WHOLE_CAPTURE,) else common.steps
+    everyone = narrowing.ranks is None and set(common.ranks) >= set(run.trace.rank_ids)
+    return replace(narrowing, ranks=None if everyone else common.ranks, numbers=numbers)
+
+
+def _measured(
+    run: PartitionedRun,
+    narrowing: Narrowing,
+    compared: Narrowing,
+    found: tuple[StepGroups, Common, Mapping[str, str]],
+    overlap: OverlapResult,
+) -> _Measured:
+    """A run measured part by part.
+
+    Parameters
+    ----------
+    compared : the part of it that is compared. found : its steps, what all runs have, and which regions are one.
+    """
+    groups, common, twins = found
+    pair = overlap.a, overlap.b
+    shared = reduce(add, run.ask(partial(_shared, pair=pair), narrowing).values(), Shared())
+    about_shared(shared, *pair)
+    measure = partial(
+        _measured_part,
+        sides=(PairingDecision(shared.given_to), overlap.agreed),
+        pair=pair,
+        marks=StepMarks.of(run.trace),
+        twins=twins,
+        compared=replace(compared, steps=None, window=None),
+    )
+    parts = [*run.ask(measure, narrowing).values()]
+    if len(parts) == 1:
+        whole = parts[0]
+    else:
+        whole = _Measured(
+            groups,
+            join_figures(groups, [one.steps for one in parts]),
+            join_regions(groups, [(one.groups, one.regions) for one in parts], twins),
+            tuple(timed for one in parts for timed in one.timings),
+            tuple(sorted((each for one in parts for each in one.counters), key=_device_key)),
+            tuple(sorted((each for one in parts for each in one.memory_peaks), key=_device_key)),
+            any(one.has_calls for one in parts),
+        )
+    return replace(whole, memory_peaks=tuple(one for one in whole.memory_peaks if one.rank in common.ranks))
+
+
+def _device_key(one: DeviceStates | MemoryPeak) -> Lane:
+    return one.rank, one.device
+
+
+def _shared(trace: Trace, pair: tuple[str, str]) -> Shared:
+    return count_shared(trace, *(select(trace, side) for side in pair))
+
+
+def _measured_part(
+    trace: Trace,
+    sides: tuple[PairingDecision, PairingDecision],
+    pair: tuple[str, str],
+    marks: StepMarks,
+    twins: Mapping[str, str],
+    compared: Narrowing,
+) -> _Measured:
+    """One part of a run.
+
+    Parameters
+    ----------
+    sides : which side gets ops that both pick, in all of the run and in the part of it that is compared.
+    """
+    groups = group_steps(trace, marks)
+    a, b = (side.picked for side in sides_of(trace, *pair, sides[0]))
+    figures, regions = step_figures(trace, groups, a, b), region_figures(trace, groups, twins)
+    part = compared.of_capture(trace)
+    timed: tuple[tuple[Timings, Timings], ...] = ()
+    counters: tuple[DeviceStates, ...] = ()
+    if len(part.ops):
+        a, b = (side.picked for side in sides_of(part, *pair, sides[1]))
+        timed, counters = (timings(part, a, b),), device_states(part, a, b)
+    steps = compared.numbers or (WHOLE_CAPTURE,)
+    return _Measured(
+        groups, figures, regions, timed, counters, memory_peaks(part, steps), any(calls_recorded(part)[0].values())
+    )
 
 
 def _common_twins(of_runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -166,9 +251,9 @@ def _compared(
         run,
         overlap=overlaps[0],
         figures={name: spread(values) for name, values in own_steps.items()},
-        calls_recorded=bool(len(own.part.api)),
+        calls_recorded=own.has_calls,
         counters=own.counters,
-        memory_peaks=tuple(one for one in memory_peaks(own.part, common.steps) if one.rank in common.ranks),
+        memory_peaks=own.memory_peaks,
     )
     if own is first:
         return replace(run, lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))))
@@ -195,7 +280,7 @@ def _contended(own: _Measured, first: _Measured, overlap: OverlapResult) -> Cont
 
 def _growth(own: _Measured, first: _Measured, common: Common, side: int) -> Growth:
     shares = len(common.lanes) * len(common.steps)
-    return growth([first.timings[side]], [own.timings[side]], shares=shares)
+    return growth(*([timed[side] for timed in one.timings] for one in (first, own)), shares=shares)
 
 
 def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
@@ -258,7 +343,7 @@ def _why_not_told(labels: Sequence[str], overlaps: Sequence[OverlapResult], *, a
 
 
 def _warnings(
-    runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, parts: Sequence[Trace]
+    runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, traces: Sequence[Trace]
 ) -> list[TraceWarning]:
     found = [*left_out(runs, groups, common), *_about_noise(runs, common)]
     first = runs[0]
@@ -269,10 +354,10 @@ def _warnings(
             "other, and gain and bound are against that run, not against A and B alone."
         )
         found.append(TraceWarning("not-alone", text))
-    for run, part in zip(runs, parts, strict=True):
+    for run, trace in zip(runs, traces, strict=True):
         of_run = run.overlap.warnings if run.overlap else ()
         if not only_rows(of_run):
-            of_run = (*only_rows(part.warnings), *of_run)
+            of_run = (*only_rows(trace.warnings), *of_run)
         found += [
             TraceWarning(one.code, f"{run.label}: {one.message}") for one in of_run if one.code != "few-instances"
         ]

@@ -14,7 +14,8 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.compare.noise import Change, change
-from analyzers.overlap.measure import Instance, RankOverlap
+from analyzers.overlap.instances import Instance
+from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.gain import effective_gain, instances_of, speedup, speedup_bound
 
 

@@ -16,6 +16,7 @@ step is left out on all, since medians are taken over the same steps. It takes t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,8 +24,19 @@ from analyzers.arrays.intervals import measure_before, overlap_by_group, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import duration
 from analyzers.compare.noise import Spread, spread
-from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
+from analyzers.compare.steps import (
+    WHOLE_CAPTURE,
+    StepGroups,
+    StepMarks,
+    group_steps,
+    join_groups,
+    join_values,
+    slowest,
+    step_times,
+)
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 
 FAR = 0.1  # of the other steps' median
@@ -57,22 +69,66 @@ class LateStart:
         )
 
 
+@dataclass(frozen=True)
+class StepTimes:
+    """How long each step of each device took, and for how long it only waited: arrays of lanes × steps, ns.
+
+    late_rank : of each lane, for whom it waited longest in its first step.
+    """
+
+    groups: StepGroups
+    times: Ints
+    waits: Ints
+    late_rank: tuple[int, ...]
+
+
+def step_times_of(run: PartitionedRun, narrowing: Narrowing = ALL) -> StepTimes:
+    """Those of a run, or of the part of it that is asked for."""
+    parts = [*run.ask(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()]
+    if len(parts) == 1:
+        return parts[0]
+    groups = [part.groups for part in parts]
+    joined = join_groups(groups)
+    late = {lane: rank for part in parts for lane, rank in zip(part.groups.lanes, part.late_rank, strict=True)}
+    return StepTimes(
+        joined,
+        join_values(joined, groups, [part.times for part in parts]),
+        join_values(joined, groups, [part.waits for part in parts]),
+        tuple(late[lane] for lane in joined.lanes),
+    )
+
+
+def timed(trace: Trace, groups: StepGroups | None = None, marks: StepMarks | None = None) -> StepTimes:
+    """The steps of a trace, grouped as `group_steps` does, with their times."""
+    groups = group_steps(trace, marks) if groups is None else groups
+    times = step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+    late = tuple(
+        _longest_for(trace, groups.group == row * groups.numbers.size) if there[:1].any() else -1
+        for row, there in enumerate(groups.there)
+    )
+    shape = groups.there.shape
+    return StepTimes(groups, times.reshape(shape), _waiting(trace, groups).reshape(shape), late)
+
+
 def late_start(trace: Trace, groups: StepGroups) -> LateStart | None:
-    """Find a first step that a late profiler made long."""
+    """Find a first step of a trace that a late profiler made long."""
+    return late_step(timed(trace, groups))
+
+
+def late_step(found: StepTimes) -> LateStart | None:
+    """The same of steps whose times are known."""
+    groups, times, waits = found.groups, found.times, found.waits
     if groups.numbers.size <= LEAST_OTHERS or WHOLE_CAPTURE in groups.numbers:
         return None
-    shape = groups.there.shape
-    times = step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")).reshape(shape)
-    waits = _waiting(trace, groups).reshape(shape)
-    found = []
+    late = []
     for row, (rank, _) in enumerate(groups.lanes):
         others = np.flatnonzero(groups.there[row, 1:]) + 1
         if groups.there[row, 0] and others.size >= LEAST_OTHERS:
             wait, usual = int(waits[row, 0]), round(float(np.median(waits[row, others])))
             if _is_late(times[row, 0], times[row, others], wait - usual):
-                late_rank = _longest_for(trace, groups.group == row * groups.numbers.size)
-                found.append(LateStart(int(groups.numbers[0]), rank, groups.devices[row], late_rank, wait, usual))
-    return max(found, key=lambda one: one.wait_ns, default=None)
+                first = int(groups.numbers[0])
+                late.append(LateStart(first, rank, groups.devices[row], found.late_rank[row], wait, usual))
+    return max(late, key=lambda one: one.wait_ns, default=None)
 
 
 def _is_late(first: int, others: Ints, more_waiting: int) -> bool:
@@ -105,10 +161,9 @@ def _longest_for(trace: Trace, wanted: Mask) -> int:
     return int(ints(trace.ops, "last_rank")[rows[np.argmax(ints(trace.ops, "wait_ns")[rows])]])
 
 
-def typical_step(trace: Trace) -> Spread | None:
+def typical_step(run: Trace | PartitionedRun, narrowing: Narrowing = ALL) -> Spread | None:
     """Step time on the steps that all devices have, but for a late start; None where there are none."""
-    groups = group_steps(trace)
-    times = step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")).reshape(groups.there.shape)
-    late = late_start(trace, groups)
+    found = step_times_of(as_run(run), narrowing)
+    groups, late = found.groups, late_step(found)
     counted = groups.there.all(axis=0) & ~np.isin(groups.numbers, (WHOLE_CAPTURE, *([late.step] if late else [])))
-    return spread(slowest(times[:, counted])) if counted.any() else None
+    return spread(slowest(found.times[:, counted])) if counted.any() else None

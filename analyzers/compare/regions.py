@@ -7,7 +7,8 @@ own mark inside the user's) are one region, with the outermost one's name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 
 from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
-from analyzers.compare.steps import StepGroups
+from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
@@ -28,15 +29,35 @@ OUTSIDE = ""  # the region of work that is in no range
 
 @dataclass(frozen=True)
 class RegionFigures:
-    """Real busy time (waits for late ranks left out), ns: regions × lanes × steps. `names` has "" for no range."""
+    """Real busy time (waits for late ranks left out), ns: regions × lanes × steps. `names` has "" for no range.
+
+    texts : of all ranges, in the order in which regions are named; used : those that launched ops themselves.
+    """
 
     names: tuple[str, ...]
     busy_ns: Ints
+    texts: tuple[str, ...]
+    used: frozenset[str]
+
+
+def join_regions(
+    groups: StepGroups, parts: Sequence[tuple[StepGroups, RegionFigures]], twins: Mapping[str, str]
+) -> RegionFigures:
+    """Regions of all parts of a run, whose groups `groups` joins, in the order that they have in the whole of it."""
+    texts = tuple(dict.fromkeys(text for _, part in parts for text in part.texts))
+    used = frozenset[str]().union(*(part.used for _, part in parts))
+    names = tuple(dict.fromkeys([OUTSIDE, *(twins.get(text, text) for text in texts if text in used)]))
+    spread = []
+    for own, part in parts:
+        busy = np.zeros((len(names), *own.there.shape), np.int64)
+        busy[[names.index(name) for name in part.names]] = part.busy_ns
+        spread.append(busy)
+    return RegionFigures(names, join_values(groups, [own for own, _ in parts], spread), texts, used)
 
 
 def region_figures(trace: Trace, groups: StepGroups, twins: Mapping[str, str]) -> RegionFigures:
     """Measure every region on every device and step; `twins` names the region that stands for another, too."""
-    region, names = regions_of_ops(trace, twins)
+    region, names, used = regions_of_ops(trace, twins)
     starts, ends = ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns")
     inside = groups.group >= 0
     group = region[inside] * groups.size + groups.group[inside]
@@ -44,25 +65,56 @@ def region_figures(trace: Trace, groups: StepGroups, twins: Mapping[str, str]) -
     busy = overlap_by_group(
         (starts[inside], ends[inside], group), (nothing, nothing, nothing), len(names) * groups.size
     ).a
-    return RegionFigures(names, busy.reshape(len(names), len(groups.lanes), groups.numbers.size))
+    texts = tuple(codes(trace.ranges, "name")[1])
+    return RegionFigures(names, busy.reshape(len(names), len(groups.lanes), groups.numbers.size), texts, used)
 
 
-def regions_of_ops(trace: Trace, twins: Mapping[str, str]) -> tuple[Ints, tuple[str, ...]]:
-    """Region of every op as a number, and the regions' names."""
+def regions_of_ops(trace: Trace, twins: Mapping[str, str]) -> tuple[Ints, tuple[str, ...], frozenset[str]]:
+    """Region of every op as a number, the regions' names, and the names of ranges that launched ops themselves."""
     region = np.zeros(len(trace.ops), np.int64)
     row, _ = launched_in(trace, _of_the_user(trace))
     launched = np.flatnonzero(row >= 0)
     code, texts = codes(trace.ranges, "name")
     ids = {OUTSIDE: 0}
     number = np.zeros(len(texts), np.int64)
-    for name in np.unique(code[row[launched]]).tolist():
+    used = np.unique(code[row[launched]]).tolist()
+    for name in used:
         number[name] = ids.setdefault(twins.get(texts[name], texts[name]), len(ids))
     region[launched] = number[code[row[launched]]]
-    return region, tuple(ids)
+    return region, tuple(ids), frozenset(texts[name] for name in used)
 
 
-def outermost_twins(trace: Trace) -> dict[str, str]:
+@dataclass(frozen=True)
+class Nested:
+    """How many ops the ranges of one name hold that lie in ranges of another, or of the same.
+
+    pairs : (own, around) -> ops, in the order in which names were first around; names : around -> ops in all.
+    """
+
+    pairs: Mapping[tuple[str, str], int]
+    names: Mapping[str, int]
+
+
+def outermost_twins(*traces: Trace) -> dict[str, str]:
     """For each range name the outermost name around it that holds exactly the same ops, where there is one."""
+    return twins_of([nested(trace) for trace in traces])
+
+
+def twins_of(parts: Sequence[Nested]) -> dict[str, str]:
+    """The same of all parts of a run."""
+    pairs, names = Counter[tuple[str, str]](), Counter[str]()
+    for part in parts:
+        pairs.update(part.pairs)
+        names.update(part.names)
+    found: dict[str, str] = {}
+    for (own, around), ops in pairs.items():  # those of a name come outermost first
+        if own != around and ops == names[own] == names[around]:
+            found.setdefault(own, around)
+    return found
+
+
+def nested(trace: Trace) -> Nested:
+    """Which names' ranges lie in which others, as far as they launched ops."""
     wanted = _of_the_user(trace)
     row, _ = launched_in(trace, wanted)
     used, count = np.unique(row[row >= 0], return_counts=True)
@@ -75,9 +127,14 @@ def outermost_twins(trace: Trace) -> dict[str, str]:
     pairs["own"], pairs["ops"] = code[used[pairs["point"]]].astype(np.int64), count[pairs["point"]]
     ops_of_name = pairs.groupby("name")["ops"].sum()
     by_pair = pairs.groupby(["own", "name"], as_index=False).agg(ops=("ops", "sum"), depth=("depth", "min"))
-    same_ops = by_pair["ops"].eq(by_pair["own"].map(ops_of_name)) & by_pair["ops"].eq(by_pair["name"].map(ops_of_name))
-    outermost = by_pair[same_ops & by_pair["own"].ne(by_pair["name"])].sort_values("depth").drop_duplicates("own")
-    return {texts[own]: texts[name] for own, name in zip(outermost["own"], outermost["name"], strict=True)}
+    by_pair = by_pair.sort_values("depth")
+    return Nested(
+        {
+            (texts[own], texts[name]): int(ops)
+            for own, name, ops in zip(by_pair["own"], by_pair["name"], by_pair["ops"], strict=True)
+        },
+        {texts[name]: int(ops) for name, ops in zip(ops_of_name.index.tolist(), ops_of_name, strict=True)},
+    )
 
 
 def _of_the_user(trace: Trace) -> Mask:

@@ -9,7 +9,8 @@ is ahead and a side stream's waits for nothing. Where a capture has no marks, al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.nesting import RangeIndex
-from analyzers.trace.steps import Steps, find_steps, step_of_ops
+from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
@@ -83,10 +85,25 @@ def pick(groups: StepGroups, values: Ints, lanes_: Sequence[Lane], numbers: Sequ
     return values[..., rows, :][..., columns]
 
 
-def group_steps(trace: Trace) -> StepGroups:
-    """Find the steps and devices of a trace, and where each op belongs."""
-    steps = find_steps(trace)
-    number, repeated = _numbers_of_ops(trace, steps)
+class StepMarks(NamedTuple):
+    """What the step marks of a run say that no part of it can tell alone: whether there are any, and `repeated`."""
+
+    marked: bool
+    repeated: tuple[int, ...]
+
+    @staticmethod
+    def of(trace: Trace) -> StepMarks:
+        """Those of a trace, or of what concerns all of a run."""
+        steps = find_steps(trace)
+        owner = ints(trace.ranges, "process")[steps.rows]
+        twice = {number for (_, number), rows in rows_by_key(owner, steps.numbers).items() if rows.size > 1}
+        return StepMarks(bool(steps.rows.size), tuple(sorted(twice)))
+
+
+def group_steps(trace: Trace, marks: StepMarks | None = None) -> StepGroups:
+    """Find the steps and devices of a trace, and where each op belongs; `marks` are its run's where it is a part."""
+    marks = StepMarks.of(trace) if marks is None else marks
+    number = _numbers_of_ops(trace, marks)
     found = np.unique(number[number != _LIMITS.min])
     lane, names, devices = _lanes(trace)
     column = np.searchsorted(found, number)
@@ -96,17 +113,43 @@ def group_steps(trace: Trace) -> StepGroups:
     there[group[inside]] = True
     early, before = launched_before(trace), np.full(len(names), _LIMITS.min)
     np.maximum.at(before, lane[early], ints(trace.ops, "end_ns")[early])
-    return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), before, repeated)
+    return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), before, marks.repeated)
 
 
-def _numbers_of_ops(trace: Trace, steps: Steps) -> tuple[Ints, tuple[int, ...]]:
-    """Step number of every op, the least int64 where it is in none; and the numbers some process marks twice."""
-    if not steps.rows.size:
-        return np.where(launched_before(trace), _LIMITS.min, WHOLE_CAPTURE), ()
-    owner = ints(trace.ranges, "process")[steps.rows]
-    twice = [number for (_, number), rows in rows_by_key(owner, steps.numbers).items() if rows.size > 1]
-    number = np.where(np.isin(steps.numbers, twice), _LIMITS.min, steps.numbers)
-    return np.append(number, _LIMITS.min)[step_of_ops(trace, steps)], tuple(sorted(set(twice)))
+def _numbers_of_ops(trace: Trace, marks: StepMarks) -> Ints:
+    """Step number of every op, the least int64 where it is in none."""
+    if not marks.marked:
+        return np.where(launched_before(trace), _LIMITS.min, WHOLE_CAPTURE)
+    steps = find_steps(trace)
+    number = np.where(np.isin(steps.numbers, marks.repeated), _LIMITS.min, steps.numbers)
+    return np.append(number, _LIMITS.min)[step_of_ops(trace)]
+
+
+def join_groups(parts: Sequence[StepGroups]) -> StepGroups:
+    """Devices and steps of all parts of a run, which have no device in common; of no op it says where it belongs."""
+    lanes, of, row = zip(
+        *sorted((lane, of, row) for of, part in enumerate(parts) for row, lane in enumerate(part.lanes)), strict=True
+    )
+    numbers = np.unique(np.concatenate([part.numbers for part in parts]))
+    found = StepGroups(
+        lanes,
+        tuple(parts[i].devices[k] for i, k in zip(of, row, strict=True)),
+        numbers,
+        np.empty(0, np.int64),
+        np.zeros((len(lanes), numbers.size), bool),
+        np.array([parts[i].before_ns[k] for i, k in zip(of, row, strict=True)], np.int64),
+        parts[0].repeated,
+    )
+    return replace(found, there=join_values(found, parts, [part.there for part in parts]))
+
+
+def join_values(groups: StepGroups, parts: Sequence[StepGroups], values: Sequence[Any]) -> Any:
+    """Arrays of parts whose last two axes are their lanes and steps as one of the run's; 0 where a part has no such."""
+    joined = np.zeros((*values[0].shape[:-2], *groups.there.shape), values[0].dtype)
+    for part, own in zip(parts, values, strict=True):
+        rows = np.array([groups.lanes.index(lane) for lane in part.lanes], np.int64)
+        joined[..., rows[:, None], np.searchsorted(groups.numbers, part.numbers)] = own
+    return joined
 
 
 def _lanes(trace: Trace) -> tuple[Ints, tuple[Lane, ...], tuple[int, ...]]:
@@ -114,11 +157,19 @@ def _lanes(trace: Trace) -> tuple[Ints, tuple[Lane, ...], tuple[int, ...]]:
     lane = np.zeros(len(trace.ops), np.int64)
     names: list[Lane] = []
     devices: list[int] = []
-    for (rank, device), rows in rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device")).items():
+    for (rank, device), rows in ops_of_devices(trace).items():
         lane[rows] = len(names)
         names.append((rank, names[-1][1] + 1 if names and names[-1][0] == rank else 0))
         devices.append(device)
     return lane, tuple(names), tuple(devices)
+
+
+def join_figures(groups: StepGroups, parts: Sequence[StepFigures]) -> StepFigures:
+    """Figures of all parts of a run, whose groups `groups` joins."""
+    own = [part.groups for part in parts]
+    return StepFigures(
+        groups, {name: join_values(groups, own, [part.values[name] for part in parts]) for name in FIGURES}
+    )
 
 
 def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigures:

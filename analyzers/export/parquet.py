@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ from analyzers.clocks.align import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.tables import standalone, tables
+from analyzers.export.run import RunAsFiles, texts_of
 from analyzers.readers.inputs import bounded
 from analyzers.trace.about import about, restored
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import table
+from analyzers.trace.merge import concat
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
@@ -39,14 +44,18 @@ MATCHED = {
         *("matched_by", "confidence", "sure"),
     ),
 }
+ROWS = 1 << 17  # in a group of rows: what is held of a table while it is written, and what a reader takes at once
 _HINT = "Export it again from the captures."
 
 
-def to_parquet(trace: Trace, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a trace into a new folder, whole or not at all.
+def to_parquet(
+    run: Trace | PartitionedRun, folder: str | Path, *, narrowing: Narrowing = ALL, overwrite: bool = False
+) -> Path:
+    """Write a run into a new folder, whole or not at all.
 
     Parameters
     ----------
+    narrowing : the part of the run that is written.
     overwrite : replace an earlier export; a folder that holds anything else is never removed.
 
     Raises
@@ -58,19 +67,41 @@ def to_parquet(trace: Trace, folder: str | Path, *, overwrite: bool = False) -> 
     if folder.exists() and not is_export(folder):
         hint = "Name a new one; only an earlier export is replaced."
         raise TracevizError("This is no export of traceviz.", path=folder, hint=hint)
-    alone = standalone(trace)
-    frames = tables(alone)
-    if alone.matches is not None:
-        frames |= dict(
-            zip(MATCHED, (alone.matches.members, alone.matches.calls, alone.matches.collectives), strict=True)
-        )
-    description = {"schema": SCHEMA, "tables": {name: len(frame) for name, frame in frames.items()}, **about(alone)}
+    files = RunAsFiles(run, narrowing)
+    lengths, matches = files.lengths, files.matches
+    matched = () if matches is None else (matches.members, matches.calls, matches.collectives)
+    lengths |= {name: len(frame) for name, frame in zip(MATCHED, matched, strict=False)}
     with replacing(folder) as beside:
         beside.mkdir()
-        for name, frame in frames.items():
-            pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), beside / f"{name}.parquet")
+        for name in TABLES:
+            _write(beside / f"{name}.parquet", files.frames(name))
+        for name, frame in zip(MATCHED, matched, strict=False):
+            _write(beside / f"{name}.parquet", iter([_with_used_texts(frame)]))
+        description = {"schema": SCHEMA, "tables": lengths, **about(files.trace)}
         (beside / ABOUT).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
+
+
+def _write(path: Path, frames: Iterator[pd.DataFrame]) -> None:
+    """Write a table that comes in pieces, in groups of rows that do not show where one piece ended."""
+    held = next(frames)
+    with pq.ParquetWriter(path, pa.Table.from_pandas(held[:0], preserve_index=False).schema) as writer:
+
+        def write(rows: pd.DataFrame) -> None:
+            writer.write_table(pa.Table.from_pandas(rows.reset_index(drop=True), preserve_index=False))
+
+        written = False
+        for more in chain(frames, [None]):
+            while len(held) >= ROWS or (more is None and (len(held) or not written)):
+                write(held[:ROWS])
+                held, written = held[ROWS:], True
+            if more is not None:
+                held = concat([held, more]) if len(held) else more
+
+
+def _with_used_texts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without texts of communication calls that are in no collective: a run in parts does not know of them."""
+    return frame.assign(**{one: frame[one].cat.remove_unused_categories() for one in texts_of(frame)})
 
 
 def is_export(folder: Path) -> bool:

@@ -17,13 +17,12 @@ from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.export.perfetto_tables import findings_process
 from analyzers.overlap.measure import RankOverlap
-from analyzers.select.select import select
-from analyzers.select.sides import without_shared
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.held import held_by_device
+from analyzers.verdict.part import sides_of
 
 FOUND = "traceviz"  # begins the category of each finding
 COLLECTIVE = f"{FOUND}.collective"
@@ -31,8 +30,8 @@ JOB = "all ranks: collectives"
 
 
 def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: OrderReport) -> Iterator[Events]:
-    """Findings of each (process, device): times are ns on the trace's clock, args carry ns, too."""
-    a, b, _ = without_shared(trace, select(trace, result.a), select(trace, result.b))
+    """Findings of each (process, device) of a part of a run: times are ns on its clock, args carry ns, too."""
+    a, b = sides_of(trace, result.a, result.b, result.agreed)
     by_device = {(one.rank, one.device): one for one in result.ranks}
     held = held_by_device(trace, result)
     keys = [ints(trace.ops, column) for column in ("process", "device", "rank")]
@@ -93,12 +92,11 @@ def _overlaps(
 
 
 def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]:
-    columns = ("start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
-    values = np.array([[getattr(one, column) for column in columns] for one in found.instances], np.int64)
-    start, end, *figures = values.reshape(-1, len(columns)).T
-    args = dict(zip(columns[2:], figures, strict=True))
-    label = _texts([one.label for one in found.instances])
-    yield from _slices(tracks, pid, "instances of the pair", f"{FOUND}.instance", label, start, end, args)
+    each = found.instances
+    columns = ("a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
+    args = {column: getattr(each, column) for column in columns}
+    label, track = _texts([*each.label]), "instances of the pair"
+    yield from _slices(tracks, pid, track, f"{FOUND}.instance", label, each.start_ns, each.end_ns, args)
 
 
 def _missed(trace: Trace, tracks: Tracks, pid: int, held: Held) -> Iterator[Events]:

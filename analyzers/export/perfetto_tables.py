@@ -16,6 +16,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.counters.vocabulary import COUNTERS, steps_of
 from analyzers.export.perfetto_lines import Events, Tracks
+from analyzers.export.run import RunAsFiles, with_launches_from
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
@@ -32,15 +33,16 @@ CATEGORIES: Mapping[str, str | Mapping[str, str]] = {
 }
 TITLES = {"syncs": "kind", "comms": "operation"}  # columns that name an event, of tables without a name
 FLOW = "ac2g"
+Placed = tuple[Ints, Ints]  # the pid and tid of each row
 
 
-def process_tracks(trace: Trace, tracks: Tracks) -> None:
+def process_tracks(files: RunAsFiles, tracks: Tracks) -> None:
     """Name each rank's groups of tracks in the order of ranks: its findings, its GPUs, its host threads."""
-    for process in _by_rank(trace):
-        for device in np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == process]).tolist():
-            findings_process(trace, tracks, process, device)
-            gpu_process(trace, tracks, process, device)
-        host_process(trace, tracks, process)
+    for process in _by_rank(files.trace):
+        for device in sorted(device for of, device in files.devices if of == process):
+            findings_process(files.trace, tracks, process, device)
+            gpu_process(files.trace, tracks, process, device)
+        host_process(files.trace, tracks, process)
 
 
 def findings_process(trace: Trace, tracks: Tracks, process: int, device: int) -> int:
@@ -58,32 +60,57 @@ def host_process(trace: Trace, tracks: Tracks, process: int) -> int:
     return tracks.process(("host", process), f"{_rank(trace, process)}: host, process {trace.processes[process].pid}")
 
 
-def table_events(trace: Trace, tracks: Tracks) -> Iterator[Events]:
-    """Events of all rows of the tables that have times, and flows from launches to ops."""
+def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
+    """Events of all rows of the tables that have times, and flows from launches to ops.
+
+    Table by table, and in each of them part by part: who reads the file finds it as if the run had been of one part.
+    """
+    run = files.trace
 
     def host(process: int, track: str) -> tuple[int, str]:
-        return host_process(trace, tracks, process), track
+        return host_process(run, tracks, process), track
 
     def memory(process: int, device: int) -> tuple[int, str]:
-        return gpu_process(trace, tracks, process, device), "memory in use"
+        return gpu_process(run, tracks, process, device), "memory in use"
 
-    gpu = _placed(tracks, trace.ops, ("process", "device", "context", "stream"), _stream_namer(trace, tracks))
-    yield _events(trace.ops, "ops", *gpu)
-    # ranges and CUDA calls share their thread's track
-    calls = pd.concat([frame[["process", "thread", "start_ns", "end_ns"]] for frame in (trace.api, trace.ranges)])
-    threads = _placed(tracks, calls, ("process", "thread"), lambda process, thread: host(process, f"thread {thread}"))
-    api, ranges = np.split(np.array(threads), [len(trace.api)], axis=1)
-    yield _events(trace.api, "api", *api)
-    yield _events(trace.ranges, "ranges", *ranges)
-    syncs = _placed(tracks, trace.syncs, ("process",), lambda process: host(process, "synchronizations"))
-    yield _events(trace.syncs, "syncs", *syncs)
-    comms = _placed(tracks, trace.comms, ("process",), lambda process: host(process, "communication"))
-    yield _events(trace.comms, "comms", *comms)
-    records = _placed(tracks, trace.records, ("process",), lambda process: host(process, "event records"))
-    yield _events(trace.records.assign(start_ns=_recorded_at(trace)), "records", *records)
-    yield _events(trace.memory, "memory", *_placed(tracks, trace.memory, ("process", "device"), memory))
-    yield from _counters(trace, tracks)
-    yield from _flows(trace, gpu, api)
+    def placed_ops(part: Trace) -> Placed:
+        keys = ("process", "device", "context", "stream")
+        return _placed(tracks, part.ops, keys, _stream_namer(run, tracks, several=files.several_contexts))
+
+    def placed_calls(part: Trace) -> tuple[Placed, Placed]:
+        """Ranges and CUDA calls share their thread's track."""
+        calls = pd.concat([frame[["process", "thread", "start_ns", "end_ns"]] for frame in (part.api, part.ranges)])
+        keys = ("process", "thread")
+        threads = _placed(tracks, calls, keys, lambda process, thread: host(process, f"thread {thread}"))
+        api, ranges = np.split(np.array(threads), [len(part.api)], axis=1)
+        return (api[0], api[1]), (ranges[0], ranges[1])
+
+    def of_host(name: str, track: str) -> Iterator[Events]:
+        for part, begins in files.parts(name):
+            frame = getattr(part, name)
+            placed = _placed(tracks, frame, ("process",), lambda process: host(process, track))
+            if name == "records":
+                frame = frame.assign(start_ns=_recorded_at(part, files.first_op_ns))
+            yield _events(frame, name, placed, begins[name])
+
+    for part, begins in files.parts("ops"):
+        yield _events(with_launches_from(part.ops, begins["api"]), "ops", placed_ops(part), begins["ops"])
+    for part, begins in files.parts("api"):
+        yield _events(part.api, "api", placed_calls(part)[0], begins["api"])
+    for part, begins in files.parts("ranges"):
+        yield _events(part.ranges, "ranges", placed_calls(part)[1], begins["ranges"])
+    yield from of_host("syncs", "synchronizations")
+    yield from of_host("comms", "communication")
+    yield from of_host("records", "event records")
+    for part, begins in files.parts("memory"):
+        placed = _placed(tracks, part.memory, ("process", "device"), memory)
+        yield _events(part.memory, "memory", placed, begins["memory"])
+    for part, _ in files.parts("counters"):
+        yield from _counters(part, tracks)
+    for part, begins in files.parts("ops"):
+        yield from _flow("s", part, placed_calls(part)[0], begins["ops"])
+    for part, begins in files.parts("ops"):
+        yield from _flow("f", part, placed_ops(part), begins["ops"])
 
 
 def _by_rank(trace: Trace) -> list[int]:
@@ -95,10 +122,8 @@ def _rank(trace: Trace, process: int) -> str:
     return f"rank {rank}" if rank >= 0 else f"process {trace.processes[process].pid}"
 
 
-def _stream_namer(trace: Trace, tracks: Tracks) -> Callable[[int, int, int, int], tuple[int, str]]:
-    """What tells the group and name of a lane's track; contexts are named where a device has several."""
-    lanes = trace.ops[["process", "device", "context"]].drop_duplicates()
-    several = bool(lanes.duplicated(["process", "device"]).any())
+def _stream_namer(trace: Trace, tracks: Tracks, *, several: bool) -> Callable[[int, int, int, int], tuple[int, str]]:
+    """What tells the group and name of a lane's track; contexts are named where a device has `several`."""
 
     def named(process: int, device: int, context: int, stream: int) -> tuple[int, str]:
         name = f"stream {stream}, context {context}" if several else f"stream {stream}"
@@ -109,7 +134,7 @@ def _stream_namer(trace: Trace, tracks: Tracks) -> Callable[[int, int, int, int]
 
 def _placed(
     tracks: Tracks, frame: pd.DataFrame, keys: tuple[str, ...], track: Callable[..., tuple[int, str]]
-) -> tuple[Ints, Ints]:
+) -> Placed:
     """The pid and tid of each row: those of its keys' track, whose group and name `track` tells."""
     pid, tid = np.zeros((2, len(frame)), np.int64)
     for key, rows in rows_by_key(*(ints(frame, column) for column in keys)).items():
@@ -123,8 +148,8 @@ def _placed(
     return pid, tid
 
 
-def _events(frame: pd.DataFrame, table: str, pid: Ints, tid: Ints) -> Events:
-    """The rows of a table as slices, or as instants where they have no end."""
+def _events(frame: pd.DataFrame, table: str, placed: Placed, begin: int) -> Events:
+    """The rows of a table from `begin` on as slices, or as instants where they have no end."""
     category: Any = CATEGORIES[table]
     if not isinstance(category, str):
         category = frame["kind"].array.rename_categories(category)
@@ -132,14 +157,14 @@ def _events(frame: pd.DataFrame, table: str, pid: Ints, tid: Ints) -> Events:
     title = frame[title].array if title in frame else {"records": "record"}.get(table, table)
     start = ints(frame, "start_ns")
     columns = [column for column in TABLES[table] if column not in ("start_ns", "end_ns", "name", "kind")]
-    args: dict[str, Any] = {"row": np.arange(len(frame))}
+    args: dict[str, Any] = {"row": np.arange(begin, begin + len(frame))}
     for column in columns:
         texts = isinstance(frame[column].dtype, pd.CategoricalDtype)
         args[column] = frame[column].array if texts else frame[column].to_numpy(np.int64)
     defaults = {column: TABLES[table][column][1] for column in columns if column != "process"}
     if "end_ns" in frame:
-        return Events("X", category, title, pid, tid, start, ints(frame, "end_ns") - start, args, defaults)
-    return Events("i", category, title, pid, tid, start, None, args, defaults, {"s": "t"})
+        return Events("X", category, title, *placed, start, ints(frame, "end_ns") - start, args, defaults)
+    return Events("i", category, title, *placed, start, None, args, defaults, {"s": "t"})
 
 
 def _counters(trace: Trace, tracks: Tracks) -> Iterator[Events]:
@@ -152,23 +177,23 @@ def _counters(trace: Trace, tracks: Tracks) -> Iterator[Events]:
             yield Events("C", "gpu_counter", name, track, np.zeros_like(at), at, None, {"value": value})
 
 
-def _recorded_at(trace: Trace) -> Ints:
+def _recorded_at(trace: Trace, first_op_ns: int) -> Ints:
     """When each event was recorded: at its call; those of no known call stand at the beginning."""
     keys = ["process", "correlation"]
     calls = trace.api[trace.api["correlation"] >= 0].drop_duplicates(keys)
     at = trace.records[keys].merge(calls[[*keys, "start_ns"]], on=keys, how="left")["start_ns"]
-    recorded: Ints = at.fillna(float(ints(trace.ops, "start_ns").min())).to_numpy(np.int64)
+    recorded: Ints = at.fillna(float(first_op_ns)).to_numpy(np.int64)
     return recorded
 
 
-def _flows(trace: Trace, gpu: tuple[Ints, Ints], api: Ints) -> Iterator[Events]:
-    """An arrow from each launch to its op; its number is the op's row."""
+def _flow(phase: str, trace: Trace, placed: Placed, begin: int) -> Iterator[Events]:
+    """One end of the arrow from each launch ("s") to its op ("f"); its number is the op's row."""
     rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
-    launch = ints(trace.ops, "launch")[rows]
     if rows.size:
-        ends: tuple[tuple[str, Ints, Ints, Ints, dict[str, Any]], ...] = (
-            ("s", api[0][launch], api[1][launch], ints(trace.api, "start_ns")[launch], {}),
-            ("f", gpu[0][rows], gpu[1][rows], ints(trace.ops, "start_ns")[rows], {"bp": "e"}),
-        )
-        for phase, pid, tid, start, more in ends:
-            yield Events(phase, FLOW, FLOW, pid, tid, start, head={"id": rows, **more})
+        head = {"id": rows + begin}
+        if phase == "s":
+            at, start = ints(trace.ops, "launch")[rows], ints(trace.api, "start_ns")
+            yield Events("s", FLOW, FLOW, placed[0][at], placed[1][at], start[at], head=head)
+        else:
+            start = ints(trace.ops, "start_ns")[rows]
+            yield Events("f", FLOW, FLOW, placed[0][rows], placed[1][rows], start, head={**head, "bp": "e"})

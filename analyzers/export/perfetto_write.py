@@ -19,10 +19,11 @@ from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.perfetto_findings import collective_events, finding_events
 from analyzers.export.perfetto_lines import Tracks, lines, text
 from analyzers.export.perfetto_tables import process_tracks, table_events
-from analyzers.export.tables import standalone
-from analyzers.syncs.report import order_report
+from analyzers.export.run import RunAsFiles
+from analyzers.syncs.report import order_of
 from analyzers.trace.about import about
-from analyzers.trace.columns import ints
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 
@@ -30,13 +31,20 @@ SCHEMA = "traceviz.perfetto/1"
 
 
 def to_perfetto(
-    trace: Trace, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False
+    run: Trace | PartitionedRun,
+    path: str | Path,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    narrowing: Narrowing = ALL,
+    overwrite: bool = False,
 ) -> Path:
     """Write a Chrome trace; gzipped where the name ends in .gz.
 
     Parameters
     ----------
     a, b : the pair whose overlap and causes become tracks, as `check_overlap` takes them.
+    narrowing : the part of the run that is written.
     overwrite : replace a file that is there.
 
     Raises
@@ -45,30 +53,25 @@ def to_perfetto(
     """
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
-    if not len(trace.ops):
+    run = as_run(run)
+    if not len(run.trace.ops):
         raise TracevizError("There is no GPU work to write.", path=path)
-    result, order = check_overlap(trace, a, b), order_report(trace)
-    alone, tracks = standalone(trace), Tracks()
-    process_tracks(alone, tracks)
-    found = finding_events(trace, tracks, result, order)
+    result, order = check_overlap(run, a, b, narrowing=narrowing), order_of(run, narrowing)
+    files, tracks = RunAsFiles(run, narrowing), Tracks()
+    process_tracks(files, tracks)
+    found = chain.from_iterable(finding_events(part, tracks, result, order) for part in run.parts(narrowing))
+    alone, zero = files.trace, files.first_ns  # the earliest time becomes 0, for Perfetto draws nothing before
     collectives = collective_events(alone, tracks, collectives_of(alone)) if alone.matches is not None else iter(())
-    zero = first_instant(alone)
     opened = igzip.open if path.name.endswith(".gz") else open
     with replacing(path) as beside, opened(beside, "wb") as file:
         file.write(_head(alone, zero, tracks.metadata.pop(0)))
-        for events in chain(found, collectives, table_events(alone, tracks)):
+        for events in chain(found, collectives, table_events(files, tracks)):
             for some in lines(events, zero):
                 file.write(some)
         for event in tracks.metadata:
             file.write(b",\n" + msgspec.json.encode(event))
         file.write(b"\n]}\n")
     return path
-
-
-def first_instant(trace: Trace) -> int:
-    """The earliest time in any table: it becomes 0, for Perfetto draws nothing before."""
-    frames = (trace.ops, trace.api, trace.ranges, trace.syncs, trace.comms, trace.counters)
-    return min(int(ints(frame, "start_ns").min()) for frame in frames if len(frame))
 
 
 def _head(trace: Trace, zero: int, first: dict[str, Any]) -> bytes:

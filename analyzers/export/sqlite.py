@@ -6,9 +6,11 @@ Times are whole ns on the trace's one clock. What a capture does not say is NULL
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from sqlite_utils import Database
 from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.tables import standalone, tables
-from analyzers.syncs.report import order_report
-from analyzers.trace.columns import ints
+from analyzers.export.run import RunAsFiles
+from analyzers.syncs.report import order_of
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -64,7 +68,10 @@ INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "instances": (("rank",),),
     "missed": (("rank", "cause"),),
 }
-ROWS = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
+ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
+NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
+ROWS = 1 << 16  # of a table that are made into Python's objects at once
+Frames = Callable[[], Iterator[pd.DataFrame]]  # a table, piece by piece
 # Views: tables with the names they count, and lengths.
 VIEWS = {
     f"{table}_named": f"select {table}.*, names.name, {table}.end_ns - {table}.start_ns as duration_ns "
@@ -73,12 +80,21 @@ VIEWS = {
 }
 
 
-def to_sqlite(trace: Trace, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
-    """Write a trace's tables and findings as a SQLite file.
+def to_sqlite(
+    run: Trace | PartitionedRun,
+    path: str | Path,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    narrowing: Narrowing = ALL,
+    overwrite: bool = False,
+) -> Path:
+    """Write a run's tables and findings as a SQLite file.
 
     Parameters
     ----------
     a, b : the pair whose overlap is stored, as `check_overlap` takes them.
+    narrowing : the part of the run that is written.
     overwrite : replace a file that is there.
 
     Raises
@@ -87,26 +103,28 @@ def to_sqlite(trace: Trace, path: str | Path, a: str = "comm", b: str = "compute
     """
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
-    frames = _findings(trace, a, b)
-    alone = standalone(trace)
-    names: dict[str, int] = {}
-    frames = {**_about(alone), **{name: _coded(frame, names) for name, frame in tables(alone).items()}, **frames}
-    frames["names"] = pd.DataFrame({"name": list(names)})
+    run = as_run(run)
+    found = _findings(run, a, b, narrowing)
+    files = RunAsFiles(run, narrowing)
+    names = _names(files)
+    frames: dict[str, Frames] = {name: partial(_coded_frames, files, name, names) for name in TABLES}
+    texts = pd.DataFrame({"name": list(names)})
+    frames |= {name: partial(iter, [frame]) for name, frame in {**_about(files.trace), **found, "names": texts}.items()}
     with replacing(path) as beside:
         try:
-            _write(beside, frames)
+            _write(beside, {name: frames[name] for name in _in_order(frames)})
         except sqlite3.Error as error:
             raise TracevizError(f"Could not be written: {error}.", path=path, hint="Is the disk full?") from error
     return path
 
 
-def _write(path: Path, frames: Mapping[str, pd.DataFrame]) -> None:
+def _write(path: Path, frames: Mapping[str, Frames]) -> None:
     with closing(sqlite3.connect(path)) as connection:
         database = Database(connection)
         connection.execute("pragma journal_mode = off")
         connection.execute("pragma synchronous = off")  # the file gets its name only when it is whole
-        for name in sorted(frames, key=lambda name: _depth(name, frames)):
-            _table(database, connection, name, frames)
+        for name, pieces in frames.items():
+            _table(database, connection, name, pieces())
         for name, statement in VIEWS.items():
             database.create_view(name, statement)
         connection.commit()
@@ -114,19 +132,28 @@ def _write(path: Path, frames: Mapping[str, pd.DataFrame]) -> None:
         connection.commit()
 
 
-def _depth(name: str, frames: Mapping[str, pd.DataFrame]) -> int:
+def _in_order(frames: Iterable[str]) -> list[str]:
     """Tables after those that they link to."""
-    return max((1 + _depth(other, frames) for (table, _), other in LINKS.items() if table == name), default=0)
+
+    def depth(name: str) -> int:
+        return max((1 + depth(other) for (table, _), other in LINKS.items() if table == name), default=0)
+
+    return sorted(frames, key=depth)
 
 
-def _table(database: Any, connection: sqlite3.Connection, name: str, frames: Mapping[str, pd.DataFrame]) -> None:
-    frame = frames[name]
-    columns = {"id": int, **{str(column): _type(frame[column]) for column in frame}}
-    links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in frame]
+def _table(database: Any, connection: sqlite3.Connection, name: str, pieces: Iterator[pd.DataFrame]) -> None:
+    first = next(pieces)
+    columns = {"id": int, **{str(column): _type(first[column]) for column in first}}
+    links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in first]
     database[name].create(columns, pk="id", foreign_keys=links)
-    values = [range(len(frame)), *(_values(frame[column], column, name) for column in columns if column != "id")]
-    marks = ", ".join("?" * len(columns))
-    connection.executemany(f"insert into [{name}] values ({marks})", zip(*values, strict=True))
+    statement = f"insert into [{name}] values ({', '.join('?' * len(columns))})"
+    begin = 0
+    for frame in chain([first], pieces):
+        for low in range(0, len(frame), ROWS):
+            rows = frame[low : low + ROWS]
+            values = [_values(rows[column], column, name) for column in columns if column != "id"]
+            connection.executemany(statement, zip(range(begin, begin + len(rows)), *values, strict=True))
+            begin += len(rows)
     for index in INDEXES.get(name, ()):
         database[name].create_index(list(index))
 
@@ -145,12 +172,17 @@ def _values(column: pd.Series, name: str, table: str) -> list[Any]:
     """Values as SQLite takes them, with NULL for what is not known."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         known = np.array([*(str(text) or None for text in column.cat.categories), None], object)
-        return list(known[column.cat.codes.to_numpy()])
+        return list(known[column.cat.codes.to_numpy()].tolist())
     if column.dtype.kind in "iub":
         values = column.to_numpy(np.int64)
-        if not _says_minus_one(name, table) and (values == -1).any():
-            return [None if value == -1 else value for value in values.tolist()]
-        return list(values.tolist())
+        unknown = values == -1
+        if _says_minus_one(name, table) or not unknown.any():
+            return list(values.tolist())
+        if unknown.all():
+            return [None] * values.size
+        found = values.astype(object)
+        found[unknown] = None
+        return list(found.tolist())
     if column.dtype.kind == "f":
         return [None if value != value else value for value in column.tolist()]
     kind = _type(column)
@@ -162,16 +194,21 @@ def _says_minus_one(name: str, table: str) -> bool:
     return name in ("start_ns", "end_ns", "at_ns") or table in ("collective_calls", "instances", "missed", "overlap")
 
 
-def _coded(frame: pd.DataFrame, names: dict[str, int]) -> pd.DataFrame:
-    """The frame with its names as numbers in `names`, which grows; `id` is the file's own word."""
-    frame = frame.rename(columns={"id": "external_id"})
-    if "name" not in frame or "gpu" in frame:  # a device's name is its own
-        return frame
-    values = frame["name"].array
-    assert isinstance(values, pd.Categorical)
-    number = [names.setdefault(str(text), len(names)) for text in values.categories]
-    coded = np.array([*number, -1], np.int64)[values.codes]
-    return frame.rename(columns={"name": "name_id"}).assign(name_id=coded)
+def _names(files: RunAsFiles) -> dict[str, int]:
+    """The number of each long name, of all tables that have such."""
+    named = (text for name in TABLES if name in NAMED for text in files.texts(name, "name"))
+    return {text: number for number, text in enumerate(dict.fromkeys(named))}
+
+
+def _coded_frames(files: RunAsFiles, name: str, names: Mapping[str, int]) -> Iterator[pd.DataFrame]:
+    """A table with its names as numbers in `names`; `id` is the file's own word."""
+    for frame in files.frames(name):
+        renamed = frame.rename(columns={"id": "external_id"})
+        if name in NAMED:
+            code, texts = codes(frame, "name")
+            coded = np.array([*(names[text] for text in texts), -1], np.int64)[code]
+            renamed = renamed.rename(columns={"name": "name_id"}).assign(name_id=coded)
+        yield renamed
 
 
 def _about(trace: Trace) -> dict[str, pd.DataFrame]:
@@ -193,8 +230,8 @@ def _about(trace: Trace) -> dict[str, pd.DataFrame]:
     return found | ({"clocks": pd.DataFrame(clocks)} if clocks else {})
 
 
-def _findings(trace: Trace, a: str, b: str) -> dict[str, pd.DataFrame]:
-    result, order = check_overlap(trace, a, b), order_report(trace)
+def _findings(run: PartitionedRun, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.DataFrame]:
+    result, order = check_overlap(run, a, b, narrowing=narrowing), order_of(run, narrowing)
     verdict = {"a": result.a, "b": result.b, "verdict": result.verdict, "bar": result.bar, "reason": result.reason}
     job = {name: value for name, value in vars(result.job).items() if name != "aside"}
     missed = [{"rank": rank.rank, "device": rank.device, **asdict(one)} for rank in result.ranks for one in rank.missed]
@@ -208,11 +245,11 @@ def _findings(trace: Trace, a: str, b: str) -> dict[str, pd.DataFrame]:
         "crossings": order.crossings.table,
         "stream_plan": order.plan.table,
     }
-    if trace.matches is not None:
-        collectives = collectives_of(trace)
+    if run.trace.matches is not None:
+        collectives = collectives_of(run.communication(narrowing))
         number = ints(collectives.table, "index")
         calls = collectives.calls.assign(collective=np.searchsorted(number, ints(collectives.calls, "collective")))
         found |= {"collectives": collectives.table, "collective_calls": calls}
-    if trace.whole is not None:  # rows are counted in the whole trace, which the file does not hold
-        found = {name: frame.drop(columns=[one for one in ROWS if one in frame]) for name, frame in found.items()}
+    if narrowing != ALL or run.trace.whole is not None:  # rows are counted in the whole run, which the file lacks
+        found = {name: frame.drop(columns=[one for one in ROWS_OF if one in frame]) for name, frame in found.items()}
     return {name: frame for name, frame in found.items() if len(frame.columns)}

@@ -9,31 +9,35 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.syncs.report import Span, launch_span
 from analyzers.trace.alignment import Clocks, Matches
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE
 from analyzers.trace.tables import Trace
 
+_IN_FILES = {"key": np.int32, "id": np.int64}  # whatever a trace's ids happen to fit, files of all have the same types
 
-def standalone(trace: Trace) -> Trace:
+
+def standalone(trace: Trace, span: Span | None = None, number: Ints | None = None) -> Trace:
     """Return the same trace, or of a part of one, a trace that needs nothing beside it.
 
     Kept are the part's ops, the calls that launched them, and what its processes' threads did from the first of those
     launches to the last op's end. Collectives keep the ranks of the part, and the waits measured over all.
+
+    Parameters
+    ----------
+    span : from that launch to that end, and number : each collective's new number, -1 where it is left out; of a trace
+        that is only one part of a run, which has to be told.
     """
     if trace.whole is None or trace.rows is None:
         return trace
     launch = ints(trace.ops, "launch")
     launches = np.unique(launch[launch >= 0])
-    low = min(
-        int(ints(trace.ops, "start_ns").min()),
-        int(ints(trace.api, "start_ns")[launches].min(initial=np.iinfo("i8").max)),
-    )
-    high = int(ints(trace.ops, "end_ns").max())
+    low, high = span or launch_span(trace)
     processes = np.unique(ints(trace.ops, "process"))
     calls = _within(trace.api, low, high, processes)
     calls[launches] = True
-    number = np.append(np.cumsum(calls) - 1, -1)
+    position = np.append(np.cumsum(calls) - 1, -1)
     frames: dict[str, Any] = {
         name: _kept(frame, _within(frame, low, high, processes))
         for name, frame in (
@@ -44,15 +48,18 @@ def standalone(trace: Trace) -> Trace:
         )
     }
     api = _kept(trace.api, calls)
-    matches = None if trace.matches is None else _matches_of(trace.matches, trace.rows)
-    collective = np.append(matches[1], -1)[ints(trace.ops, "collective")] if matches else -1
+    matches, clocks = trace.matches, trace.clocks
+    if matches is not None:
+        matches, number = _matches_of(matches, trace.rows)
+        clocks = clocks and _renumbered(clocks, number)
+    collective = -1 if number is None else np.append(number, -1)[ints(trace.ops, "collective")]
     return replace(
         trace,
-        ops=trace.ops.assign(launch=np.where(launch >= 0, number[launch], -1), collective=collective),
+        ops=trace.ops.assign(launch=np.where(launch >= 0, position[launch], -1), collective=collective),
         api=api,
         records=_kept(trace.records, _recorded(trace.records, api)),
-        matches=matches[0] if matches else None,
-        clocks=trace.clocks if trace.clocks is None or matches is None else _renumbered(trace.clocks, matches[1]),
+        matches=matches,
+        clocks=clocks,
         whole=None,
         rows=None,
         **frames,
@@ -98,10 +105,8 @@ def _renumbered(clocks: Clocks, number: Ints) -> Clocks:
     )
 
 
-def tables(trace: Trace) -> dict[str, pd.DataFrame]:
-    """The tables as files hold them: keys as int32, and without what collectives say of ops."""
-    frames: dict[str, pd.DataFrame] = {}
-    for name, schema in TABLES.items():
-        kept = [column for column in schema if column not in OF_COLLECTIVES or column in WAIT_RANGE]
-        frames[name] = getattr(trace, name)[kept].astype({one: np.int32 for one in kept if schema[one][0] == "key"})
-    return frames
+def filed(trace: Trace, name: str) -> pd.DataFrame:
+    """A table as files hold it: keys as int32, ids as int64, and without what collectives say of ops."""
+    kept = {one: kind for one, (kind, _) in TABLES[name].items() if one not in OF_COLLECTIVES or one in WAIT_RANGE}
+    frame: pd.DataFrame = getattr(trace, name)
+    return frame[list(kept)].astype({one: _IN_FILES[kind] for one, kind in kept.items() if kind in _IN_FILES})

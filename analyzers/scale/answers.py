@@ -44,16 +44,12 @@ def stream_contention(run: PartitionedRun, narrowing: Narrowing = ALL) -> Stream
     return neighbouring.stream_contention([*run.ask(neighbouring.neighbours, narrowing).values()])
 
 
-def syncs(run: PartitionedRun, narrowing: Narrowing = ALL) -> OrderReport:
-    """Sync points, unwaited copies, missing waits; rows of tables that it names are those of their part."""
-    span = None
-    if narrowing != ALL and not run.is_one_part:
-        spans = run.ask(order_report.launch_span, narrowing).values()
-        span = min(low for low, _ in spans), max(high for _, high in spans)
-    reports = run.ask(partial(order_report.order_report, span=span), narrowing).values()
-    return order_report.joined([*reports], run.trace.warnings)
+def syncs(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
+    """Sync points, unwaited copies, missing waits; see `analyzers.syncs.report`."""
+    return order_report.order_of(run, narrowing, missing_only=missing_only)
 
 
-def info(run: PartitionedRun) -> TraceInfo:
+def info(run: PartitionedRun, narrowing: Narrowing = ALL) -> TraceInfo:
     """What is in the run; see `analyzers.info`."""
-    return looking.info_of(run.trace, reduce(add, run.ask(looking.facts_of).values()))
+    facts = run.ask(partial(looking.facts_within, narrowing=narrowing)).values()
+    return looking.info_of(run.trace, reduce(add, facts))

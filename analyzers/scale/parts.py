@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.scale.workers import workers_for
 from analyzers.select.declared import declare
-from analyzers.trace.narrow import Narrowing, check_ranks
-from analyzers.trace.run import ALL, OnePart, PartitionedRun, Question
+from analyzers.trace.merge import among_others
+from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
+from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import Workers
 
@@ -58,6 +60,7 @@ class CapturesRun:
     ) -> None:
         self.inputs, self.trace, self.workers, self.progress = inputs, trace, workers, progress
         self.summaries, self.contexts = summaries, contexts(summaries, trace)
+        self.firsts = _firsts(summaries)
         self.reading = Reading()
         self.folders: list[Path | None] = [None] * len(inputs)
 
@@ -93,8 +96,39 @@ class CapturesRun:
             first += summary.rows.size
         return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
 
+    @property
+    def size(self) -> int:
+        """How many GPU ops all captures have."""
+        return sum(one.size for one in self.summaries)
+
+    def said_as(self, trace: Trace) -> CapturesRun:
+        """The same run with another trace made of the summaries."""
+        run = copy(self)
+        run.trace = trace
+        return run
+
+    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+        """What is asked for of each capture, read in this process one after the other, while the workers rest."""
+        for i in range(len(self.inputs)) if only is None else only:
+            part = in_context(self.inputs[i], self.reading, self.folders[i], self.contexts[i])
+            part = among_others(part, self.trace, self.firsts[i].process)
+            try:
+                part = narrowing.of_capture(part)
+            except TracevizError:  # it has nothing of that
+                part = only_ops(part, np.empty(0, np.int64))
+            yield part
+
     def _has(self, i: int, narrowing: Narrowing) -> bool:
         return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.contexts[i].ranks)
+
+
+def _firsts(summaries: Sequence[CaptureSummary]) -> list[First]:
+    found = [First()]
+    for one in summaries:
+        before = found[-1]
+        processes = before.process + len(one.trace.processes)
+        found.append(First(processes, before.op + one.size, before.call + one.calls))
+    return found[:-1]
 
 
 def _rows_kept(trace: Trace) -> Ints | None:
@@ -110,7 +144,23 @@ def opened(
     lists: bool = False,
     progress: Progress = silent,
 ) -> Iterator[PartitionedRun]:
-    """Captures as a run, for the time of the block: one part, or each by itself where memory or Dask ask for it.
+    """One run; as `opened_together`."""
+    with opened_together([paths], reading, align=align, lists=lists, progress=progress) as (run,):
+        yield run
+
+
+@contextlib.contextmanager
+def opened_together(
+    runs: Sequence[Sequence[str | Path]],
+    reading: Reading,
+    *,
+    align: bool = True,
+    lists: bool = False,
+    progress: Progress = silent,
+) -> Iterator[list[PartitionedRun]]:
+    """Runs, each by its captures, for the time of the block: one part, or each capture by itself.
+
+    That is where memory or Dask ask for it; the same workers then look at all runs, within one budget.
 
     Parameters
     ----------
@@ -121,11 +171,11 @@ def opened(
     TracevizError : as `analyzers.load.load`; the memory has no room for one capture, or no Dask scheduler answers.
     """
     if not reading.by_parts:
-        yield OnePart(load(paths, align=align, reading=reading, progress=progress))
+        yield [OnePart(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
         return
-    texts = [str(path) for path in paths]
+    texts = [[str(path) for path in paths] for paths in runs]
     with workers_for(texts, reading, lists=lists) as workers:
-        yield open_run(texts, reading, workers, align=align, progress=progress)
+        yield [open_run(paths, reading, workers, align=align, progress=progress) for paths in texts]
 
 
 def open_run(
@@ -173,15 +223,21 @@ def ask_one(
     progress: Progress,
 ) -> Any:
     """Give a capture its context in the run, and ask it a question."""
+    try:
+        part = narrowing.of_capture(in_context(one, reading, folder, context, progress))
+    except TracevizError as why:
+        return Nothing(why)
+    return question(part)
+
+
+def in_context(
+    one: Input, reading: Reading, folder: Path | None, context: CaptureContext, progress: Progress = silent
+) -> Trace:
+    """A capture as the run has it, from its tables where they lie in a folder."""
     trace = None
     if folder is not None:
         with contextlib.suppress(Unusable):
             trace = cited(read_trace(folder), one.url or one.path)
     if trace is None:
         trace = read_one(replace(one, rank=None, pids={}), reading, progress)
-    trace = apply_context(declare(trace, reading.comm), context)
-    try:
-        part = narrowing.of_capture(trace)
-    except TracevizError as why:
-        return Nothing(why)
-    return question(part)
+    return apply_context(declare(trace, reading.comm), context)

@@ -37,11 +37,15 @@ _OF_HOSTS = ("api", "syncs", "records")
 
 @dataclass(frozen=True)
 class CaptureSummary:
-    """A capture's summary; `rows` are the ops that it keeps of the capture's, `size` how many the capture has."""
+    """A capture's summary.
+
+    rows : the ops that it keeps of the capture's. size, calls : how many ops and host calls the capture has.
+    """
 
     trace: Trace
     rows: Ints
     size: int
+    calls: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def summary_of(trace: Trace) -> CaptureSummary:
     }
     tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": steps, "memory": table("memory"), **hosts}
     tables["counters"] = table("counters")
-    return CaptureSummary(replace(trace, **tables), rows, len(trace.ops))
+    return CaptureSummary(replace(trace, **tables), rows, len(trace.ops), len(trace.api))
 
 
 def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:

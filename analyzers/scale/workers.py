@@ -16,11 +16,12 @@ BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
 
 
 @contextlib.contextmanager
-def workers_for(paths: Sequence[str], reading: Reading, *, lists: bool = False) -> Iterator[Workers]:
+def workers_for(runs: Sequence[Sequence[str]], reading: Reading, *, lists: bool = False) -> Iterator[Workers]:
     """The workers of a Dask scheduler where one is named, else processes on this machine.
 
     Parameters
     ----------
+    runs : the paths of each.
     lists : whether what is asked for lists every sync point.
 
     Raises
@@ -39,7 +40,7 @@ def workers_for(paths: Sequence[str], reading: Reading, *, lists: bool = False) 
         return
     count = reading.processes
     if reading.memory is not None:
-        inputs, _ = find_inputs(paths, keep_bad=reading.skip_bad)
+        inputs = [one for paths in runs for one in find_inputs(paths, keep_bad=reading.skip_bad)[0]]
         count = min(count, room_for(inputs, reading.memory, lists=lists))
     with local_workers(count) as near:
         yield near

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.select import language
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
@@ -60,7 +60,7 @@ class Selection:
     selector: Selector
     picked: Mask
     before: Mask
-    occurrence: Ints
+    occurrence: Ids
     ranges: Mask
     reason: str = ""
     threads: tuple[Threads, ...] = ()
@@ -94,7 +94,8 @@ def select(trace: Trace, text: str) -> Selection:
     named_ops, early = evaluate(trace, selector, known), launched_before(trace)
     picked, before = named_ops & ~early, named_ops & early
     reason = "" if picked.any() else LAUNCHED_BEFORE if before.any() else _explained(trace, selector)
-    return Selection(selector, picked, before, np.where(picked, occurrence, -1), every, reason, tuple(threads))
+    occurrence = np.where(picked, occurrence.astype(np.int32), -1)
+    return Selection(selector, picked, before, occurrence, every, reason, tuple(threads))
 
 
 def _explained(trace: Trace, selector: Selector) -> str:

@@ -65,6 +65,19 @@ def open_picture(browser: Chromium, folder: Path, picture: Picture) -> Page:
     return Page(browser, path)
 
 
+@pytest.mark.parametrize("pixels", [480, 640, 1280])
+def test_titles_of_bands_end_within_the_page(browser: Chromium, tmp_path: Path, pixels: int) -> None:
+    run, picture = drawn(load(["tests/data/torch/rowpar_s4.rank*.json.gz"]), "comm", "compute")
+    assert any("; real " in band.title for band in picture.bands), f"none is long: {run}"
+    browser.call("Emulation.setDeviceMetricsOverride", width=pixels, height=900, deviceScaleFactor=1, mobile=False)
+    try:
+        opened = open_picture(browser, tmp_path, picture)
+        ends = "[...document.querySelectorAll('.annotation-text')].map((one) => one.getBoundingClientRect().right)"
+        assert max(opened.js(ends)) <= pixels
+    finally:
+        browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+
+
 def middle_of_bar(opened: Page, role: str, bar: int) -> tuple[float, float]:
     """Where on the screen a role's bar that lies in view is."""
     box = opened.js(

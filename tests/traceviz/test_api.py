@@ -283,7 +283,9 @@ def test_what_needs_the_whole_run_takes_paths_as_well(trace: Trace, tmp_path: Pa
     assert len(tv.timeline(TWO, *PAIR).data) == len(tv.timeline(trace, *PAIR).data)
     assert tv.compare(ONE, TWO, labels=("one", "two")).ranks == (0,)
     with pytest.raises(tv.TracevizError, match="all ranks in memory"):
-        tv.report(TWO, tmp_path / "out", memory="4GB")
+        tv.what_if(TWO, memory="4GB")
+    tv.report(TWO, tmp_path / "out", memory="4GB")  # goes rank by rank
+    assert (tmp_path / "out" / "report.html").is_file()
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"x.json", {"x.json"}, [7], ["x.json", None]])

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
+from analyzers.counters.limits import Contended
 from analyzers.load import load
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.trace.tables import Trace
@@ -116,6 +117,14 @@ def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
     assert "traceviz report 'tests/data/torch/dpmp_overlap.rank*.json.gz' -a 'nvtx:DP Embedding'" in unescape(page)
     assert "timeline.png" in page
     assert "timeline.png" not in summary(report, with_image=False)
+
+
+def test_counters_take_no_table_out_of_the_summary(report: Report) -> None:
+    counted = replace(report, overlap=replace(report.overlap, contended=Contended(unknown="too few samples")))
+    plain, more = (reports.summary(one, with_image=False) for one in (report, counted))
+    assert "| side | selector |" in plain
+    assert "not known, too few samples" in more
+    assert set(plain.splitlines()) <= set(more.splitlines())
 
 
 def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) -> None:

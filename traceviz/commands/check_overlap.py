@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +73,6 @@ def check_overlap(
     if brief and verbose:
         raise TracevizError("--brief and --verbose exclude each other.", hint="Give one of them.")
     bar = option.read_ratio(min_overlap)
-    from analyzers import load
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
     from traceviz.output import contract
@@ -83,24 +80,23 @@ def check_overlap(
 
     if claimed is not None:
         check.check_claimed(claimed, has_baseline=bool(baseline))
-    if save is not None:
-        load.refuse_parts(options.reading)
-    with (
-        progress() as on_progress,
-        options.opened(on_progress) as run,
-        replace(options, paths=tuple(baseline)).opened(on_progress) if baseline else nullcontext() as alone,
-    ):
+    runs = [options.paths, *([baseline] if baseline else [])]
+    with progress() as on_progress, options.opened_together(runs, on_progress) as (run, *alone):
         result = check.check_overlap(
             run,
             a,
             b,
             min_overlap=bar,
-            baseline=alone,
+            baseline=alone[0] if alone else None,
             narrowing=options.narrowing,
             accept_apparent=options.accept_apparent,
             claimed=claimed,
         )
-        result = with_worth(result, run, options.narrowing)
+        result = with_worth(result, run, options.narrowing, everywhere=output == "json")
+        if save is not None:
+            from traceviz.history import database
+
+            kept = database.kept(result, run, narrowing=options.narrowing, commit=commit)
     if brief:
         from traceviz.options.again import CommandLine
         from traceviz.output import brief as briefs
@@ -109,7 +105,5 @@ def check_overlap(
     else:
         emit(result, output, partial(view.blocks, verbose=verbose), contract.overlap)
     if save is not None:
-        from traceviz.history import database
-
-        database.save(save, result, options.narrowing.of(run.trace), commit=commit)
+        database.append(save, kept)
     raise typer.Exit(result.exit_code)

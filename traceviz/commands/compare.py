@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +64,7 @@ def compare(
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
+    memory: option.Memory = None,
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -88,8 +88,10 @@ def compare(
     from traceviz.output import contract
     from traceviz.output.views import compare as view
 
-    with progress() as on_progress:
-        runs = [replace(options, paths=(one,)).loaded(on_progress) for one in options.paths]
+    with (
+        progress() as on_progress,
+        options.opened_together([[one] for one in options.paths], on_progress, lists=timeline is not None) as runs,
+    ):
         result = analysis.compare(
             runs,
             a,
@@ -97,9 +99,10 @@ def compare(
             labels=label or labels_of(traces),
             claimed=claimed,
             accept_apparent=options.accept_apparent,
+            narrowing=options.narrowing,
         )
         if timeline is not None:
-            files.write(timeline, compared(result, runs))
+            files.write(timeline, compared(result, runs, options.narrowing))
     if brief:
         emit_brief(result, output, briefs.compare_headlines, briefs.compare, CommandLine(context.params))
     else:

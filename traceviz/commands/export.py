@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,10 @@ from analyzers.common.errors import TracevizError
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
+
+if TYPE_CHECKING:
+    from analyzers.trace.narrow import Narrowing
+    from analyzers.trace.run import PartitionedRun
 
 EPILOG = """\b
 Examples:
@@ -46,6 +50,8 @@ def export(
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
     comm: option.Comm = None,
+    workers: option.Workers = None,
+    memory: option.Memory = None,
 ) -> None:
     """Write a trace for other tools: Perfetto, SQL or data frames.
 
@@ -59,15 +65,25 @@ def export(
     from analyzers.export import sqlite as export_sqlite
 
     refuse_existing(output, overwrite=force, how="replace it with --force")
-    with progress() as on_progress:
-        trace = replace(options, reading=replace(options.reading, counters=True)).loaded(on_progress)
+    options = replace(options, reading=replace(options.reading, counters=True))
+    with progress() as on_progress, options.opened(on_progress, lists=kind != "parquet") as run:
+        how: dict[str, Any] = {"narrowing": options.narrowing, "overwrite": force}
         if kind == "parquet":
-            export_parquet.to_parquet(trace, output, overwrite=force)
+            export_parquet.to_parquet(run, output, **how)
         elif kind == "sqlite":
-            export_sqlite.to_sqlite(trace, output, a, b, overwrite=force)
+            export_sqlite.to_sqlite(run, output, a, b, **how)
         else:
-            perfetto_write.to_perfetto(trace, output, a, b, overwrite=force)
-    typer.echo(f"{output}: {len(trace.ops):,} GPU ops of {len(trace.rank_ids)} rank(s), as {kind}.")
+            perfetto_write.to_perfetto(run, output, a, b, **how)
+        ops, found = _counted(run, options.narrowing)
+    typer.echo(f"{output}: {ops:,} GPU ops of {found} rank(s), as {kind}.")
+
+
+def _counted(run: PartitionedRun, narrowing: Narrowing) -> tuple[int, int]:
+    """How many ops and ranks were written."""
+    if (narrowing.ranks, narrowing.steps, narrowing.window) == (None, None, None):
+        return run.size, len(run.trace.rank_ids)
+    parts = [(len(part.ops), part.rank_ids) for part in run.parts(narrowing)]
+    return sum(ops for ops, _ in parts), len({rank for _, ranks in parts for rank in ranks})
 
 
 def kind_of(path: Path) -> Kind:

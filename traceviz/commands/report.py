@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +44,7 @@ def report(
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
+    memory: option.Memory = None,
 ) -> None:
     """Write what a pull request needs: the verdict with its proof.
 
@@ -64,19 +64,16 @@ def report(
     more = [word for option, value in given if value is not None for word in (option, value)]
     more += ["--no-align"] * no_align + ["--accept-apparent"] * accept_apparent
     command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed)
-    alone = None
-    with progress() as on_progress:
-        trace = options.loaded(on_progress)
-        if baseline:
-            alone = replace(options, paths=tuple(baseline), ranks=None, steps=None, window=None).loaded(on_progress)
+    runs = [options.paths, *([baseline] if baseline else [])]
+    with progress() as on_progress, options.opened_together(runs, on_progress, lists=True) as (run, *alone):
         made = make(
-            trace,
+            run,
             a,
             b,
             min_overlap=bar,
-            baseline=alone,
+            baseline=alone[0] if alone else None,
             claimed=claimed,
-            window=options.window,
+            narrowing=options.narrowing,
             accept_apparent=options.accept_apparent,
             command=command,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,6 +64,7 @@ def timeline(
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,
+    memory: option.Memory = None,
 ) -> None:
     """Draw an aligned timeline of all ranks.
 
@@ -79,22 +80,25 @@ def timeline(
     if counters is not None:
         options = replace(options, reading=replace(options.reading, counters=True))
     bar = option.read_ratio(min_overlap)
-    from analyzers.syncs.report import order_report
+    from analyzers.syncs.report import order_of
     from analyzers.verdict.check import check_overlap
     from traceviz.timelines.picture import picture
 
     changes = []
     if what_if:
+        from analyzers.load import refuse_parts
         from analyzers.replay.changes import parse_change
 
         changes = [parse_change(text) for text in what_if]
-    with progress() as on_progress:
-        trace = options.loaded(on_progress)
-        result = check_overlap(trace, a, b, min_overlap=bar, accept_apparent=options.accept_apparent)
-        drawn = picture(trace, result, order_report(trace), window=options.window, counters=wanted)
+        refuse_parts(options.reading)
+    narrowing = options.narrowing
+    with progress() as on_progress, options.opened(on_progress, lists=True) as run:
+        how: dict[str, Any] = {"min_overlap": bar, "accept_apparent": options.accept_apparent, "narrowing": narrowing}
+        result, order = check_overlap(run, a, b, **how), order_of(run, narrowing)
+        drawn = picture(run, result, order, window=options.window, counters=wanted, narrowing=narrowing)
         if changes:
             from traceviz.timelines.predicted import with_predicted
 
-            drawn = with_predicted(trace, drawn, result, changes, options.window)
+            drawn = with_predicted(narrowing.of(run.trace), drawn, result, changes, options.window)
         files.write(output, drawn, dark=dark)
     typer.echo(f"{output}: opens on {drawn.shown.text}.")

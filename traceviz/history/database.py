@@ -12,10 +12,12 @@ import platform
 import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ from sqlite_utils import Database, Migrations
 from analyzers.common.errors import TracevizError
 
 if TYPE_CHECKING:
+    from analyzers.trace.narrow import Narrowing
+    from analyzers.trace.run import PartitionedRun
     from analyzers.trace.tables import Trace
     from analyzers.verdict.check import OverlapResult
 
@@ -140,26 +144,42 @@ class SavedRun:
     steps: int | None
 
 
-def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None = None) -> int:
-    """Append one run, whole or not at all; several may save at once. Returns the run's number.
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of one run: its row of `runs` but for the pair, what it was made with, and what was found."""
+
+    row: Mapping[str, Any]
+    versions: Mapping[str, str]
+    result: OverlapResult
+
+
+def kept(
+    result: OverlapResult,
+    run: Trace | PartitionedRun,
+    *,
+    narrowing: Narrowing | None = None,
+    commit: str | None = None,
+) -> Kept:
+    """What is kept of a run.
 
     Parameters
     ----------
+    narrowing : the part of the run that `result` is of.
     commit : what was run; found from the CI system or the current folder's git where not given.
-
-    Raises
-    ------
-    TracevizError : the file can't be written, is damaged, or no history of traceviz.
     """
     from analyzers.compare.late_start import typical_step
+    from analyzers.trace.run import ALL, as_run
 
-    step = typical_step(trace)
+    run = as_run(run)
+    narrowing, trace = narrowing or ALL, run.trace
+    step = typical_step(run, narrowing)
+    gpus = reduce(add, run.ask(gpus_of, narrowing).values())
     job = result.job
     row = {
         "saved_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit_id": current_commit() if commit is None else commit,
         "host": next((capture.host for capture in trace.captures if capture.host), "") or platform.node(),
-        "gpus": gpus_of(trace),
+        "gpus": ", ".join(f"{count} x {name}" for name, count in sorted(gpus.items())),
         "captures": "\n".join(capture.path for capture in trace.captures),
         "verdict": result.verdict,
         "reason": result.reason,
@@ -175,8 +195,21 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         "step_high_ns": step.high_ns if step else None,
         "steps": step.steps if step else None,
     }
-    versions = versions_of(trace)
+    return Kept(row, versions_of(trace), result)
 
+
+def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None = None) -> int:
+    """Append what is kept of one run; see `kept` and `append`."""
+    return append(path, kept(result, trace, commit=commit))
+
+
+def append(path: Path, run: Kept) -> int:
+    """Append one run, whole or not at all; several may save at once. Returns the run's number.
+
+    Raises
+    ------
+    TracevizError : the file can't be written, is damaged, or no history of traceviz.
+    """
     with _opened(path) as database:
         database.conn.execute("BEGIN IMMEDIATE")
         if database.table_names():
@@ -184,14 +217,14 @@ def save(path: Path, result: OverlapResult, trace: Trace, *, commit: str | None 
         database.conn.execute(f"PRAGMA application_id = {APPLICATION}")
         database.conn.execute(f"PRAGMA user_version = {VERSION}")
         _MIGRATIONS.apply(database)
-        run = _append(database, row, result, versions)
+        number = _append(database, run)
         database.conn.execute("COMMIT")
-    return run
+    return number
 
 
-def _append(database: Database, row: dict[str, Any], result: OverlapResult, versions: dict[str, str]) -> int:
-    pair = database["pairs"].lookup({"a": result.a, "b": result.b})
-    run = int(database["runs"].insert({**row, "pair_id": pair}).last_pk)
+def _append(database: Database, kept: Kept) -> int:
+    pair = database["pairs"].lookup({"a": kept.result.a, "b": kept.result.b})
+    run = int(database["runs"].insert({**kept.row, "pair_id": pair}).last_pk)
     figures = [name for name in TABLES["ranks"] if name not in ("run_id", *_OF_SIDES)]
     database["ranks"].insert_all(
         {
@@ -199,10 +232,10 @@ def _append(database: Database, row: dict[str, Any], result: OverlapResult, vers
             **{name: getattr(rank, name) for name in figures},
             **{name: getattr(rank.a if name[0] == "a" else rank.b, name[2:]) for name in _OF_SIDES},
         }
-        for rank in result.ranks
+        for rank in kept.result.ranks
     )
     database["versions"].insert_all(
-        {"run_id": run, "name": name, "version": version} for name, version in versions.items()
+        {"run_id": run, "name": name, "version": version} for name, version in kept.versions.items()
     )
     return run
 
@@ -242,11 +275,10 @@ def current_commit() -> str:
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
-def gpus_of(trace: Trace) -> str:
-    """The GPUs that worked, such as "4 x NVIDIA H200"."""
+def gpus_of(trace: Trace) -> Counter[str]:
+    """The names of the GPUs that worked, and how many have each."""
     used = trace.ops[["process", "device"]].drop_duplicates().merge(trace.devices, on=["process", "device"], how="left")
-    named = Counter("unknown GPU" if not isinstance(name, str) or not name else name for name in used["name"])
-    return ", ".join(f"{count} x {name}" for name, count in sorted(named.items()))
+    return Counter("unknown GPU" if not isinstance(name, str) or not name else name for name in used["name"])
 
 
 def versions_of(trace: Trace) -> dict[str, str]:

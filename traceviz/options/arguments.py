@@ -97,7 +97,7 @@ Memory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="Look at as many ranks at once as fit into this, such as 8GB. Not with --dask.",
+        help="Look at as many ranks at once as fit into this, such as 8GB.",
         show_default=False,
     ),
 ]
@@ -105,7 +105,7 @@ Dask = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786.",
+        help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786. Not with --memory.",
         show_default=False,
     ),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -83,6 +83,14 @@ class RunOptions:
         from analyzers.scale.parts import opened
 
         return opened(self.paths, self.reading, align=self.align, lists=lists, progress=on_progress)
+
+    def opened_together(
+        self, runs: Sequence[Sequence[str]], on_progress: Progress, *, lists: bool = False
+    ) -> AbstractContextManager[list[PartitionedRun]]:
+        """Several runs, named by their paths, which are read as these options say."""
+        from analyzers.scale.parts import opened_together
+
+        return opened_together(runs, self.reading, align=self.align, lists=lists, progress=on_progress)
 
     def loaded(self, on_progress: Progress) -> Trace:
         """The part that is looked at, as one trace: for what needs all ops at once."""

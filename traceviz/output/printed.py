@@ -61,7 +61,7 @@ def _lines(text: Text, width: int) -> Iterator[Text]:
         for piece in whole:
             at += len(piece)
             starts.append(at)
-        used = (0 if whole else used) + cell_len(rest) + len(word[0]) - len(letters)
+        used += cell_len(rest) + len(word[0]) - len(letters)
     for line in text.divide(starts):
         line.rstrip()
         yield line
@@ -111,12 +111,14 @@ def _print_table(block: Table, console: Console) -> None:
         _print(Text(plain(block.title), "bold"), console)
     for columns in _columns_that_fit(block, console.width):
         table = RichTable(box=None, padding=(0, PADDING, 0, 0), show_edge=False, header_style="dim")
-        for k, width in zip(columns, _widths(block, columns, console.width), strict=True):
+        widths = _widths(block, columns, console.width)
+        for k, width in zip(columns, widths, strict=True):
             header = block.headers[k]
             justify: Literal["left", "right"] = "right" if header in block.numeric else "left"
             table.add_column(Text(plain(header)), justify=justify, overflow="fold", width=width)
         for row in block.rows:
-            table.add_row(*(Text(plain(row[k])) for k in columns))
+            cells = (_lines(Text(plain(row[k])), width) for k, width in zip(columns, widths, strict=True))
+            table.add_row(*(Text("\n").join(lines) for lines in cells))
         console.print(table)
     for line in block.note.splitlines():
         _print(Text(plain(line), "dim"), console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 from analyzers.common.wording import duration, from_to, span
@@ -12,6 +13,7 @@ from traceviz.output.views.what_if import blocks as view
 
 MOST_FIXES = 3
 MOST_OPS = 200_000  # beyond, trying all that is suggested takes longer than all else of a report
+IN_PARTS = "captures that are looked at one by one are not replayed: traceviz what-if does, without --memory"
 TOO_MANY = "the run is large, and trying all that it suggests takes a while: traceviz what-if does"
 
 
@@ -33,9 +35,8 @@ def beside_the_fix(result: WhatIf, remedy: Remedy | None) -> str:
 
 def blocks(result: WhatIf, remedy: Remedy | None = None) -> list[Block]:
     """For the page: all that `what-if` says, but for warnings, which the verdict has."""
-    without = WhatIf(**{**vars(result), "warnings": ()})
     why = beside_the_fix(result, remedy)
-    return [*view(without), *([Paragraph(why)] if why else [])]
+    return [*view(replace(result, warnings=())), *([Paragraph(why)] if why else [])]
 
 
 def short_blocks(result: WhatIf, remedy: Remedy | None = None) -> list[Block]:
@@ -90,6 +91,6 @@ def _row(name: str, ns: int, longest: int, kind: str, text: str, span: tuple[int
     return f'<div class="cost-row">{cells} {escape(plain(text))}</div>\n'
 
 
-def refused(a: str, b: str) -> WhatIf:
-    """The answer where too much would have to be run."""
-    return WhatIf(a, b, None, (), TOO_MANY)
+def refused(a: str, b: str, why: str = TOO_MANY) -> WhatIf:
+    """The answer where too much would have to be run, or not all of it is at hand."""
+    return WhatIf(a, b, None, (), why)

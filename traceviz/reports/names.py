@@ -9,6 +9,7 @@ from dataclasses import replace
 from glob import escape, glob
 from pathlib import Path
 
+from analyzers.trace.run import PartitionedRun
 from analyzers.trace.tables import Trace
 
 
@@ -47,6 +48,11 @@ def gathered(paths: Sequence[str]) -> list[str]:
     pattern = f"{escape(head)}*{escape(tail)}"
     is_numbered = all(part.isdigit() for part in between)
     return [pattern] if is_numbered and set(glob(pattern)) == set(paths) else list(paths)  # noqa: PTH207
+
+
+def renamed_run(run: PartitionedRun, names: Mapping[str, str]) -> PartitionedRun:
+    """A run whose captures carry other names."""
+    return run.said_as(renamed(run.trace, names))
 
 
 def renamed(trace: Trace, names: Mapping[str, str]) -> Trace:

@@ -16,11 +16,11 @@ from traceviz.timelines.page import document, timeline
 
 def html(report: Report) -> str:
     """The whole page."""
-    verdict, *figures = overlap.blocks(report.overlap)
+    verdict = [*overlap.head(report.overlap), *overlap.figures(report.overlap)]
     ordering = syncs.blocks(report.order)
     already_shown: set[str] = set()
     sections: list[tuple[str, str, str]] = [
-        ("verdict", "Verdict", rendered(_without_repeats([verdict, *figures], already_shown)) + panel(report.overlap)),
+        ("verdict", "Verdict", rendered(_without_repeats(verdict, already_shown)) + panel(report.overlap)),
         ("timeline-section", "Timeline", timeline(report.picture)),
         ("what-if", "What fixes are worth", panel_of_fixes(report)),
         (

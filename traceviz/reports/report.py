@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analyzers import info
-from analyzers import streams as concurrency
-from analyzers.collectives import report as collectives
 from analyzers.collectives.report import Collectives
 from analyzers.info import TraceInfo
 from analyzers.replay.answer import what_if
 from analyzers.replay.result import WhatIf
 from analyzers.replay.worth import with_worth
+from analyzers.scale import answers
 from analyzers.streams import StreamsResult
-from analyzers.syncs import report as order_report
-from analyzers.syncs.report import OrderReport
+from analyzers.syncs.report import OrderReport, order_of
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
 from traceviz.reports import fixes
-from traceviz.reports.names import gathered, renamed, shown_paths
+from traceviz.reports.names import gathered, renamed_run, shown_paths
 from traceviz.timelines.picture import Picture, picture
 
 
@@ -48,53 +47,61 @@ class Report:
 
 
 def make(
-    trace: Trace,
+    run: Trace | PartitionedRun,
     a: str = "comm",
     b: str = "compute",
     *,
     min_overlap: float = check.DEFAULT_BAR,
-    baseline: Trace | None = None,
+    baseline: Trace | PartitionedRun | None = None,
     claimed: float | str | None = None,
-    window: tuple[int, int] | None = None,
+    narrowing: Narrowing = ALL,
     accept_apparent: bool = False,
     command: str = "",
 ) -> Report:
-    """Analyze a trace.
+    """Analyze a run.
 
     Parameters
     ----------
-    a, b, min_overlap, baseline, claimed, accept_apparent : as `check_overlap` takes them.
-    window : what the timeline opens on, ns; the typical instance where not given.
-    command : what to give as the command that makes this report; of a whole trace it is known.
+    a, b, min_overlap, baseline, claimed, narrowing, accept_apparent : as `check_overlap` takes them; on a window of
+        time the timeline opens, too.
+    command : what to give as the command that makes this report; of a whole run it is known.
     """
-    names = shown_paths([one.path for each in (trace, baseline) if each is not None for one in each.captures])
-    trace = renamed(trace, names)
-    baseline = None if baseline is None else renamed(baseline, names)
+    runs = [as_run(one) for one in (run, baseline) if one is not None]
+    names = shown_paths([one.path for each in runs for one in each.trace.captures])
+    run, *alone = (renamed_run(each, names) for each in runs)
     result = check.check_overlap(
-        trace, a, b, min_overlap=min_overlap, baseline=baseline, claimed=claimed, accept_apparent=accept_apparent
+        run,
+        a,
+        b,
+        min_overlap=min_overlap,
+        baseline=alone[0] if alone else None,
+        claimed=claimed,
+        narrowing=narrowing,
+        accept_apparent=accept_apparent,
     )
-    result, order = with_worth(result, trace), order_report.order_report(trace)
-    if not command and trace.whole is None and (baseline is None or baseline.whole is None):
-        alone = () if baseline is None else [one.path for one in baseline.captures]
+    result, order = with_worth(result, run, narrowing), order_of(run, narrowing)
+    if not command and narrowing == ALL and all(each.trace.whole is None for each in runs):
+        against = [one.path for each in alone for one in each.trace.captures]
         more = ["--accept-apparent"] * accept_apparent
-        command = command_of(
-            [one.path for one in trace.captures], a, b, min_overlap, *more, baseline=alone, claimed=claimed
-        )
+        captures = [one.path for one in run.trace.captures]
+        command = command_of(captures, a, b, min_overlap, *more, baseline=against, claimed=claimed)
     return Report(
         result,
-        collectives.collectives_of(trace),
+        answers.collectives(run, narrowing),
         order,
-        concurrency.streams(trace),
-        info.info(trace),
-        _what_if(trace, a, b),
-        picture(trace, result, order, window=window),
+        answers.streams(run, narrowing),
+        answers.info(run, narrowing),
+        _what_if(run, a, b, narrowing),
+        picture(run, result, order, window=narrowing.window, narrowing=narrowing),
         command,
     )
 
 
-def _what_if(trace: Trace, a: str, b: str) -> WhatIf:
+def _what_if(run: PartitionedRun, a: str, b: str, narrowing: Narrowing) -> WhatIf:
     """What the fixes that the capture suggests are worth."""
-    return what_if(trace, (), a, b) if len((trace.whole or trace).ops) <= fixes.MOST_OPS else fixes.refused(a, b)
+    if run.size > fixes.MOST_OPS:
+        return fixes.refused(a, b)
+    return what_if(narrowing.of(run.trace), (), a, b) if run.is_one_part else fixes.refused(a, b, fixes.IN_PARTS)
 
 
 def command_of(

@@ -32,9 +32,8 @@ def summary(report: Report, *, with_image: bool) -> str:
     files = ["`report.html` has the zoomable timeline and every section", "`results.json` the data"]
     files += ["`timeline.png` the picture"] if with_image else []
     head = "\n".join(part for part in (first(result), claimed(result), chart, again, f"{', '.join(files)}.\n") if part)
-    figures = overlap.blocks(result, verbose=True)[len(overlap.brief(result)) :]
     folded = [
-        *(markdown([_short(block)]) for block in figures),
+        *(markdown([_short(block)]) for block in overlap.figures(result, verbose=True)),
         markdown([_short(block) for block in fixes.short_blocks(report.what_if, report.overlap.remedy)]),
         markdown(conditions(report)),
     ]

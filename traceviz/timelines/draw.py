@@ -11,7 +11,7 @@ from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
-from traceviz.timelines.palette import FONT, LIGHT, Theme, group, pale
+from traceviz.timelines.palette import FONT, LIGHT, Theme, group, link_color, pale
 from traceviz.timelines.picture import Picture, folded, in_view, worst_gap
 from traceviz.timelines.texts import fixed_name, safe, side_name, wrapped
 
@@ -25,6 +25,7 @@ LEFT, LABEL_PIXELS, RIGHT = 116, 6.9, 14  # margins; of each letter of a row's n
 BELOW_SLIDER = 64  # what plotly needs beside the strip below: ticks and gaps
 LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
 TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
+BAND_SIZE, BAND_LETTER = 13, 0.55  # of a band's title, pixels; of each of its letters, of that
 LEGEND = [
     "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", *HELD, *EARLY, "sync", "race", "other", "other-wait",
     "range-other", "range-a", "range-b", "sync-end",
@@ -121,11 +122,6 @@ def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
         for kind, start, from_row, end, to_row in (worst.links if worst else ())
         if from_row in y and to_row in y and picture.low_ns < start and end < picture.high_ns
     ]
-
-
-def link_color(kind: str, theme: Theme) -> str:
-    """A launch has the text's colour, what an event orders that of its cause."""
-    return theme.text if kind == "launch" else theme.fill["event-dependency"][0]
 
 
 def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
@@ -278,7 +274,7 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
             "yanchor": "bottom",
             "showarrow": False,
             "text": f"<b>{safe(band.title)}</b>",
-            "font": {"size": 13},
+            "font": {"size": BAND_SIZE},
         }
         for band in picture.bands
     ]

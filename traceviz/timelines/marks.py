@@ -7,8 +7,10 @@ counts and busy times of a row and role sum to the same at every resolution.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -97,6 +99,9 @@ def make(row: Ints | int, role: Ints | int, start: Ints, end: Ints, **more: Ints
     )
 
 
+NO_MARKS = make(0, 0, np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def join(parts: list[Marks]) -> Marks:
     """Put marks together, sorted, and say for how long each is the first to keep its row busy in its role."""
     columns = {one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Marks)}
@@ -148,6 +153,52 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
     return Marks(**columns)
 
 
+def concatenated(some: Sequence[Marks]) -> Marks:
+    """Marks one behind the other; rows of the later ones come later, so that they stay sorted."""
+    return Marks(**{one.name: np.concatenate([getattr(each, one.name) for each in some]) for one in fields(Marks)})
+
+
+def on_rows(marks: Marks, rows: Mapping[int, int], texts: Ints) -> Marks:
+    """The marks on other rows, each of which has a new number, and with texts that have."""
+    moved, row_of = {one.name: getattr(marks, one.name) for one in fields(Marks)}, np.full(max(rows) + 2, -1, np.int64)
+    row_of[list(rows)] = list(rows.values())
+    for name in ("row", "launch_row", "after_row"):
+        moved[name] = row_of[moved[name]]  # the last stands for none
+    for name in ("name", "extra"):
+        moved[name] = np.append(texts, -1)[moved[name]]
+    return Marks(**moved)
+
+
+class Pieces:
+    """Marks of a picture piece by piece, by row, each row in one of them; in files of a folder where one is given."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._held: list[Marks | Path] = []
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __getitem__(self, number: int) -> Marks:
+        found = self._held[number]
+        return found if isinstance(found, Marks) else Marks(*np.load(found))
+
+    def __setitem__(self, number: int, marks: Marks) -> None:
+        if self.folder is None:
+            self._held[number] = marks
+        else:
+            self._held[number] = self.folder / f"{number}.npy"
+            np.save(self.folder / f"{number}.npy", np.stack([getattr(marks, one.name) for one in fields(Marks)]))
+
+    def append(self, marks: Marks) -> None:
+        """Add the next piece."""
+        self._held.append(marks)
+        self[len(self) - 1] = marks
+
+    def __iter__(self) -> Iterator[Marks]:
+        return (self[number] for number in range(len(self)))
+
+
 def fit(marks: Marks, low: int, high: int, most: int, *, fine: int | None = None) -> Marks:
     """Coarsen until at most so many marks are left, or one per row and role: finely in [low, high), coarsely outside.
 
@@ -157,16 +208,36 @@ def fit(marks: Marks, low: int, high: int, most: int, *, fine: int | None = None
     """
     if not marks.size:
         return marks
-    first, last = int(marks.start.min()), int(marks.end.max())
+    pieces = Pieces()
+    pieces.append(marks)
+    fit_pieces(pieces, (int(marks.start.min()), int(marks.end.max())), (low, high), most, fine=fine)
+    return pieces[0]
+
+
+def fit_pieces(
+    pieces: Pieces, whole: tuple[int, int], shown: tuple[int, int], most: int, *, fine: int | None = None
+) -> None:
+    """The same with marks in pieces, of which one is in memory at a time.
+
+    Parameters
+    ----------
+    whole : from when to when there are marks; shown : where they are coarsened finely.
+    """
+    (first, last), (low, high) = whole, shown
     coarse = max((last - first) // COARSE, 1)
     fine = max((high - low) // FINE, 1) if fine is None else fine
     while True:
-        inside = (marks.end >= low) & (marks.start <= high)
-        marks = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
-        if marks.size <= most or fine > 2 * (last - first):
-            return marks
-        inside = (marks.end >= low) & (marks.start <= high)
-        if np.count_nonzero(inside) > most // 2 or coarse > 2 * (last - first):
+        size = near = 0
+        for number in range(len(pieces)):
+            marks = pieces[number]
+            inside = (marks.end >= low) & (marks.start <= high)
+            marks = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
+            pieces[number] = marks
+            size += marks.size
+            near += int(np.count_nonzero((marks.end >= low) & (marks.start <= high)))
+        if size <= most or fine > 2 * (last - first):
+            return
+        if near > most // 2 or coarse > 2 * (last - first):
             fine *= 2
         else:
             coarse *= 2

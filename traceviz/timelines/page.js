@@ -355,6 +355,12 @@
     return show();
   }
 
+  function fitTitles({annotations}) {  // in letters for which a narrow page has room
+    for (const {text, font} of annotations) {
+      font.size = Math.max(Math.min(page.title_size, (div.clientWidth - 16) / (page.title_letter * text.length)), 9);
+    }
+  }
+
   function put(target, path, value) {  // "marker.line.color" into nested objects
     const keys = path.split("."), last = keys.pop();
     keys.reduce((inner, key) => (inner[key] = inner[key] || {}), target)[last] = value;
@@ -370,6 +376,7 @@
       for (const path of Object.keys(traces)) if (traces[path][number] !== null) put(trace, path, traces[path][number]);
     });
     for (const path of Object.keys(layout)) put(page.figure.layout, path, layout[path]);
+    page.views.flat().concat(page.figure).forEach((one) => fitTitles(one.layout));
     fixMargins(page.figure.layout, page.wide <= div.clientWidth);
   }
 

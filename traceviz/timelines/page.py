@@ -29,10 +29,22 @@ from traceviz.timelines.bars import (
     is_named_in_full,
     label,
 )
-from traceviz.timelines.draw import BELOW_SLIDER, MOST_BARS, WIDTH, about, figure, layout, layout_style, spans, style
+from traceviz.timelines.draw import (
+    BAND_LETTER,
+    BAND_SIZE,
+    BELOW_SLIDER,
+    MOST_BARS,
+    WIDTH,
+    about,
+    figure,
+    layout,
+    layout_style,
+    spans,
+    style,
+)
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
-from traceviz.timelines.palette import LIGHT, THEMES
+from traceviz.timelines.palette import LIGHT, THEMES, link_colors
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
 from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
 
@@ -100,7 +112,7 @@ def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> s
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
         "style-src 'unsafe-inline'; img-src data: blob:\">\n"
         f'<link rel="icon" href="data:,">\n<title>{html.escape(plain(title))}</title>\n'
-        f"<style>{_resource('page.css')}</style>\n{plotly}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
+        f"<style>{_resource('page.css')}{link_colors()}</style>\n{plotly}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
     )
 
 
@@ -172,6 +184,8 @@ def data(picture: Picture) -> dict[str, Any]:
         "never": NEVER,
         "wide": WIDTH,
         "below": BELOW_SLIDER,
+        "title_size": BAND_SIZE,
+        "title_letter": BAND_LETTER,
     }
 
 

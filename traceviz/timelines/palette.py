@@ -91,6 +91,19 @@ def group(role: str) -> str:
     return "other" if role == "sync-end" else rest if kind in ("launch", "range") else kind
 
 
+def link_color(kind: str, theme: Theme) -> str:
+    """A launch has the text's colour, what an event orders that of its cause, a missing wait that of races."""
+    return theme.text if kind == "launch" else theme.fill["race" if kind == "race" else "event-dependency"][0]
+
+
+def link_colors() -> str:
+    """The links' colours in each theme of a page, as variables of its style."""
+    return "\n".join(
+        f':root[data-theme="{name}"] {{ --event: {link_color("event", one)}; --race: {link_color("race", one)}; }}'
+        for name, one in THEMES.items()
+    )
+
+
 def pale(color: str, ground: str, share: float = 0.4) -> str:
     """A colour thinned with its ground's.
 

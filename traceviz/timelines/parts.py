@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 from traceviz.output.quantities import duration
 from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, join, make
-from traceviz.timelines.ranges import Projected, ThreadRanges, span
+from traceviz.timelines.ranges import Projected, ThreadRanges
 from traceviz.timelines.rows import Band
 from traceviz.timelines.texts import Texts
 
@@ -52,6 +52,12 @@ class Gap:
     high_ns: int
     alone_ns: int
     links: tuple[tuple[str, int, int, int, int], ...]
+
+
+def gap_on_rows(gap: Gap, rows: Mapping[int, int]) -> Gap:
+    """The same gap with new numbers for its rows."""
+    links = tuple((kind, low, rows[start], high, rows[end]) for kind, low, start, high, end in gap.links)
+    return replace(gap, row=rows[gap.row], links=links)
 
 
 # What tells one missing wait from another in words.
@@ -103,10 +109,12 @@ def calls(trace: Trace, band: Band, side: Ints, texts: Texts) -> Marks:
     return make(row, ROLE["launch-a"] + side[first], start, end, name=name, extra=extra)
 
 
-def ranges(trace: Trace, band: Band, found: dict[tuple[int, int], ThreadRanges], texts: Texts) -> list[Marks]:
-    """The user's ranges on a band's threads, cut where the trace begins and ends."""
+def ranges(
+    trace: Trace, band: Band, found: dict[tuple[int, int], ThreadRanges], span: tuple[int, int], texts: Texts
+) -> list[Marks]:
+    """The user's ranges on a band's threads, cut where the run begins and ends."""
     code, names = codes(trace.ranges, "name")
-    low, high = span(trace)
+    low, high = span
     marks = []
     for thread, numbers in band.ranges.items():
         of_thread = found[band.process, thread]

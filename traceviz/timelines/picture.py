@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
-from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.measure import RankOverlap
-from analyzers.select.select import select
-from analyzers.select.sides import without_shared
-from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints
-from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
-from analyzers.verdict.held import held_by_device
 from traceviz.output.quantities import duration, percent
 from traceviz.timelines import parts
-from traceviz.timelines.areas import DEFAULT, SHOWN, Area, area, points_for, present
+from traceviz.timelines.areas import DEFAULT, Area, area, points_for
+from traceviz.timelines.drawn import DrawnBand, Work, drawn_bands, join_work, work_of
 from traceviz.timelines.fold import representative_ranks
-from traceviz.timelines.marks import NEVER, ROLE, Marks, fit, join
-from traceviz.timelines.ranges import on_gpu, user_ranges
-from traceviz.timelines.rows import Band, bands, placed, seen, without_host
+from traceviz.timelines.marks import NEVER, NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces, on_rows
+from traceviz.timelines.rows import Band, placed, renumbered, seen, without_host
 from traceviz.timelines.shown import Shown, deciding_rank, typical
 from traceviz.timelines.texts import Texts
 
@@ -81,98 +77,129 @@ class Picture:
 
 
 def picture(
-    trace: Trace,
+    run: Trace | PartitionedRun,
     result: OverlapResult,
     order: OrderReport,
     *,
     window: tuple[int, int] | None = None,
     counters: Sequence[str] = DEFAULT,
+    narrowing: Narrowing = ALL,
 ) -> Picture:
-    """Work out a timeline.
+    """Work out a timeline, part by part of a run.
 
     Parameters
     ----------
-    result, order : what `check_overlap` and `order_report` found in this trace.
+    result, order : what `check_overlap` and `order_of` found in this run.
     window : what to open on, ns; the typical instance where not given.
     counters : which GPU counters to show, where they were captured: keys of `areas.SHOWN`.
+    narrowing : the part of the run that is shown.
     """
-    a, b, _ = without_shared(trace, select(trace, result.a), select(trace, result.b))
-    side = np.where(a.picked, 0, np.where(b.picked, 1, 2))
-    texts = Texts()
+    run = as_run(run)
+    work = join_work([*run.ask(work_of, narrowing).values()])
     titles = {(one.rank, one.device): _title(one) for one in result.ranks}
-    held = held_by_device(trace, result)
-    missed = {
-        key: "".join(letter for k, letter in enumerate("ab") if np.any(one.side == k)) for key, one in held.items()
-    }
-    ranges = user_ranges(trace, side)
-    depths = {key: int(of_thread.depth.max()) + 1 for key, of_thread in ranges.items()}
-    on_device = on_gpu(trace, side)
-    levels = {key: int(one.level.max()) + 1 for key, one in on_device.items()}
-    devices = rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))
-    sampled = {(process, device): present(trace, process, device, counters) for process, device in devices}
-    labels = {key: [SHOWN[name][0] for name in names] for key, names in sampled.items()}
-    laid_out = bands(trace, _blocked_threads(order), titles, missed, depths, levels, labels)
-    found = _told_apart(laid_out, representative_ranks(result))
-    points: dict[int, list[SyncPoint]] = {}
-    for point in order.syncs:
-        points.setdefault(point.process, []).append(point)
-    missing_waits = order.crossings.table[order.crossings.table["status"] == "unordered"]
-    found_marks: list[Marks] = []
-    gaps: list[parts.Gap] = []
-    for band in found:
-        found_marks += parts.ops(trace, band, side, texts) + parts.overlap(trace, band, side)
-        found_marks += parts.ranges(trace, band, ranges, texts)
-        found_marks.append(parts.calls(trace, band, side, texts))
-        found_marks.append(parts.syncs(points.get(band.process, []), band, texts, _last_launch(trace, band)))
-        if (band.process, band.rank, band.device) in on_device:
-            of_band = on_device[band.process, band.rank, band.device]
-            found_marks.append(parts.projected(trace, band, of_band, texts))
-        found_marks.append(parts.races(trace, missing_waits, band, texts))
-        if (band.rank, band.device) in held:
-            found_marks.append(parts.missed(band, held[band.rank, band.device], texts))
-            gaps += parts.gaps(trace, band, held[band.rank, band.device])
-    marks = join(found_marks)
-    first, last = int(marks.start.min()), int(marks.end.max())
-    shown = typical(result, (int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())))
-    low, high = window or _opening(marks, shown)
-    near = None if window else _near(marks, shown, (low, high))
-    if near:
-        low, high = near[:2]
-        shown = replace(shown, text=f"{shown.text}, close up on {near[2]}")
-    if window is not None:
-        title = f"{duration(high - low)} that were asked for"
-        shown = replace(shown, start_ns=low, end_ns=high, text="the window that was asked for", title=title)
-    if marks.size > MOST_MARKS:
-        marks = fit(marks, low, high, MOST_MARKS, fine=1)
-    verdict = f"{result.verdict.upper()}: {result.sentence}"
-    room = points_for(sum(len(names) for names in sampled.values()))
-    areas = [
-        area(trace, band.process, band.device, name, row.number, (first, last), opening=(low, high), points=room)
-        for band in found
-        for name, row in zip(
-            sampled[band.process, band.device], (row for row in band.rows if row.kind == "counter"), strict=True
-        )
-    ]
-    lines, names = tuple(texts.lines), (result.a, result.b)
+    with TemporaryDirectory(prefix="traceviz-", ignore_cleanup_errors=True) as folder:
+        pieces, drawn = Pieces(None if run.is_one_part else Path(folder)), list[tuple[int, DrawnBand]]()
+        for number, (part, first) in enumerate(zip(run.parts(narrowing), run.firsts, strict=True)):
+            for one in drawn_bands(part, first, work, result, order, titles, counters) if len(part.ops) else ():
+                pieces.append(one.marks)
+                drawn.append((number, replace(one, marks=NO_MARKS)))
+        every = [(int(some.start.min()), int(some.end.max())) for some in pieces if some.size]
+        first_ns, last_ns = min(low for low, _ in every), max(high for _, high in every)
+        shown = typical(result, work.ops)
+        low, high, shown = _opened(pieces, shown, window)
+        if sum(some.size for some in pieces) > MOST_MARKS:
+            fit_pieces(pieces, (first_ns, last_ns), (low, high), MOST_MARKS, fine=1)
+        found, marks, texts, gaps = _put_together(drawn, pieces)
+    laid_out = _told_apart(placed(found), representative_ranks(result))
+    areas = _areas(run, narrowing, laid_out, drawn, (first_ns, last_ns), (low, high))
     return Picture(
-        found,
-        _behind(trace, found, marks),
-        lines,
-        names,
-        verdict,
+        laid_out,
+        marks,
+        texts,
+        (result.a, result.b),
+        f"{result.verdict.upper()}: {result.sentence}",
         shown,
         low,
         high,
-        first,
-        last,
-        _clock(trace),
+        first_ns,
+        last_ns,
+        _clock(run.trace, laid_out),
         result.warnings,
         result.job.apparent,
-        tuple(sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_GAPS]),
+        gaps,
         _instances(result),
-        _active(trace, first, last),
-        tuple(areas),
+        _active(work, first_ns, last_ns),
+        areas,
     )
+
+
+def _opened(pieces: Pieces, shown: Shown, window: tuple[int, int] | None) -> tuple[int, int, Shown]:
+    """What a picture opens on, and what is said of that."""
+    if window is not None:
+        low, high = window
+        title = f"{duration(high - low)} that were asked for"
+        return low, high, replace(shown, start_ns=low, end_ns=high, text="the window that was asked for", title=title)
+    sides = [
+        some.take((some.role <= ROLE["b-wait"]) & (some.start < shown.end_ns) & (some.end > shown.start_ns))
+        for some in pieces
+    ]
+    marks = concatenated(sides)
+    low, high = _opening(marks, shown)
+    near = _near(marks, shown, (low, high))
+    if near:
+        low, high = near[:2]
+        shown = replace(shown, text=f"{shown.text}, close up on {near[2]}")
+    return low, high, shown
+
+
+def _put_together(
+    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces
+) -> tuple[list[Band], Marks, tuple[str, ...], tuple[parts.Gap, ...]]:
+    """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through."""
+    order = sorted(range(len(drawn)), key=lambda i: _place(drawn[i][1].band))
+    row_of: dict[tuple[int, int], int] = {}  # of a part's row
+    for i in order:
+        part, one = drawn[i]
+        for row in one.band.rows:
+            row_of[part, row.number] = len(row_of)
+    texts, found, marks, gaps = Texts(), list[Band](), list[Marks](), list[parts.Gap]()
+    for i in order:
+        part, one = drawn[i]
+        rows = {number: row for (of, number), row in row_of.items() if of == part}
+        found.append(renumbered(one.band, rows))
+        marks.append(on_rows(pieces[i], rows, np.array([texts.number(text) for text in one.texts], np.int64)))
+        gaps += [parts.gap_on_rows(gap, rows) for gap in one.gaps]
+    longest = sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_GAPS]
+    return found, concatenated(marks), tuple(texts.lines), tuple(longest)
+
+
+def _place(band: Band) -> tuple[int, int, int]:
+    """Where a band stands among others."""
+    return band.rank, band.device, band.process
+
+
+def _areas(
+    run: PartitionedRun,
+    narrowing: Narrowing,
+    found: Sequence[Band],
+    drawn: Sequence[tuple[int, DrawnBand]],
+    whole: tuple[int, int],
+    opening: tuple[int, int],
+) -> tuple[Area, ...]:
+    """GPU counters of all bands; parts are looked at once more where there are some."""
+    sampled = {(one.band.process, one.band.device): one.sampled for _, one in drawn if one.sampled}
+    if not sampled:
+        return ()
+    room = points_for(sum(len(names) for names in sampled.values()))
+    areas = []
+    for part in run.parts(narrowing):
+        here = set(ints(part.ops, "process").tolist())
+        for band in found:
+            names = sampled.get((band.process, band.device), ()) if band.process in here else ()
+            rows = [row.number for row in band.rows if row.kind == "counter"]
+            for name, row in zip(names, rows, strict=False):
+                areas.append(area(part, band.process, band.device, name, row, whole, opening=opening, points=room))
+    return tuple(sorted(areas, key=lambda one: one.row))
 
 
 def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
@@ -182,23 +209,9 @@ def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
     return tuple(sorted(found, key=lambda one: one[1:])[:MOST_INSTANCES])
 
 
-def _last_launch(trace: Trace, band: Band) -> int:
-    """When the last op of a band's process was launched, ns, of those in steps where there are any."""
-    launch, of_process = ints(trace.ops, "launch"), ints(trace.ops, "process") == band.process
-    known = of_process & (launch >= 0) & _worked(trace)
-    return int(ints(trace.api, "start_ns")[launch[known]].max(initial=NEVER))
-
-
-def _worked(trace: Trace) -> Mask:
-    """Ops in steps, where there are any; else all."""
-    in_step = step_of_ops(trace, find_steps(trace)) >= 0
-    return in_step if in_step.any() else np.ones(len(trace.ops), dtype=bool)
-
-
-def _active(trace: Trace, first: int, last: int) -> tuple[int, int]:
+def _active(work: Work, first: int, last: int) -> tuple[int, int]:
     """From when to when steps work, and some room, where what is before or after is long; else all there is."""
-    worked = _worked(trace)
-    low, high = int(ints(trace.ops, "start_ns")[worked].min()), int(ints(trace.ops, "end_ns")[worked].max())
+    low, high = work.steps or work.ops
     room = max((high - low) // 20, 1)
     return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
 
@@ -263,30 +276,20 @@ def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tup
     )
 
 
-def _blocked_threads(order: OrderReport) -> dict[int, list[int]]:
-    """Process -> threads that were blocked somewhere."""
-    table = order.syncs.table
-    threads = rows_by_key(ints(table, "process"), ints(table, "thread"))
-    found: dict[int, list[int]] = {}
-    for process, thread in threads:
-        found.setdefault(process, []).append(thread)
-    return found
-
-
 def _title(rank: RankOverlap) -> str:
     if rank.overlap_ratio is None:
         return f"rank {rank.rank}, device {rank.device}: not both sides ran"
-    text = f"rank {rank.rank}, device {rank.device}: overlap {duration(rank.overlap_ns)}"
-    text += f" = {percent(rank.overlap_ratio, apparent=rank.is_apparent)} of the shorter side"
-    if rank.a.wait_ns or rank.b.wait_ns:
-        text += f"; real {duration(rank.real_overlap_ns)} = {percent(rank.real_overlap_ratio)}"
-    return text
+    plain = f"{duration(rank.overlap_ns)} = {percent(rank.overlap_ratio, apparent=rank.is_apparent)}"
+    real = f"{duration(rank.real_overlap_ns)} = {percent(rank.real_overlap_ratio)}"
+    waits = bool(rank.a.wait_ns or rank.b.wait_ns)
+    where = f"rank {rank.rank}, device {rank.device}: {'real ' if waits and plain == real else ''}overlap"
+    return f"{where} {plain} of the shorter side" + (f"; real {real}" if waits and plain != real else "")
 
 
-def _clock(trace: Trace) -> str:
-    method = trace.clocks.method if trace.clocks is not None else "one"
-    if trace.clocks is not None and trace.clocks.aligned:
-        return f"the clock of rank {min(trace.rank_ids)}"
+def _clock(run: Trace, found: Sequence[Band]) -> str:
+    method = run.clocks.method if run.clocks is not None else "one"
+    if run.clocks is not None and run.clocks.aligned:
+        return f"the clock of rank {min(band.rank for band in found)}"
     return NOT_ALIGNED.get(method, "the trace's clock")
 
 
@@ -317,34 +320,3 @@ def _near(marks: Marks, shown: Shown, opening: tuple[int, int]) -> tuple[int, in
         if SLIVER * (end - start) < high - low and beside:
             return (*near, "AB"[side])
     return None
-
-
-def _behind(trace: Trace, found: tuple[Band, ...], marks: Marks) -> Marks:
-    """For each op that is a mark of its own: the op that an event made it wait for (end and row)."""
-    single = np.flatnonzero((marks.role <= ROLE["other-wait"]) & (marks.count == 1) & (marks.after_row >= 0))
-    race = marks.role == ROLE["race"]
-    after, after_row = np.where(race, marks.after, NEVER), np.where(race, marks.after_row, -1)
-    if single.size:
-        whole = trace.whole or trace
-        here = np.arange(len(trace.ops)) if trace.rows is None else trace.rows
-        op = here[marks.after_row[single]]
-        waited = whole.once(Ordering).released_by(op).waited
-        row = _rows_of_ops(whole, found, waited)
-        known = row >= 0
-        after[single[known]] = ints(whole.ops, "end_ns")[waited[known]]
-        after_row[single[known]] = row[known]
-    return Marks(**{**vars(marks), "after": after, "after_row": after_row})
-
-
-def _rows_of_ops(trace: Trace, found: tuple[Band, ...], ops: Ints) -> Ints:
-    """The row of each op (-1: of none), on which it would be drawn."""
-    row = np.full(ops.size, -1, np.int64)
-    keys = [np.where(ops >= 0, ints(trace.ops, name)[ops], -1) for name in ("process", "device", "context", "stream")]
-    for band in found:
-        for (context, stream), number in band.streams.items():
-            wanted = (band.process, band.device, context, stream)
-            here = ops >= 0
-            for key, value in zip(keys, wanted, strict=True):
-                here &= key == value
-            row[here] = number
-    return row

@@ -33,15 +33,15 @@ class ThreadRanges:
     side: Ints
 
 
-def user_ranges(trace: Trace, side: Ints) -> dict[tuple[int, int], ThreadRanges]:
+def user_ranges(trace: Trace, side: Ints, span: tuple[int, int]) -> dict[tuple[int, int], ThreadRanges]:
     """Ranges of each (process, thread), except operators and what libraries open around collectives.
 
     Parameters
     ----------
-    side : of each op of the trace: A, B or OTHER.
+    side : of each op of the trace: A, B or OTHER. span : from the run's first launch to its last op's end, ns.
     """
     _, wanted, _ = trace.once(range_classes)
-    low, high = span(trace)
+    low, high = span
     starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
     rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
     thread, launched, _ = launches(trace)
@@ -120,13 +120,6 @@ def lowest_free(starts: Ints, ends: Ints) -> Ints:
         level[k] = heapq.heappop(free) if free else len(taken)
         heapq.heappush(taken, (int(ends[k]), int(level[k])))
     return level
-
-
-def span(trace: Trace) -> tuple[int, int]:
-    """From the first launch or op of a trace, or of a part of one, to the last op's end, ns."""
-    launch, starts = ints(trace.ops, "launch"), ints(trace.ops, "start_ns")
-    called = ints(trace.api, "start_ns")[launch[launch >= 0]]
-    return int(min(called.min(initial=starts.min()), starts.min())), int(ints(trace.ops, "end_ns").max())
 
 
 def _within(instants: Ints, starts: Ints, ends: Ints) -> Ints:

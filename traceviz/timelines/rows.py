@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,8 +49,8 @@ class Row:
 class Band:
     """One rank's device.
 
-    ops : rows of `Trace.ops`; threads and streams give the row of each thread and each (context, stream), ranges the
-        rows of each thread's ranges, outermost first.
+    ops : rows of its part's `Trace.ops`; threads and streams give the row of each thread and each (context, stream),
+        ranges the rows of each thread's ranges, outermost first.
     """
 
     rank: int
@@ -187,6 +187,17 @@ def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
 def without_host(some: Sequence[Band]) -> tuple[Band, ...]:
     """The same bands without what happened on host threads."""
     return placed([replace(band, rows=tuple(row for row in band.rows if row.kind not in HOST)) for band in some])
+
+
+def renumbered(band: Band, rows: Mapping[int, int]) -> Band:
+    """The same band with new numbers for its rows."""
+    return replace(
+        band,
+        rows=tuple(replace(row, number=rows[row.number]) for row in band.rows),
+        threads={thread: rows[number] for thread, number in band.threads.items()},
+        streams={stream: rows[number] for stream, number in band.streams.items()},
+        ranges={thread: tuple(rows[number] for number in numbers) for thread, numbers in band.ranges.items()},
+    )
 
 
 def placed(some: Sequence[Band]) -> tuple[Band, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analyzers.overlap.measure import Instance, RankOverlap
+from analyzers.overlap.instances import Instance
+from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import duration, percent
 

@@ -9,23 +9,34 @@ import numpy as np
 
 from analyzers.common.errors import TraceWarning
 from analyzers.compare.results import Comparison
-from analyzers.syncs.report import order_report
+from analyzers.syncs.report import order_of
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from traceviz.output.views.compare import headline
 from traceviz.timelines.fold import MOST_BANDS
-from traceviz.timelines.marks import NEVER, Marks, fit
+from traceviz.timelines.marks import NEVER, Marks, concatenated, fit
 from traceviz.timelines.parts import Gap
 from traceviz.timelines.picture import MOST_MARKS, Picture, picture
-from traceviz.timelines.rows import Band, placed
+from traceviz.timelines.rows import Band, placed, renumbered
 from traceviz.timelines.shown import Shown
 
 CLOCK = "a clock that starts with each run's instance"
 
 
-def compared(result: Comparison, traces: Sequence[Trace]) -> Picture:
-    """The compared runs, each checked and drawn as by itself, below each other."""
-    drawn = [picture(trace, check_overlap(trace, result.a, result.b), order_report(trace)) for trace in traces]
+def compared(result: Comparison, runs: Sequence[Trace | PartitionedRun], narrowing: Narrowing = ALL) -> Picture:
+    """The compared runs, or a part of each, each checked and drawn as by itself, below each other."""
+    asked = [as_run(run) for run in runs]
+    drawn = [
+        picture(
+            run,
+            check_overlap(run, result.a, result.b, narrowing=narrowing),
+            order_of(run, narrowing),
+            narrowing=narrowing,
+        )
+        for run in asked
+    ]
     return stacked(drawn, [run.label for run in result.runs], headline(result))
 
 
@@ -53,7 +64,9 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
             (rank, device, run, replace(band, shown=(rank, device) == where if has_decisive_band else band.shown))
             for rank, device, run, band in bands
         ]
-    marks = _joined([_moved(one.marks, *offsets) for one, *offsets in zip(pictures, zeros, rows, texts, strict=False)])
+    marks = concatenated(
+        [_moved(one.marks, *offsets) for one, *offsets in zip(pictures, zeros, rows, texts, strict=False)]
+    )
     low = min(one.low_ns - zero for one, zero in zip(pictures, zeros, strict=True))
     high = max(one.high_ns - zero for one, zero in zip(pictures, zeros, strict=True))
     end = max(one.shown.end_ns - zero for one, zero in zip(pictures, zeros, strict=True))
@@ -99,14 +112,8 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
 
 
 def _renumbered(band: Band, by: int, label: str) -> Band:
-    return replace(
-        band,
-        title=f"{label}: {band.title}",
-        rows=tuple(replace(row, number=row.number + by) for row in band.rows),
-        threads={thread: number + by for thread, number in band.threads.items()},
-        streams={stream: number + by for stream, number in band.streams.items()},
-        ranges={thread: tuple(number + by for number in numbers) for thread, numbers in band.ranges.items()},
-    )
+    moved = renumbered(band, {row.number: row.number + by for row in band.rows})
+    return replace(moved, title=f"{label}: {band.title}")
 
 
 def _moved(marks: Marks, zero: int, rows: int, texts: int) -> Marks:
@@ -125,8 +132,3 @@ def _moved_gap(gap: Gap, zero: int, rows: int) -> Gap:
         for kind, start, from_row, end, to_row in gap.links
     )
     return replace(gap, row=gap.row + rows, low_ns=gap.low_ns - zero, high_ns=gap.high_ns - zero, links=links)
-
-
-def _joined(parts: Sequence[Marks]) -> Marks:
-    """Rows of a later run come later, so that the marks stay sorted."""
-    return Marks(**{one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Marks)})

@@ -19,6 +19,8 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle, raw_captures
 from tests.support.builder import Builder, one_rank
+from traceviz.output.document import Headline
+from traceviz.output.views import compare as view
 
 TORCH = Path(__file__).parents[2] / "data" / "torch"
 COUNTERS = Path(__file__).parents[2] / "data" / "counters"
@@ -221,6 +223,28 @@ def test_ranks_that_have_a_common_step_are_named_where_not_all_have_one() -> Non
     asked = compare([only_ranks(one, (0, 1)) for one in pair])
     assert not asked.reason
     assert asked.runs[1].contended is not None
+
+
+@pytest.mark.parametrize(("longer", "verdict"), [(20, "changed"), (40, "slower"), (-20, "changed"), (-40, "faster")])
+def test_a_step_time_that_repeats_differ_by_makes_no_run_faster_or_slower(longer: int, verdict: str) -> None:
+    """Every step of some 1,000 ns takes 2 % or 4 % more or less: both are no noise, and captures differ by 3 %."""
+
+    def run_of(more: int) -> Trace:
+        run, rank = one_rank()
+        at = 0
+        for step in range(12):
+            length = 1000 + step % 3 + more
+            rank.range(f"step {step}", at, at + length)
+            rank.kernel("gemm", 7, at + 10, at + length, launch=(at + 2, at + 4))
+            at += length
+        return run.trace()
+
+    result = compare([run_of(0), run_of(longer)])
+    assert result.runs[1].changes["step_ns"].call in ("more", "less")
+    assert result.runs[1].verdict == verdict
+    headline = view.blocks(result)[0]
+    assert isinstance(headline, Headline)
+    assert ("Captures of one program differ by 3 % as well: repeat both" in headline.text) == (verdict == "changed")
 
 
 def test_other_ranks_of_one_run_are_no_second_run() -> None:

@@ -6,16 +6,19 @@ import json
 import os
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from analyzers import info, load, streams
 from analyzers.collectives import report as collectives
 from analyzers.common.errors import TracevizError
+from analyzers.compare.compare import compare
+from analyzers.compare.late_start import typical_step
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers, parts
@@ -24,7 +27,7 @@ from analyzers.scale.workers import kept, needed, room_for
 from analyzers.syncs import report as order_report
 from analyzers.trace.merge import merge
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import PartitionedRun
+from analyzers.trace.run import OnePart, PartitionedRun
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.workers.local import LocalWorkers
@@ -32,6 +35,9 @@ from tests.support.builder import Builder
 from tests.support.command_lines import in_parts
 from traceviz.cli import app
 from traceviz.output import contract
+from traceviz.timelines import picture as pictures
+from traceviz.timelines.marks import NO_MARKS
+from traceviz.timelines.picture import picture
 
 pytestmark = pytest.mark.nightly
 
@@ -145,9 +151,30 @@ def other_answers(run: PartitionedRun | None, trace: Trace | None, narrowing: Na
             lambda run: contract.syncs(answers.syncs(run, narrowing)),
             lambda trace: contract.syncs(order_report.order_report(narrowing.of(trace))),
         ),
-        (lambda run: contract.info(answers.info(run)), lambda trace: contract.info(info.info(trace))),
+        (
+            lambda run: contract.info(answers.info(run, narrowing)),
+            lambda trace: contract.info(info.info(narrowing.of(trace))),
+        ),
+        (
+            lambda run: contract.comparison(compare([run, run], "nvtx:A", "compute", narrowing=narrowing)),
+            lambda trace: contract.comparison(compare([narrowing.of(trace)] * 2, "nvtx:A", "compute")),
+        ),
+        (
+            lambda run: step_and_timeline(run, narrowing),
+            lambda trace: step_and_timeline(OnePart(trace), narrowing),
+        ),
     ]
     return [answer_or_error(of_run, of_trace, run, trace) for of_run, of_trace in pairs]
+
+
+def step_and_timeline(run: PartitionedRun, narrowing: Narrowing) -> Any:
+    """The typical step and the numbers of a timeline, with few enough marks that most are folded."""
+    step = typical_step(run, narrowing)
+    result, order = check.check_overlap(run, "nvtx:A", "nvtx:B", narrowing=narrowing), answers.syncs(run, narrowing)
+    drawn = picture(run, result, order, narrowing=narrowing)
+    marks = {one.name: getattr(drawn.marks, one.name).tolist() for one in fields(drawn.marks)}
+    bands = tuple(replace(band, ops=np.empty(0, np.int64)) for band in drawn.bands)  # rows of a part
+    return [str(step), marks, str(replace(drawn, marks=NO_MARKS, bands=bands))]
 
 
 def answer_or_error(
@@ -180,6 +207,7 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     counts = [(2, 3)] * 3 if same else [(chance.randint(0, 2), chance.randint(1, 3)) for _ in range(3)]
     captures = {f"rank{rank}": made(rank, chance, *counts[rank]) for rank in range(3)}
     inputs = [Input(Path(name), "made") for name in captures]
+    monkeypatch.setattr(pictures, "MOST_MARKS", 40)
     monkeypatch.setattr(parts, "find_inputs", lambda paths, keep_bad: (inputs, []))
     monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
     run = open_run([], Reading(cache=False), LocalWorkers(1, tmp_path))
@@ -202,8 +230,10 @@ def test_a_rank_that_is_not_there_is_refused_by_parts_as_well() -> None:
     assert messages == ["There is no rank 7; there are 0, 1."] * 2
 
 
-def test_a_budget_too_small_for_one_capture_is_refused() -> None:
-    result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--memory", "1MB"])
+@pytest.mark.parametrize("command", ["check-overlap", "timeline", "report", "export", "compare"])
+def test_a_budget_too_small_for_one_capture_is_refused(command: str, tmp_path: Path) -> None:
+    words = ["-o", str(tmp_path / "x.json")] if command == "export" else []
+    result = CliRunner().invoke(app, [command, *TORCH, *words, "--memory", "1MB"])
     assert isinstance(result.exception, TracevizError)
     assert "the budget is 1 MB" in result.exception.message
 

@@ -12,7 +12,7 @@ from analyzers.load import load
 from tests.support import counters as raw
 from tests.support.builder import Builder
 from tests.support.timeline_traces import drawn
-from traceviz.timelines.areas import area, read_counters, thinned
+from traceviz.timelines.areas import area, points_for, read_counters, thinned
 from traceviz.timelines.draw import figure
 from traceviz.timelines.picture import Picture
 
@@ -113,3 +113,8 @@ def test_counters_that_there_are_not_are_refused() -> None:
     with pytest.raises(TracevizError, match="no counter 'heat'") as error:
         read_counters("tensor,heat")
     assert "clock" in str(error.value.hint)
+
+
+def test_areas_share_the_points_of_a_page() -> None:
+    """One has 20,000, ten have a page's 200,000, 64 a part of these; however many there are, each has 1,000."""
+    assert [points_for(count) for count in (0, 1, 10, 64, 1_000)] == [20_000, 20_000, 20_000, 3_125, 1_000]

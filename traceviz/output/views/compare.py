@@ -183,10 +183,10 @@ def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     """What the pair gained, what it could have, and what contention took."""
     together = gain.together
     text = (
-        f"A or B runs {from_to(together.before_ns, together.after_ns)} ({_signed(together)}) per "
-        f"instance on rank {gain.rank} (medians of {gain.first_instances} and {gain.instances}): "
-        f"{_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / together and / max(A, B), A and B "
-        f"those of {first.label}. Effective gain, (A + B - together) / min(A, B): {percent(gain.effective_gain)}. "
+        f"A or B runs {from_to(together.before_ns, together.after_ns)} ({_signed(together)}) per instance on rank "
+        f"{gain.rank} (medians of {gain.first_instances} and {gain.instances}). With A and B of {first.label}: speedup "
+        f"of the two, (A + B) / together, {_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / "
+        f"max(A, B); effective gain, (A + B - together) / min(A, B), {percent(gain.effective_gain)}. "
     )
     if gain.speedup and gain.speedup_bound and gain.speedup > gain.speedup_bound:
         text += "That is more than overlap can give: A and B themselves take less. "
