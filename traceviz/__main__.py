@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-GARBAGE = 50_000  # new objects until garbage is looked for: start-up makes half a million, hardly any garbage
+GARBAGE = 200_000  # new objects until garbage is looked for: start-up makes half a million, hardly any garbage
 
 
 class Ended(BaseException):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, markdown, plain, quoted
+from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, markdown, plain, quoted, worded
 from traceviz.output.printed import print_blocks
 
 EVIL = "\x1b[31mred\x1b]8;;http://evil\x07\r\n\x00\x9b2J\u202eabc\u2028|<script>alert(1)</script>"
@@ -144,6 +144,33 @@ def test_neither_headers_nor_figures_are_broken_inside_a_word(width: int) -> Non
         assert header not in numeric or text.count(cell) >= 2
     tables = sum(line.startswith("rank") for line in lines)
     assert tables > 1 if width <= 60 else tables == 1 or width == 80
+
+
+@pytest.mark.parametrize("width", range(20, 34))
+def test_no_cell_parts_a_number_from_its_unit(width: int) -> None:
+    table = Table(("change", "next"), [("drop it", "host work (41.8 %)"), ("keep it", "rank 3, 1.25 ms")])
+    lines = printed(table, width=width).splitlines()
+    assert sum(line.count("(41.8 %)") for line in lines) == 1
+    assert sum(line.count("1.25 ms") for line in lines) == 1
+    assert all("rank 3" in line for line in lines if "rank" in line)
+
+
+def test_lines_are_as_wide_as_they_look() -> None:
+    """A letter of Chinese takes two columns; a word that no line holds begins a line, and the next one follows it."""
+    assert printed(Paragraph("漢字漢字 漢字漢字"), width=14).splitlines() == ["漢字漢字", "漢字漢字"]
+    shown = printed(Paragraph(f"a {'x' * 25} bb"), width=10).splitlines()
+    assert shown == ["a", "x" * 10, "x" * 10, "xxxxx bb"]
+
+
+def test_a_name_of_up_to_24_letters_is_not_broken_for_room() -> None:
+    table = Table(("call", "in"), [("cudaStreamSynchronize", "a range with a long name, in words")])
+    assert "cudaStreamSynchronize" in printed(table, width=36)
+
+
+def test_figures_stay_figures_where_their_header_has_another_word() -> None:
+    (table,) = worded([Table(("stream", "ops"), [("7", "2")], numeric=frozenset({"stream", "ops"}))], "SYCL")
+    assert isinstance(table, Table)
+    assert (tuple(table.headers), table.numeric) == (("queue", "ops"), {"queue", "ops"})
 
 
 def test_a_table_without_columns_is_no_error() -> None:

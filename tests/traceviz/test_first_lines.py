@@ -150,6 +150,13 @@ def test_what_reads_as_all_of_it_is_said_so() -> None:
     assert _held(500, 500) == "all 500 ns"
 
 
+def test_what_was_missed_stands_in_the_brackets_that_a_finding_ends_with() -> None:
+    result = tv.check_overlap(DATA / "settings" / "blocking.json.gz", "nvtx:left", "nvtx:right")
+    line = first_lines(result)[1]
+    assert result.findings[0].text.endswith("(as with CUDA_LAUNCH_BLOCKING=1)")
+    assert line.endswith("(as with CUDA_LAUNCH_BLOCKING=1; all 3.66 ms missed).")
+
+
 def test_several_gpus_of_one_rank_are_told_apart() -> None:
     """Of 2 GPUs of one process one runs both at once, the other one after the other."""
     run, rank = one_rank()

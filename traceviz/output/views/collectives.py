@@ -76,7 +76,7 @@ def _summary(result: Collectives) -> Table:
             duration(one.p90_ns),
             percent(one.wait_share),
             _straggler(one, labels),
-            "–" if one.median_bus_gb_s is None else f"{one.median_bus_gb_s:.1f}",
+            _bandwidth(one.median_bus_gb_s),
         )
         for one in result.summary
     ]
@@ -150,6 +150,11 @@ def _copies(result: Collectives) -> list[Block]:
     return [Table(headers, rows, "Copies between GPUs, by copy engines", frozenset(headers), note)]
 
 
+def _bandwidth(gb_s: float | None) -> str:
+    """A bandwidth; none where the size is not known, or nothing is sent."""
+    return f"{gb_s:.1f}" if gb_s else "–"
+
+
 def _straggler(one: Kind, labels: DeviceLabels) -> str:
     if one.worst_straggler_rank is None or one.worst_straggler_device is None:
         return "–"
@@ -188,7 +193,7 @@ def _collective(one: Collective, labels: DeviceLabels) -> tuple[str, ...]:
         duration(one.last_arrival_lead_ns) if several else "–",
         duration(max(call.wait_ns for call in one.ranks)) if several else "–",
         duration(one.end_skew_ns) if several else "–",
-        "–" if one.bus_gb_s is None else f"{one.bus_gb_s:.1f}",
+        _bandwidth(one.bus_gb_s),
         one.matched_by + ("" if one.sure else ", unsure"),
     )
 

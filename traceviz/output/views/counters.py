@@ -45,10 +45,9 @@ def _together(states: Mapping[str, State], whose: str) -> Table:
         if any(counter in states[name].weights for name in present):
             rows.append((named.label, named.unit, *(_cell(states[name], counter) for name in present)))
     headers = ("counter", "unit", *(STATES[name] for name in present))
-    note = (
-        "Waiting: a collective that only waits for its last rank is resident. A sample counts for each state as long "
-        "as it shares with it."
-    )
+    note = "A sample counts for each state as long as it shares with it."
+    if "waiting" in present:
+        note = f"Waiting: a collective that only waits for its last rank is resident. {note}"
     return Table(headers, rows, f"Mean (P90): {whose}", frozenset(headers[2:]), note)
 
 

@@ -81,7 +81,9 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     found = result.findings
     if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
         return ""
-    text = f"{found[0].text} ({_held(found[0].ns, rank.missed_ns)} missed)."
+    held = f"{_held(found[0].ns, rank.missed_ns)} missed)."
+    text = found[0].text
+    text = f"{text[:-1]}; {held}" if text.endswith(")") else f"{text} ({held}"
     return f"Still missed, {text}" if result.passed else f"{text[0].upper()}{text[1:]}"
 
 

@@ -25,10 +25,11 @@ MOST_INSTANCES = 8
 
 def brief(result: OverlapResult) -> list[Block]:
     """The first lines alone, what a claim comes to, and what the sides contend for."""
-    return [*_head(result), *contended(result.contended)]
+    return [*head(result), *contended(result.contended)]
 
 
-def _head(result: OverlapResult) -> list[Block]:
+def head(result: OverlapResult) -> list[Block]:
+    """The first lines, and what a claim comes to."""
     lines = after_the_verdict(result)
     return [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
@@ -38,12 +39,18 @@ def _head(result: OverlapResult) -> list[Block]:
 
 
 def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
-    """The first lines, what distorts them, figures per rank, causes of the rank that decides, caveats.
+    """All that the command says."""
+    hint = "--verbose has the evidence of each cause, instances, and figures as other tools give them."
+    shown = [*head(result), *figures(result, verbose=verbose)]
+    return shown if verbose or not result.ranks else [*shown, Paragraph(hint)]
+
+
+def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
+    """What stands below the first lines: what distorts them, figures per rank, causes, caveats.
 
     Verbose: also both sides' busy time and waits, other tools' figures, each cause's evidence at length, instances.
     """
     shown: list[Block] = [
-        *_head(result),
         *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
@@ -68,10 +75,6 @@ def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     shown += caveats(
         [one for one in result.warnings if one.code != DISTORTED], verbose=verbose, rest="--verbose has all"
     )
-    if not verbose and result.ranks:
-        shown.append(
-            Paragraph("--verbose has the evidence of each cause, instances, and figures as other tools give them.")
-        )
     return worded(shown, result.runtime)
 
 
@@ -122,7 +125,7 @@ def _busy(result: OverlapResult) -> Table:
     ]
     note = (
         "Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as far as all "
-        "its ranks are captured. Range: as clock error and waits that are not seen allow."
+        "its ranks are captured. Range: as clock error, unsure matches and waits that are not seen allow."
     )
     return Table(headers, rows, "Busy, with waits", frozenset(headers), note)
 
