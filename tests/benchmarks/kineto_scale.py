@@ -5,7 +5,8 @@
 A real capture is repeated in time until the file has the size; it lies in tests/benchmarks/data/ and is removed again.
 A look is a whole command, from its start to its exit. The bare decode is msgspec's, of the same bytes, into typed
 events and nothing more; simdjson's is its DOM. Bars: first look at most 3 times msgspec's decode, memory below
-the file's size, exponent at most 1.1. Processor seconds tell what a busy machine hides.
+the file's size, exponent at most 1.1, another question at most a second of CPU beyond the bare imports. Processor
+seconds tell what a busy machine hides.
 """
 
 from __future__ import annotations
@@ -17,28 +18,15 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.benchmarks.kineto_json import HTA, PANDAS, SOURCE, tile
-from tests.benchmarks.timing import Run, run
+from tests.benchmarks.kineto_json import HTA, MSGSPEC, PANDAS, SOURCE, tile
+from tests.benchmarks.timing import Run, bar, run
 
 DATA = Path(__file__).parent / "data"
 BYTES_PER_EVENT = 244
+IMPORTS = "import numpy, pandas, pyarrow"
+BAR_QUESTION = 1.0  # second of CPU beyond the imports
 GB = (0.5, 1.0, 2.0)
 
-MSGSPEC = """
-import sys, msgspec
-class Event(msgspec.Struct, gc=False):
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | str = -1
-    tid: int | str = -1
-    ts: float = 0.0
-    dur: float = 0.0
-class Trace(msgspec.Struct):
-    traceEvents: list[Event]
-with open(sys.argv[1], "rb") as file:
-    print(len(msgspec.json.decode(file.read(), type=Trace).traceEvents), "events")
-"""
 SIMDJSON = """
 import sys, simdjson
 for path in sys.argv[1:]:
@@ -90,6 +78,7 @@ def main() -> None:
         size = path.stat().st_size
         print(f"{path.name}: {size / 1e9:.2f} GB", flush=True)
         found = {"msgspec, decode alone": run([sys.executable, "-c", MSGSPEC, str(path)])}
+        found["bare imports"] = run([sys.executable, "-c", IMPORTS])
         with tempfile.TemporaryDirectory(dir=DATA) as cache:
             found |= looks(path, Path(cache))
         others = {"simdjson, parse alone": (options.simdjson, SIMDJSON), "HTA": (options.hta, HTA)}
@@ -98,6 +87,8 @@ def main() -> None:
             name: run([python, "-c", text, str(path)]) for name, (python, text) in others.items() if python is not None
         }
         show(found, size, "msgspec, decode alone")
+        most = found["bare imports"].busy_seconds + BAR_QUESTION
+        print(*(bar(name, one.busy_seconds, most) for name, one in found.items() if "question" in name), sep="\n")
         first.append((size, found["first look: check-overlap"]))
         if not options.keep:
             path.unlink()

@@ -53,7 +53,7 @@ def main() -> None:
             for command in COMMANDS:
                 budget = kept(inputs, lists=command == "syncs") + (one if room == 1 else BASE_BYTES + room * one)
                 words = [command, *paths, "--format", "json", "--no-cache"]
-                more = ["--memory", str(budget), "--workers", str(len(paths))]
+                more = ["--memory", f"{budget}B", "--workers", str(len(paths))]
                 found = measured([sys.executable, "-m", "traceviz", *words, *more], "off")
                 assert found is not None
                 seconds, _, peak = found

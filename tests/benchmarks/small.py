@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.timing import run
+from tests.benchmarks.timing import bar, run
 
 ROOT = Path(__file__).parents[2]
 RANKS = sorted((ROOT / "tests" / "data" / "torch").glob("item_before.rank?.json.gz"))
@@ -53,7 +53,8 @@ def main() -> None:
     print("| | CPU | beyond the imports |", "|---|---:|---:|", sep="\n")
     for name, seconds in least.items():
         print(f"| {name} | {seconds:.3f} s | {seconds - bare:.3f} s |")
-    print(f"bars: {BAR_BEYOND} s beyond the imports for check-overlap; {BAR_HELP} s for --help")
+    print(bar("check-overlap", least[f"check-overlap, {ROOT.name}"], bare + BAR_BEYOND))
+    print(bar("--help", least[f"--help, {ROOT.name}"], BAR_HELP))
 
 
 if __name__ == "__main__":

@@ -33,8 +33,13 @@ class Summary:
     output: str
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
-    """Run a command to its end; what it prints is kept, and a failure raises with it."""
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None, answers: Sequence[int] = (0,)) -> Run:
+    """Run a command to its end; what it prints is kept, and a failure raises with it.
+
+    Parameters
+    ----------
+    answers : exit codes that are no failure.
+    """
     begin = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
@@ -44,7 +49,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None) ->
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode not in answers:
         raise RuntimeError(f"{' '.join(command)[:200]} exited {process.returncode}:\n{output}\n{errors}")
     return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, output)
 
@@ -62,6 +67,11 @@ def compare(commands: Mapping[str, Sequence[str]], repeats: Callable[[str], int]
             if turn < repeats(name):
                 runs[name].append(run(command))
     return [_summary(name, each) for name, each in runs.items()]
+
+
+def bar(what: str, seconds: float, most: float) -> str:
+    """Whether a bar is met, in words."""
+    return f"{'met' if seconds <= most else 'not met'}: {what}: {seconds:.2f} s, at most {most:.2f} s"
 
 
 def table(summaries: Sequence[Summary], ours: str) -> str:

@@ -1,0 +1,82 @@
+"""Commands that write files or hold runs against each other, with --memory: time and memory beside check-overlap's.
+
+    python -m tests.benchmarks.written_in_parts [--ranks 16 64] [--mb 100] [--memory 2GB] [--folder FOLDER] [--whole]
+
+Ranks are torch.profiler traces as in `tests.benchmarks.many_ranks`; `compare` holds half of them against copies. Every
+command starts without a cache. Memory is that of all the command's processes together, without what is
+merely mapped. Bars: memory within 1.15 times the budget; processor seconds at most twice check-overlap's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks.many_ranks import DATA, make, measured
+from traceviz.options.arguments import read_bytes
+
+MEMORY_BAR, TIME_BAR = 1.15, 2.0
+
+
+def commands(paths: list[str], halves: list[str], folder: Path) -> dict[str, list[str]]:
+    """What is measured, by name; the first is what the others are held against."""
+    written = folder / "written"
+    return {
+        "check-overlap": ["check-overlap", *paths],
+        "check-overlap --save": ["check-overlap", *paths, "--save", str(folder / "history.db")],
+        "timeline": ["timeline", *paths, "-o", f"{written}.html"],
+        "report": ["report", *paths, "-o", str(folder / "report")],
+        "compare": ["compare", *halves],
+        "export --to parquet": ["export", *paths, "--to", "parquet", "-o", str(folder / "tables")],
+        "export --to sqlite": ["export", *paths, "-o", f"{written}.sqlite"],
+        "export --to perfetto": ["export", *paths, "-o", f"{written}.json"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--mb", type=int, default=100, help="of JSON a rank")
+    parser.add_argument("--memory", default="2GB", help="the budget")
+    parser.add_argument("--folder", type=Path, default=DATA / "written", help="where the ranks are; removed if made")
+    parser.add_argument("--whole", action="store_true", help="without a budget, too")
+    parser.add_argument("--only", nargs="+", help="beginnings of the commands to measure, beside check-overlap")
+    options = parser.parse_args()
+    made = not options.folder.exists()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    budget, over = read_bytes(options.memory), []
+    for ranks in options.ranks:
+        paths = [str(path) for path in make(options.folder, ranks, options.mb)]
+        halves = [str(options.folder / half) for half in ("before", "after")]
+        for half in halves:
+            Path(half).mkdir(exist_ok=True)
+            make(Path(half), ranks // 2, options.mb)
+        for more in (["--memory", options.memory], []) if options.whole else (["--memory", options.memory],):
+            first = 0.0
+            with tempfile.TemporaryDirectory(dir=options.folder) as name:
+                every = commands(paths, halves, Path(name))
+                for command, words in every.items():
+                    if options.only and first and not command.startswith(tuple(options.only)):
+                        continue
+                    with tempfile.TemporaryDirectory(dir=options.folder) as cache:
+                        found = measured([sys.executable, "-m", "traceviz", *words, *more], cache)
+                    assert found is not None
+                    wall, busy, peak = found
+                    first = first or busy
+                    print(
+                        f"{ranks:3} ranks × {options.mb} MB, {' '.join([command, *more]):40}: {wall:6.1f} s, "
+                        f"{busy:6.1f} s of CPU, {busy / first:.2f} of check-overlap's, memory {peak / 1e6:5.0f} MB",
+                        flush=True,
+                    )
+                    if more and (peak > MEMORY_BAR * budget or busy > TIME_BAR * first):
+                        over.append(command)
+    if made:
+        shutil.rmtree(options.folder)
+    assert not over, f"beyond the bars: {', '.join(over)}"
+
+
+if __name__ == "__main__":
+    main()
