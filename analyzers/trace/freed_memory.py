@@ -1,7 +1,8 @@
 """Memory for columns of millions of rows, kept for the next column instead of given back and cleared anew.
 
-glibc takes blocks above 32 MB from the system one by one and returns each when it is freed; the system then clears
-every page of the next one. Where columns come and go by the hundred that takes as long as the work itself.
+glibc returns blocks above 32 MB to the system as each is freed, and the end of its heap whenever twice as much is free
+there; the system then clears every page of the next one. Where columns come and go by the hundred that takes as long as
+the work itself.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from analyzers.trace.tables import Trace
 
-MANY = 2_000_000  # rows from which on a column of them comes near such a block
-SOME = 200_000  # rows from which on what is freed before is worth giving back
+MANY = 200_000  # rows from which on a few dozen columns come near that
 # glibc's malloc.h and mallopt(3)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST_THRESHOLD = 32 << 20  # as far as glibc raises it by itself
@@ -27,23 +27,20 @@ R = TypeVar("R")
 
 
 def give_back_freed_memory(rows: int) -> None:
-    """Give back to the system what was freed so far, where columns are as long as `SOME`."""
-    libc = _glibc() if rows >= SOME else None
+    """Give back to the system what was freed so far, where columns are as long as `MANY`."""
+    libc = _glibc() if rows >= MANY else None
     if libc is not None:
         libc.malloc_trim(0)
 
 
 @contextmanager
 def freed_memory_kept(rows: int) -> Iterator[None]:
-    """Give back what was freed before, and keep what is freed inside for what comes next inside.
-
-    The first where columns are as long as `SOME`, the second where they are as long as `MANY`.
-    """
-    give_back_freed_memory(rows)
+    """Give back what was freed before; keep what is freed inside for what comes next, if columns have `MANY` rows."""
     libc = _glibc() if rows >= MANY else None
     if libc is None:
         yield
         return
+    libc.malloc_trim(0)
     libc.mallopt(_MMAP_MAX, 0)
     libc.mallopt(_TRIM_THRESHOLD, -1)
     try:
