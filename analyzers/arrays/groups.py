@@ -16,13 +16,18 @@ Codes = npt.NDArray[np.integer[Any]]
 WIDEST = 1 << 62  # that integers hold
 _RADIX = 1 << 16
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
+_FEW = 8  # so few codes are quicker looked for one by one than sorted
 
 
 def rows_by_key(*keys: Ints) -> dict[tuple[int, ...], Ints]:
     """Rows of each distinct combination of integer keys, in order of first key, then second, …; rows ascend."""
     if keys[0].size == 0:
         return {}
-    order, heads = grouped(*keys)
+    code, span = _code(keys)
+    if code is not None and span <= _FEW:
+        each = [np.flatnonzero(code == one) for one in range(span)]
+        return {tuple(int(key[rows[0]]) for key in keys): rows for rows in each if rows.size}
+    order, heads = _grouped(keys, code, span)
     firsts = zip(*(key[order[heads]].tolist() for key in keys), strict=True)
     ends = np.append(heads[1:], order.size).tolist()
     return {key: order[low:high] for key, low, high in zip(firsts, heads.tolist(), ends, strict=True)}
@@ -32,7 +37,10 @@ def grouped(*keys: Ints) -> tuple[Ints, Ints]:
     """Rows by keys, ties in the order given, and where in them a new combination begins."""
     if keys[0].size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    code, span = _code(keys)
+    return _grouped(keys, *_code(keys))
+
+
+def _grouped(keys: tuple[Ints, ...], code: Codes | None, span: int) -> tuple[Ints, Ints]:
     order = _rows(keys, code, span)
     new = [key[1:] != key[:-1] for key in (each[order] for each in ([code] if code is not None else keys))]
     return order, np.append(0, np.flatnonzero(np.logical_or.reduce(new)) + 1)
@@ -97,6 +105,21 @@ def _ends(key: Ints) -> tuple[int, int]:
     if key.strides == (0,):  # one number, repeated
         return int(key[0]), int(key[0])
     return int(key.min()), int(key.max())
+
+
+def distinct(values: Ints) -> Ints:
+    """Distinct values, ascending. np.unique hashes integers, which takes many times as long."""
+    if not values.size:
+        return values
+    low, high = _ends(values)
+    if high - low < _DENSE * values.size:
+        occurs = np.zeros(high - low + 1, dtype=bool)
+        occurs[np.subtract(values, low, dtype=np.int64)] = True
+        return (np.flatnonzero(occurs) + low).astype(values.dtype, copy=False)
+    ordered = np.sort(values)
+    new = np.ones(ordered.size, dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    return ordered[new]
 
 
 def as_slice(rows: Ints) -> slice | Ints:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyzers.arrays.groups import runs
+from analyzers.arrays.groups import distinct, runs
 from analyzers.arrays.types import Ints, Mask
 
 
@@ -102,14 +102,6 @@ def measure_before(a: Union, instants: Ints) -> Ints:
     # Until the last of them ends, its rest is not counted; where none has begun, the second term is never less than 0.
     rest = length - np.append(instants.min(), a.ends)
     return np.minimum(length[begun], rest[begun] + instants)
-
-
-def distinct(values: Ints) -> Ints:
-    """Distinct values, ascending. np.unique hashes integers, many times slower than a sort where most are distinct."""
-    ordered = np.sort(values)
-    new = np.ones(ordered.size, dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
 
 
 def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.intervals import distinct
+from analyzers.arrays.groups import distinct, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import ordered, rows_by_key
-from analyzers.arrays.intervals import distinct
+from analyzers.arrays.groups import distinct, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
 from analyzers.ordering.lanes import Lanes, run_heads, take_or
@@ -84,7 +83,7 @@ class Graph:
         self.source_node: Ids = self.last_before(edges.source, edges.source_instant_ns).astype(np.int32)
         self._tells: Mask | None = None
         self._columns: dict[int, Ints] = {}
-        starts = np.searchsorted(lanes.process, np.unique(lanes.process))
+        starts = np.searchsorted(lanes.process, distinct(lanes.process))
         self._bounds = np.append(starts, lanes.size)
 
     def stated(self) -> Graph:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.ordering.calls import host_calls
@@ -83,7 +83,7 @@ class Ordering:
     def waits_recorded(self) -> Mask:
         """Lanes of processes of whose stream waits the capture says which stream waits, or which surely make none."""
         waits, process = self.linked.calls.waits, self.lanes.process
-        with_stream = np.unique(waits.process[waits.lane >= 0])
+        with_stream = distinct(waits.process[waits.lane >= 0])
         return np.isin(process, with_stream) | (~np.isin(process, waits.process) & self._logged[process])
 
     @cached_property

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import as_slice, rows_by_key
+from analyzers.arrays.groups import as_slice, distinct, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_group, union
 from analyzers.arrays.intervals import either as either_of
 from analyzers.arrays.types import Ints, Mask
@@ -270,7 +270,7 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         real, real_overlap = unions, overlap
     stream = ints(trace.ops, "stream")
     sides = [
-        Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in np.unique(stream[rows])))
+        Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in distinct(stream[rows])))
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
     instances = _instances(trace, a, b, pairing)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.groups import distinct, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, lay
 from analyzers.arrays.types import Ints, Mask
 from analyzers.select.select import Selection
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, stored
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -136,7 +136,7 @@ def _ranges_by_process(trace: Trace, a: Selection, b: Selection, method: str) ->
     named = [np.flatnonzero(_used(side) if method == "used" else side.ranges) for side in (a, b)]
     by_process = [rows_by_key(owner[rows]) for rows in named]
     found: dict[int, tuple[Ints, Ints]] = {}
-    for number in np.unique(ints(trace.ops, "process")[a.picked | b.picked]).tolist():
+    for number in distinct(stored(trace.ops, "process")[a.picked | b.picked]).tolist():
         of_a, of_b = (
             rows[rows_here.get((number,), _NO_ROWS)] for rows, rows_here in zip(named, by_process, strict=True)
         )

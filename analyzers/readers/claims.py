@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
+from analyzers.arrays.groups import distinct
 from analyzers.common.errors import TracevizError
 from analyzers.readers.inputs import Input
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import stored
 from analyzers.trace.settings import kept
 from analyzers.trace.tables import Trace
 
@@ -42,7 +41,7 @@ def _claim_pids(trace: Trace, pids: Mapping[int, int]) -> Trace:
 
 def _claim(trace: Trace, path: Path, rank: int) -> Trace:
     """Take the manifest's word for the rank of the one process that worked on the GPU."""
-    working = np.unique(ints(trace.ops, "process"))
+    working = distinct(stored(trace.ops, "process"))
     if working.size > 1:
         raise TracevizError(
             f"The manifest says this is rank {rank}, but {working.size} processes in it used the GPU.",

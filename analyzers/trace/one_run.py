@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import codes, ints, ints_at, stored
@@ -52,7 +52,7 @@ def _check_copies(trace: Trace) -> None:
 def _check_gpus(trace: Trace) -> Trace:
     """Ranks of one job each have a GPU of their own."""
     used: dict[tuple[str, int], int] = {}
-    for number in np.unique(stored(trace.ops, "process")).tolist():
+    for number in distinct(stored(trace.ops, "process")).tolist():
         process = trace.processes[number]
         machine, gpu = trace.captures[process.capture].machine, process.claims.get("gpu", -1)
         other = trace.processes[used.setdefault((machine, gpu), number)]

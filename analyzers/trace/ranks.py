@@ -9,10 +9,10 @@ from pathlib import PurePath
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.tables import Process, Trace
 
@@ -61,7 +61,7 @@ def assign_ranks(trace: Trace) -> Trace:
     ------
     TracevizError : two processes are given the same rank by what the captures say of themselves.
     """
-    working = [int(process) for process in np.unique(ints(trace.ops, "process"))]
+    working = [int(process) for process in distinct(stored(trace.ops, "process"))]
     processes = [
         replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in RANKS})
         for process in trace.processes

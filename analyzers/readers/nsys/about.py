@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import numbers_in_words
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import ints, is_one_of, narrowed, table
+from analyzers.trace.columns import ints, is_one_of, narrowed, stored, table
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.settings import kept
 from analyzers.trace.tables import Process
@@ -143,7 +144,7 @@ def warnings(
 ) -> list[TraceWarning]:
     """What the reader of any result from this capture must know."""
     diagnostics = _diagnostics(file)
-    working = {processes[index].pid for index in np.unique(ints(tables["ops"], "process")).tolist()}
+    working = {processes[index].pid for index in distinct(stored(tables["ops"], "process")).tolist()}
     return [*_lost_events(diagnostics), *_doubts(diagnostics, working), *_cut_off(tables["ops"], processes, contexts)]
 
 
@@ -203,8 +204,8 @@ def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) ->
     """Ranks that the first cudaProfilerStop of a one-report capture ended early, or kept out altogether."""
     found = []
     owner, end = ints(ops, "process"), ints(ops, "end_ns")
-    working = set(np.unique(owner[is_one_of(ops, "kind", ("kernel", "graph"))]).tolist())
-    having_ops = {processes[index].pid for index in np.unique(owner).tolist()}
+    working = set(distinct(owner[is_one_of(ops, "kind", ("kernel", "graph"))]).tolist())
+    having_ops = {processes[index].pid for index in distinct(owner).tolist()}
     idle = sorted(contexts - having_ops)
     copying = sorted(contexts & having_ops - {processes[index].pid for index in working})
     if copying and working:
@@ -471,7 +472,7 @@ def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Pa
     orphans = np.flatnonzero(process == NOT_SAID)
     if orphans.size == 0:
         return frame
-    callers = np.unique(ints(api, "process"))
+    callers = distinct(stored(api, "process"))
     if callers.size <= 1:
         found = np.full(orphans.size, callers[0] if callers.size else processes.add(0))
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import Processes, thread
 from analyzers.readers.nsys.events import Names, call_name, kernel_name, labelled
@@ -207,7 +207,7 @@ def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ids:
     """
     process, caller = stored(frame, "process"), stored(api, "process")
     wanted, keys = stored(frame, "correlation"), stored(api, "correlation")
-    present = np.unique(process)
+    present = distinct(process)
     if present.size == 1 and (caller == present[0]).all():
         return _join(wanted, keys, np.arange(keys.size))
     found = np.full(wanted.size, -1, np.int32)

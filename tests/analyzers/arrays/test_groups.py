@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from analyzers.arrays.groups import (
     as_slice,
+    distinct,
     first_row,
     first_row_of,
     group_numbers,
@@ -46,6 +47,14 @@ def rows_of(keys: tuple[npt.NDArray[np.int64], ...]) -> Rows:
 def test_groups_are_numbered_in_the_order_of_their_keys(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
     rows = rows_of(keys)
     assert group_numbers(*keys).tolist() == [sorted(set(rows)).index(row) for row in rows]
+
+
+@given(columns())
+def test_distinct_values_ascend_and_keep_their_type(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
+    for values in keys:
+        found = distinct(values)
+        assert found.tolist() == sorted(set(values.tolist()))
+        assert found.dtype == values.dtype
 
 
 @given(st.sets(st.integers(0, 6)))
