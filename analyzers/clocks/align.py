@@ -6,7 +6,6 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -283,11 +282,11 @@ FAR_NS = 1_000_000  # an op this long before its launch is a broken record, not 
 
 def move(trace: Trace, clocks: Clocks) -> Trace:
     """Return the trace with all times on the reference's clock, and nothing else changed."""
-    hosts, capture = host_clocks(trace, clocks), _capture_of(trace)
     frames: dict[str, Any] = {
-        name: frame.assign(**_gpu_times(frame, trace, clocks, TIME_COLUMNS))
+        name: frame.assign(**_gpu_times(frame, trace, clocks))
         for name, frame in (("ops", trace.ops), ("counters", trace.counters))
     }
+    hosts, capture = host_clocks(trace, clocks, ints(frames["ops"], "start_ns")), _capture_of(trace)
     for name in ("api", "ranges", "syncs", "comms", "memory") if any(map(_moves, hosts)) else ():
         frame: pd.DataFrame = getattr(trace, name)
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
@@ -303,11 +302,16 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     return replace(trace, captures=captures, **frames)
 
 
-def host_clocks(trace: Trace, clocks: Clocks) -> list[Clock]:
-    """Each capture's host clock: ahead of the reference as its GPUs are, and as much more as launches ask for."""
+def host_clocks(trace: Trace, clocks: Clocks, started: Ints | None = None) -> list[Clock]:
+    """Each capture's host clock: ahead of the reference as its GPUs are, and as much more as launches ask for.
+
+    Parameters
+    ----------
+    started : when the ops started, ns on the reference's clock, where that is worked out already.
+    """
     capture = _capture_of(trace)
     rows = np.flatnonzero(stored(trace.ops, "launch") >= 0)
-    started = _gpu_times(trace.ops, trace, clocks, ["start_ns"])["start_ns"][rows]
+    started = (_gpu_times(trace.ops, trace, clocks)["start_ns"] if started is None else started)[rows]
     called = ints_at(trace.api, "start_ns", ints_at(trace.ops, "launch", rows))
     hosts = []
     by_capture = rows_by_key(capture[stored(trace.ops, "process")[rows]])
@@ -329,8 +333,8 @@ def _capture_of(trace: Trace) -> Ints:
     return np.array([process.capture for process in trace.processes] or [0], np.int64)
 
 
-def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks, columns: Sequence[str]) -> dict[str, Ints]:
-    times = {column: ints(frame, column).copy() for column in columns}
+def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks) -> dict[str, Ints]:
+    times = {column: ints(frame, column).copy() for column in TIME_COLUMNS}
     capture = _capture_of(trace)
     first: dict[tuple[int, ...] | int, Clock] = {}  # clock of each device, process (alone in its key) and capture
     for clock in clocks.clocks:
@@ -361,7 +365,9 @@ def _shifted(times: Ints, clock: Clock, at: int) -> Ints:
     if not clock.drift:
         return aligned
     # Since `at` the clock has counted 1 + drift for each 1 of the reference's.
-    return aligned - np.rint(clock.drift / (1 + clock.drift) * (aligned - at)).astype(np.int64)
+    too_much = (aligned - at) * (clock.drift / (1 + clock.drift))
+    aligned -= np.rint(too_much, out=too_much).astype(np.int64)
+    return aligned
 
 
 def _instant(time: int, clock: Clock, at: int) -> int:
