@@ -350,15 +350,11 @@ class Released:
 
     `previous` is the op before it on its stream; `waited` the op that ended last of those behind the event waits which
     its stream took between the two (through streams that ran nothing in between, too). Both are rows of `Trace.ops`, -1
-    where there is none. `wait` and `record` are rows of `Trace.api` (-1 unknown): the wait on its own stream, and the
-    record that this one waits for; `exact` is False where that link is inferred.
+    where there is none.
     """
 
     previous: Ints
     waited: Ints
-    wait: Ints
-    record: Ints
-    exact: Mask
 
 
 class LatestWaits:
@@ -389,31 +385,20 @@ class LatestWaits:
                 break
             value[chained] = passed_on
         self._best: Ids = best.astype(np.int32)
-        self._via = self._edges_of_best(value)
-
-    def _edges_of_best(self, value: Ints) -> Ids:
-        """For each node an edge, of its own or of an earlier node at its position, that brought the best."""
-        graph = self._graph
-        brings = np.flatnonzero(value == self._best[graph.node_of_edge])
-        via: Ids = np.full(graph.lane.size, -1, np.int32)
-        via[graph.node_of_edge[brings]] = brings
-        # A node that brings nothing better itself takes the edge of the node before it at its position.
-        holder = np.where(via >= 0, np.arange(via.size), 0)
-        return via[np.maximum.accumulate(holder)]
+        # Each lane has a place for every unit, and one behind the last; of nodes at one place the last counts.
+        self._last_node: Ids = np.full(lanes.op.size + lanes.size, -1, np.int32)
+        self._last_node[self._place(graph.lane, graph.position)] = np.arange(graph.lane.size, dtype=np.int32)
 
     def of(self, lane: Ints, position: Ints) -> Released:
         """What the units at these positions of these lanes had to wait for."""
-        graph, lanes = self._graph, self._graph.lanes
-        unit = lanes.unit(lane, position - 1)
-        node = graph.last_at(lane, position)
-        at_position = node >= 0
-        at_position[at_position] = graph.position[node[at_position]] == position[at_position]
-        rank = take_or(self._best, np.where(at_position, node, -1), 0)
-        edge = take_or(self._via, np.where(rank > 0, node, -1))
+        lanes = self._graph.lanes
+        node = np.where(lane >= 0, self._last_node[self._place(lane, position)], -1)
+        rank = take_or(self._best, node, 0)
         return Released(
-            previous=take_or(lanes.op, unit),
+            previous=take_or(lanes.op, lanes.unit(lane, position - 1)),
             waited=take_or(lanes.op, take_or(self._units, rank - 1)),
-            wait=take_or(graph.edges.call, edge),
-            record=take_or(graph.edges.record, edge),
-            exact=take_or(graph.edges.exact, edge, True),
         )
+
+    def _place(self, lane: Ints, position: Ints) -> Ints:
+        lanes = self._graph.lanes
+        return (lanes.first[:-1] + np.arange(lanes.size))[lane] + position

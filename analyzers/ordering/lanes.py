@@ -34,7 +34,7 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
     if not values.size:
         return np.full(index.size, missing, values.dtype)
     found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
-    found[index < 0] = missing
+    np.putmask(found, index < 0, values.dtype.type(missing))  # twice as quick as an assignment
     return found
 
 

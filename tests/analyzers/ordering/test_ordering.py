@@ -81,11 +81,12 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
         released = ordering.released_by(np.array([op]))
         if released.waited[0] < 0:
             continue
-        behind, wait, record = int(released.waited[0]), int(released.wait[0]), int(released.record[0])
+        behind = int(released.waited[0])
+        _, record, wait, _ = ordering.path(behind, int(op))
         assert "CatArrayBatchedCopy" in names[behind]
         assert trace.ops["stream"][behind] == 7
-        assert released.exact[0]
-        assert starts[launch[behind]] < starts[record] < starts[wait] < starts[launch[op]]
+        assert (record.kind, wait.kind, record.exact, wait.exact) == ("record", "wait", True, True)
+        assert starts[launch[behind]] < starts[record.call] < starts[wait.call] < starts[launch[op]]
         assert ends[behind] <= trace.ops["start_ns"][op]
         checked += 1
     assert checked == 4 * 3
