@@ -152,15 +152,15 @@ def _tested(trace: Trace, rows: Ints, launches: tuple[Ints, Ints, Ints], release
 
 def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ints], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
-    start = ints(trace.ops, "start_ns")
+    start, rows, until, behind = ints(trace.ops, "start_ns"), tested.rows, tested.until_ns, tested.behind
+    close, nothing = start[rows] <= until + CLOSE_NS, rows[:0]
     if tested.refuted:
-        return tested.rows[:0]
-    sure = np.flatnonzero(~unsure(tested.rows))
-    rows, until, behind = tested.rows[sure], tested.until_ns[sure], tested.behind[sure]
-    close = start[rows] <= until + CLOSE_NS
-    if on_record:
-        return sure if close.any() else sure[:0]
-    let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + LONG_NS)
-    telling = close & let_go & (until > released_ns[rows] + LONG_NS)
-    told = np.count_nonzero(telling) >= TESTS and np.count_nonzero(close) >= SHARE * sure.size
-    return sure if told else sure[:0]
+        return nothing
+    if not on_record:
+        let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + LONG_NS)
+        telling = close & let_go & (until > released_ns[rows] + LONG_NS)
+        if np.count_nonzero(~unsure(rows[telling])) < TESTS:  # mostly, and few are quick to ask about
+            return nothing
+    sure = np.flatnonzero(~unsure(rows))
+    enough = np.count_nonzero(close[sure]) >= (1 if on_record else SHARE * sure.size)
+    return sure if enough else nothing
