@@ -83,6 +83,10 @@ class CapturesRun:
             raise next(answer.why for answer in answers.values())
         return found
 
+    def row(self, part: int, op: int) -> int:
+        """The row in the run of a capture's op: all those of the captures before it come first."""
+        return self.firsts[part].op + op
+
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The communication kernels of all captures, which the summaries hold, or those of the part asked for."""
         if narrowing == ALL:

@@ -52,6 +52,9 @@ class PartitionedRun(Protocol):
         TracevizError : what a question raises, or narrowing where it leaves nothing of any part.
         """
 
+    def row(self, part: int, op: int) -> int:
+        """The row in the run of an op of a part."""
+
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The run's communication kernels, as far as they belong to what is asked for."""
 
@@ -85,6 +88,10 @@ class OnePart:
     def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
         """What the trace answers."""
         return {0: question(narrowing.of(self.trace))}
+
+    def row(self, part: int, op: int) -> int:
+        """The op's own row."""
+        return op
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The trace itself, or the part of it that is asked for."""

@@ -22,6 +22,7 @@ from analyzers.select.language import Selector, atoms, names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
 from analyzers.trace.alignment import Clocks
+from analyzers.trace.by_process import ProcessesRun, by_process
 from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
@@ -34,7 +35,7 @@ from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
-from analyzers.verdict.part import PairingDecision, Part, agree, counted_from, examine, reconcile
+from analyzers.verdict.part import PairingDecision, Part, agree, examine, of_run, reconcile
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import stake_of
 from analyzers.verdict.warnings import (
@@ -90,13 +91,13 @@ def check_overlap(
     if claimed is not None:
         check_claimed(claimed, has_baseline=baseline is not None)
     run = as_run(run)
-    alone, alone_parts = None, list[Part]()
+    alone: OverlapResult | None = None
+    alone_parts: Sequence[Part] = ()
     if baseline is not None:
         baseline = as_run(baseline)
-        alone_parts = _examined(baseline, a, b, ALL, explain=False, timed=explain)
-        context = RunContext.of(baseline.trace, alone_parts)
-        alone = answer(_explained(baseline, alone_parts, (a, b), ALL), context, a, b, min_overlap=min_overlap)
-    parts = _explained(run, _examined(run, a, b, narrowing, explain=explain, timed=explain), (a, b), narrowing)
+        alone_parts = _parts(baseline, (a, b), ALL, explain=False, timed=explain)
+        alone = answer(alone_parts, RunContext.of(baseline.trace, alone_parts), a, b, min_overlap=min_overlap)
+    parts = _parts(run, (a, b), narrowing, explain=explain, timed=explain)
     context = RunContext.of(run.trace, parts, narrowing)
     found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
     if alone is not None and claimed is not None:
@@ -144,8 +145,17 @@ def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:
     return [part.timings for part in parts if part.timings is not None]
 
 
-def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool) -> list[Part]:
-    """Each part measured, all of them as they agreed."""
+def _parts(
+    whole: PartitionedRun, pair: tuple[str, str], narrowing: Narrowing, *, explain: bool, timed: bool
+) -> Sequence[Part]:
+    """Each part measured, all of them as they agreed, with the reason why a side is empty in all of them."""
+    run = by_process(whole)
+    return _explained(run, _examined(run, *pair, narrowing, explain=explain, timed=timed), pair, narrowing)
+
+
+def _examined(
+    run: PartitionedRun | ProcessesRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool
+) -> list[Part]:
     question = partial(examine, a=a, b=b, explain=explain, timed=timed)
     parts = run.ask(question, narrowing)
     numbers = list(parts)
@@ -155,14 +165,13 @@ def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, expl
         return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
 
     agreed = reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
-    return [counted_from(part, run.firsts[i].op) for i, part in zip(numbers, agreed, strict=True)]
+    return [of_run(part, partial(run.row, i)) for i, part in zip(numbers, agreed, strict=True)]
 
 
 def _explained(
-    run: PartitionedRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
+    run: PartitionedRun | ProcessesRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
 ) -> Sequence[Part]:
-    """The parts, with the reason why a side is empty in all of them; a run of one part has it already."""
-    if run.is_one_part:
+    if run.is_one_part:  # which has it already
         return parts
     for side, text in enumerate(texts):
         if not any(part.sides[side].picked or part.sides[side].reason == LAUNCHED_BEFORE for part in parts):
@@ -177,7 +186,7 @@ def _with_reason(part: Part, side: int, reason: str) -> Part:
     return replace(part, sides=(sides[0], sides[1]))
 
 
-def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
+def _why_empty(run: PartitionedRun | ProcessesRun, text: str, narrowing: Narrowing) -> str:
     def launches(kind: str, wanted: Sequence[str]) -> Mapping[str, int]:
         return reduce(add, run.ask(partial(launches_in, kind=kind, wanted=wanted), narrowing).values())
 

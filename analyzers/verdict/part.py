@@ -261,12 +261,11 @@ def reconcile(
             agreed_parts[i] = part
 
 
-def counted_from(part: Part, first_op: int) -> Part:
-    """A part whose ops are counted in the run, where so many ops come before its own."""
-    if not first_op:
-        return part
+def of_run(part: Part, row: Callable[[int], int]) -> Part:
+    """A part that names ops by their rows in the run, which `row` tells of each of its own."""
     ranks = (
-        replace(rank, missed=tuple(replace(one, op=one.op + first_op) for one in rank.missed)) for rank in part.ranks
+        replace(rank, missed=tuple(replace(one, op=row(one.op) if one.op >= 0 else -1) for one in rank.missed))
+        for rank in part.ranks
     )
     return replace(part, ranks=tuple(ranks))
 

@@ -1,0 +1,120 @@
+"""A loaded trace looked at process by process gives the answers, to the byte, that it gives as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.load import load
+from analyzers.trace import by_process as splitting
+from analyzers.trace.by_process import ProcessesRun, by_process
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import OnePart
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder
+from traceviz.output import contract
+
+DATA = Path(__file__).parents[2] / "data"
+LAUNCHED = ["process", "thread", "start_ns", "end_ns", "correlation"]
+
+
+def runs() -> dict[str, list[Path]]:
+    """All captures with several processes, and torch's ranks that belong together."""
+    ranks = defaultdict(list)
+    for path in sorted(DATA.rglob("*.rank*.json.gz")):
+        ranks[path.name.split(".rank")[0]].append(path)
+    reports = {path.name: [path] for path in sorted(DATA.rglob("*.sqlite*"))}
+    return reports | {name: paths for name, paths in ranks.items() if 1 < len(paths) < 9}
+
+
+SOME = ["dpmp_overlap.4gpu.sqlite", "dpmp_hidden_sync.2gpu.nsys2023.sqlite", "graph_overlap.4gpu.sqlite", "ddp"]
+
+
+def pairs(trace: Trace) -> list[tuple[str, str]]:
+    ranges = trace.ranges[trace.ranges["kind"].isin(["nvtx", "annotation"])]
+    named = [f"nvtx:{name}" for name in ranges["name"].astype(str).value_counts().index]
+    found = [("comm", "compute"), ("memcpy", "compute")]
+    return [*found, (named[0], named[1])] if len(named) > 1 else found
+
+
+def said(trace: Trace, pair: tuple[str, str], narrowing: Narrowing) -> str:
+    try:
+        return json.dumps(contract.overlap(check_overlap(trace, *pair, narrowing=narrowing)))
+    except TracevizError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.nightly) for name in runs()]
+)
+def test_answers_are_those_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        trace = load(runs()[name])
+    except TracevizError:
+        pytest.skip("a capture that is refused")
+    begin, end = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
+    parts = [
+        Narrowing(),
+        Narrowing(ranks=(trace.rank_ids[-1],)),
+        Narrowing(window=(begin, (begin + end) // 2)),
+        Narrowing(steps=(1, 2)),
+        Narrowing(ranks=(99,)),
+    ]
+    asked = [(pair, part) for pair in pairs(trace) for part in parts]
+    whole = [said(trace, *question) for question in asked]
+    monkeypatch.setattr(splitting, "MANY", 0)
+    assert [said(trace, *question) for question in asked] == whole
+
+
+def test_a_part_holds_the_rows_of_its_process_and_its_launches() -> None:
+    trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
+    run = ProcessesRun(trace, np.arange(4))
+    found = run.ask(lambda part: part)
+    assert list(found) == [0, 1, 2, 3]
+    for number, part in found.items():
+        for name in TABLES:
+            frame = getattr(trace, name)
+            expected = frame[frame["process"] == number].drop(columns="launch", errors="ignore").reset_index(drop=True)
+            pd.testing.assert_frame_equal(getattr(part, name).drop(columns="launch", errors="ignore"), expected)
+        rows = np.flatnonzero(trace.ops["process"] == number)
+        assert [run.row(number, op) for op in range(len(part.ops))] == rows.tolist()
+        launched = part.ops["launch"].to_numpy() >= 0
+        here = part.api[LAUNCHED].iloc[part.ops["launch"][launched]].to_numpy().tolist()
+        assert here == trace.api[LAUNCHED].iloc[trace.ops["launch"].iloc[rows[launched]]].to_numpy().tolist()
+
+
+def test_a_process_without_gpu_work_goes_with_the_first() -> None:
+    trace = two_processes()
+    parts = ProcessesRun(trace, np.array([0, 1])).ask(lambda part: sorted(set(part.api["process"])))
+    assert parts == {0: [0, 2], 1: [1]}
+
+
+def test_only_long_traces_of_several_processes_are_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = two_processes()
+    whole = OnePart(trace)
+    assert by_process(whole) is whole, "too short"
+    monkeypatch.setattr(splitting, "MANY", 0)
+    assert isinstance(by_process(whole), ProcessesRun)
+    part = OnePart(Narrowing(ranks=(0,)).of(trace))
+    assert by_process(part) is part
+    counted = OnePart(load([DATA / "counters" / "nvlink.sqlite.gz"]))
+    assert by_process(counted) is counted
+    alone = OnePart(load([DATA / "torch" / "ddp.rank0.json.gz"]))
+    assert by_process(alone) is alone
+
+
+def two_processes() -> Trace:
+    """Two processes with a kernel each, and one that only makes calls."""
+    run = Builder()
+    for number, call in ((0, (0, 5)), (1, (0, 5))):
+        run.rank(number).kernel("gemm", stream=7, start=10, end=60, launch=call)
+    run.rank(2).call("cudaDeviceSynchronize", 5, 9)
+    return run.trace()
