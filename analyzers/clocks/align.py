@@ -22,7 +22,7 @@ from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import ints, ints_at, is_one_of, narrowed, stored
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
@@ -176,12 +176,14 @@ def with_collectives(trace: Trace) -> Trace:
         "collective_calls": count,
         "last_rank": np.where(several_calls, rank[last], -1),
         "last_device": np.where(several_calls, device[last], -1),
-        "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids))[collective].astype(np.int8),
+        "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids))[collective],
     }
     columns = {}
     for name, values in found.items():
-        columns[name] = np.full(len(trace.ops), OPS[name][1], values.dtype)
-        columns[name][op] = values
+        kind, default = OPS[name]
+        its_values = narrowed(values, str(kind))
+        columns[name] = np.full(len(trace.ops), default, its_values.dtype)
+        columns[name][op] = its_values
     return _waits_unseen(replace(trace, ops=trace.ops.assign(**columns)), unmatched)
 
 

@@ -270,9 +270,9 @@ class Launches:
         lane, start = self.of(host)
         computes = ~communication[lane]
         lane, start = lane[computes], start[computes]
-        lane, start = np.append(lane, np.full(at_home.size, home)), np.append(start, at_home)
-        order = ordered(start)
-        lane, start = lane[order], start[order]
+        at_home = np.sort(at_home)
+        at = np.searchsorted(start, at_home, side="right")
+        lane, start = np.insert(lane, at, home), np.insert(start, at, at_home)
         new = np.append(True, lane[1:] != lane[:-1])
         return lane[new], start[new]
 
