@@ -13,6 +13,7 @@ from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import ints, is_repeated, narrowed, repeated, stored
+from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks
 from analyzers.trace.ranks import labels_of
@@ -51,15 +52,17 @@ class ProcessesRun:
         if narrowing.ranks is not None:
             check_ranks(self.trace, narrowing.ranks)
         found = {}
-        for number in range(self.working.size) if only is None else only:
-            if narrowing.ranks is not None and self.trace.processes[self.working[number]].rank not in narrowing.ranks:
-                continue
-            try:
-                part = narrowing.of_capture(self._part(number))
-            except TracevizError:  # nothing of it is here
-                continue
-            found[number] = question(part)
-            del part  # before the next one is made
+        with freed_memory_kept(len(self.trace.ops)):  # each process takes again what the one before it took
+            for number in range(self.working.size) if only is None else only:
+                rank = self.trace.processes[self.working[number]].rank
+                if narrowing.ranks is not None and rank not in narrowing.ranks:
+                    continue
+                try:
+                    part = narrowing.of_capture(self._part(number))
+                except TracevizError:  # nothing of it is here
+                    continue
+                found[number] = question(part)
+                del part  # before the next one is made
         if not found:
             narrowing.of(self.trace)  # which says why
         return found

@@ -22,6 +22,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST_THRESHOLD = 32 << 20  # as far as glibc raises it by itself
 _MMAP_BLOCKS = 65536
 
+_kept = False  # whether a block is open; the allocator is the whole process's
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -35,17 +37,23 @@ def give_back_freed_memory(rows: int) -> None:
 
 @contextmanager
 def freed_memory_kept(rows: int) -> Iterator[None]:
-    """Give back what was freed before; keep what is freed inside for what comes next, if columns have `MANY` rows."""
-    libc = _glibc() if rows >= MANY else None
+    """Give back what was freed before; keep what is freed inside for what comes next, if columns have `MANY` rows.
+
+    Within another such block nothing changes: the outer one keeps it.
+    """
+    global _kept
+    libc = _glibc() if rows >= MANY and not _kept else None
     if libc is None:
         yield
         return
+    _kept = True
     libc.malloc_trim(0)
     libc.mallopt(_MMAP_MAX, 0)
     libc.mallopt(_TRIM_THRESHOLD, -1)
     try:
         yield
     finally:
+        _kept = False
         libc.mallopt(_MMAP_MAX, _MMAP_BLOCKS)
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
         libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)

@@ -67,6 +67,19 @@ def test_where_columns_are_short_nothing_is_asked_of_the_allocator(monkeypatch: 
     assert library.asked == [(0,)]
 
 
+def test_within_a_block_another_one_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Recorder()
+    monkeypatch.setattr(freed_memory, "_glibc", lambda: library)
+    with freed_memory_kept(MANY):
+        asked = list(library.asked)
+        with freed_memory_kept(MANY):
+            pass
+        assert library.asked == asked
+    assert library.asked[-1] == (0,), "at the end of the outer one it goes back"
+    with freed_memory_kept(MANY):
+        assert len(library.asked) > 2 * len(asked)
+
+
 def test_behind_an_error_too_the_thresholds_are_glibcs_own(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recorder()
     monkeypatch.setattr(freed_memory, "_glibc", lambda: library)
