@@ -174,9 +174,9 @@ def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     start, end = ints_at(trace.api, "start_ns", call), ints_at(trace.api, "end_ns", call)
     op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
     lanes = ordering.lanes
-    unit_process = lanes.process[lanes.lane_of_unit()]
     for (one_process,), rows in rows_by_key(process).items():
-        units = np.flatnonzero(unit_process == one_process)
+        low, high = np.searchsorted(lanes.process, [one_process, one_process + 1])
+        units = np.arange(lanes.first[low], lanes.first[high])
         units = units[ordered(lanes.enqueue_ns[units])]
         if units.size == 0:
             continue

@@ -12,7 +12,7 @@ import pandas as pd
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import ints, is_repeated, narrowed, repeated, stored
+from analyzers.trace.columns import is_repeated, narrowed, repeated, stored
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks
@@ -72,11 +72,13 @@ class ProcessesRun:
         return int(self._rows("ops", part)[op])
 
     def _part(self, number: int) -> Trace:
-        rows = {name: self._rows(name, number) for name in TABLES}
-        tables: dict[str, Any] = {name: _taken(getattr(self.trace, name), its_rows) for name, its_rows in rows.items()}
-        launch = ints(tables["ops"], "launch")
-        launch = np.where(launch >= 0, np.searchsorted(rows["api"], launch), -1)
-        tables["ops"]["launch"] = narrowed(launch, "id")
+        tables: dict[str, Any] = {}
+        for name in TABLES:
+            tables[name] = _taken(getattr(self.trace, name), self._rows(name, number))
+        launch, calls = stored(tables["ops"], "launch"), self._rows("api", number)
+        here = np.searchsorted(calls, launch)
+        here[launch < 0] = -1
+        tables["ops"]["launch"] = narrowed(here, "id")
         labels, communicators = labels_of(self.trace), communicators_of(self.trace)
         return replace(
             self.trace, **tables, warnings=(), matches=None, device_labels=labels, communicators=communicators
