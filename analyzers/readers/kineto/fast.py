@@ -9,9 +9,9 @@ order of keys, args that tell of communication, which are texts) is decoded even
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import msgspec
@@ -49,6 +49,8 @@ _BLANK = b" \t\r\n"
 _IS_BLANK = np.zeros(256, bool)
 _IS_BLANK[list(_BLANK)] = True
 _QUOTE, _COLON, _BRACE = b'":{'
+_ALIKE = np.uint8(0xFF ^ ord("p") ^ ord("t"))  # the bits in which "p" and "t" are alike
+_BLOCK = 1 << 19  # bytes that stay in the processor's cache while they are gone over several times
 _MANY, _FEW = 5, 100  # one of so many events may be distinct or not fit, beside so many that always may
 _LARGEST = 2**31 - 1  # offsets are int32
 
@@ -68,11 +70,11 @@ class Known:
             number = self._heads[text] = self._parse(text)
         return number
 
-    def plan(self, shape: bytes, example: bytes) -> Plan:
-        """How to read the texts of a shape, from one of them."""
+    def plan(self, shape: bytes) -> Plan:
+        """How to read the texts of a shape."""
         known = self._plans.get(shape)
         if known is None:
-            known = self._plans[shape] = plan(example)
+            known = self._plans[shape] = plan(shape)
         return known
 
     def _parse(self, text: bytes) -> int:
@@ -98,16 +100,14 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     if len(piece) > _LARGEST:
         return None
     text = np.frombuffer(piece, np.uint8)
-    starts, letter, times, phases = _events(text)
+    starts, letter, time, alone = _events(text)
     if starts.size == 0:
         return None
     ends = np.append(starts[1:], text.size)
-    alone = np.searchsorted(phases, ends) - np.searchsorted(phases, starts) == 1
-    time = np.append(times, text.size)[np.searchsorted(times, starts)]
     instant = letter == ord("i")
     candidates = np.flatnonzero(((letter == ord("X")) | instant) & (time < ends))
     batch = Batch()
-    fit = _decode_fitting(piece, np.stack([starts + 1, time, ends])[:, candidates], known, batch)
+    fit = _decode_fitting(text, np.stack([starts + 1, time, ends])[:, candidates], known, batch)
     if fit is None:
         return None
     batch.at = {group: candidates[at] for group, at in batch.at.items()}
@@ -134,31 +134,47 @@ def _decode_others(piece: bytes, starts: Ints, ends: Ints, others: Ints, heads: 
     return slow
 
 
-def _events(text: Bytes) -> tuple[Ints, Bytes, Ints, Ints]:
-    """Where events start, the letter of their "ph" (0 for text before the first), where "ts" keys and all "ph" are."""
-    is_quote = text == _QUOTE
-    words = np.flatnonzero(is_quote[:-3] & is_quote[3:])
-    second = text[words + 1]
-    phases = words[second == ord("p")]
-    phases = phases[text[phases + 2] == ord("h")]
-    last = text.size - len('"ph": "X"')
-    times = words[(second == ord("t")) & (words < last)]
-    times = times[(text[times + 2] == ord("s")) & (text[times + 4] == _COLON)]
-    keys = phases[phases < last]
-    keys = keys[text[keys + 4] == _COLON]
+def _events(text: Bytes) -> tuple[Ints, Bytes, Ints, Mask]:
+    """Where events start, the letter of their "ph" (0 for text before the first), and where the next "ts" key is.
+
+    Last comes whether no other "ph" stands before the next start.
+    """
+    words = _words(text)
+    second, third = text[words + 1], text[words + 2]
+    is_key = (text[np.minimum(words + 4, text.size - 1)] == _COLON) & (words < text.size - len('"ph": "X"'))
+    times = np.where(is_key & (second == ord("t")) & (third == ord("s")), words, text.size)
+    next_time = np.minimum.accumulate(times[::-1])[::-1]
+    phases = np.flatnonzero((second == ord("p")) & (third == ord("h")))
+    which = np.flatnonzero(is_key[phases])
+    keys = words[phases[which]]
     value = keys + 5 + _IS_BLANK[text[keys + 5]]
-    keys, value = (each[(text[value] == _QUOTE) & (text[value + 2] == _QUOTE)] for each in (keys, value))
     starts = _before_blanks(text, keys)
-    opens = text[starts] == _BRACE
-    starts, letter = starts[opens], text[value[opens] + 1]
+    opens = (text[value] == _QUOTE) & (text[value + 2] == _QUOTE) & (text[starts] == _BRACE)
+    which, starts, letter = which[opens], starts[opens], text[value[opens] + 1]
+    time, alone = next_time[phases[which]], np.diff(which, append=phases.size) == 1
     if starts.size and not _IS_BLANK[text[: starts[0]]].all():
         starts, letter = np.append(0, starts), np.append(np.uint8(0), letter)
-    return starts, letter, times, phases
+        time, alone = np.append(text.size, time), np.append(False, alone)
+    return starts, letter, time, alone
+
+
+def _words(text: Bytes) -> Ints:
+    """Where two letters stand between quotes, the first of them "p" or "t"."""
+    found = [np.empty(0, np.int64)]
+    for start in range(0, text.size - 3, _BLOCK):
+        block = text[start : start + _BLOCK + 3]
+        is_quote = block == _QUOTE
+        is_word = is_quote[:-3] & is_quote[3:]
+        is_word &= (block[1:-2] & _ALIKE) == ord("p")
+        found.append(np.flatnonzero(is_word) + start)
+    return np.concatenate(found)
 
 
 def _before_blanks(text: Bytes, at: Ints) -> Ints:
     """The last byte before each place that is not blank; a blank one where the text begins with blanks."""
     at = np.maximum(at - 1, 0)
+    while at.size and at[0] > 0 and _IS_BLANK[text[at]].all():  # as long as all are indented alike
+        at -= 1
     blank = np.flatnonzero(_IS_BLANK[text[at]])
     while blank.size:
         at[blank] = np.maximum(at[blank] - 1, 0)
@@ -166,7 +182,7 @@ def _before_blanks(text: Bytes, at: Ints) -> Ints:
     return at
 
 
-def _decode_fitting(piece: bytes, events: Ints, known: Known, batch: Batch) -> Mask | None:
+def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Mask | None:
     """Put the events that fit into `batch`; says which do, or None where it doesn't pay.
 
     Parameters
@@ -177,47 +193,46 @@ def _decode_fitting(piece: bytes, events: Ints, known: Known, batch: Batch) -> M
     fit = np.zeros(number, bool)
     if number == 0:
         return fit
-    ends = events[2]
-    edges = np.append(events.T.ravel(), len(piece))
-    code, texts, _ = Texts.cut(piece, edges, np.arange(0, 3 * number, 3)).distinct()
+    edges = np.append(events.T.astype(np.int32), np.int32(text.size))
+    code, texts = Texts(text, edges).distinct(0, 3)
     if _is_much(len(texts), number):
         return None
     head = np.array([known.head(each) for each in texts], np.int64)[code]
-    rests = Texts.cut(piece, edges, np.arange(1, 3 * number, 3))
-    shapes, runs = rests.shapes()
-    code, distinct, first = shapes.distinct()
-    if _is_much(len(distinct), number) or not _is_list(distinct, code, ends, len(piece)):
+    form, forms = Texts(with_nines(text), edges).distinct(1, 3)
+    shapes, runs = forms.shapes()
+    shape, texts = shapes.distinct()
+    if _is_much(len(texts), number) or not _is_list(texts, shape[form], events[2], text.size):
         return None
-    plans = [known.plan(shape, rests[row]) for shape, row in zip(distinct, first, strict=True)]
-    reader = Reader(rests.data, runs, plans, code)
-    readable = reader.readable & (head >= 0)
+    plans = Plans(np.array([known.plan(each) for each in texts])[shape], runs)
+    readable = plans.readable[form] & (head >= 0)
     group_of = np.array([*(each.group for each in known.heads.all), ""])  # the last answers for head -1
     for group in FIELDS:
         if group in BY_TEXTS:
             continue
         of_group = readable & (group_of == group)[head]
         if group in TELLING:
-            of_group &= ~reader.tells
+            of_group &= ~plans.tells[form]
         at = np.flatnonzero(of_group)
         if at.size:
-            rows = _rows(reader, group, head[at], at)
-            fine = np.flatnonzero(~reader.odd[at])
+            reader = Reader(text, events[1][at], form[at], plans)
+            rows = _rows(reader, group, head[at])
+            fine = np.flatnonzero(~reader.odd)
             batch.rows[group], batch.at[group] = (rows, at) if fine.size == at.size else (rows[fine], at[fine])
             fit[batch.at[group]] = True
     return fit
 
 
-def _rows(reader: Reader, group: str, head: Ints, at: Ints) -> Rows:
+def _rows(reader: Reader, group: str, head: Ints) -> Rows:
     return Rows(
         head=head,
-        start=reader.times("ts", at),
-        duration=reader.times("dur", at),
-        comm=np.full(at.size, -1, np.int64),
-        fields={name: reader.numbers(name, at) for name in FIELDS[group]},
+        start=reader.times("ts"),
+        duration=reader.times("dur"),
+        comm=np.full(head.size, -1, np.int64),
+        fields={name: reader.numbers(name) for name in FIELDS[group]},
     )
 
 
-def _is_list(shapes: list[bytes], code: Ints, ends: Ints, size: int) -> bool:
+def _is_list(shapes: Iterable[bytes], code: Ints, ends: Ints, size: int) -> bool:
     """Whether a comma follows every event but the last of the piece."""
     followed = np.array([shape.rstrip().endswith(b"},") for shape in shapes])[code]
     return bool(np.array_equal(followed, ends < size))
@@ -229,12 +244,13 @@ def _is_much(count: int, of: int) -> bool:
 
 # Read many texts that differ in little but their digits without an object per text.
 #
-# With each run of digits replaced by "0" few distinct *shapes* remain. Each is parsed once, with its runs numbered,
-# and that tells for every text of the shape which run holds which field.
+# With each digit replaced by "9" few distinct *forms* remain: texts of one form have each number at the same place.
+# With each run of digits of a form replaced by "0" still fewer *shapes* remain. Each is parsed once, with its runs
+# numbered, and that tells for every form of the shape which run holds which field.
 
 Plan = list[int]
 Offsets = npt.NDArray[np.int32]
-_ZERO = ord("0")
+_ZERO, _NINE, _HIGHEST = np.frombuffer(b"09\xff", np.uint8)
 _TAG = 10**12  # the i-th run of a shape is parsed as the number _TAG + i
 _RUN = re.compile(rb"[0-9]+")
 _TIME = re.compile(rb"([0-9]+)(?:\.([0-9]+))?")
@@ -252,11 +268,12 @@ _COLUMNS = (
 )
 _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
+_TO_NS = np.array([0, 100, 10, 1])  # of decimals of a microsecond, by how many there are
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of digits: where each starts, how long it is, and which is the first at or after each text's start."""
+    """Runs of digits of many texts: where in its text each starts, how long it is, and which is each text's first."""
 
     starts: Ints
     lengths: Ints
@@ -270,28 +287,23 @@ class Texts:
     data: Bytes
     offsets: Offsets
 
-    @classmethod
-    def cut(cls, text: bytes, edges: Ints, which: Ints) -> Texts:
-        """Copy some of the stretches between edges: stretch i is text[edges[i]:edges[i + 1]]."""
-        buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(text)]
-        taken = pa.Array.from_buffers(pa.binary(), edges.size - 1, buffers).take(pa.array(which))
-        _, offsets, data = taken.buffers()
-        return cls(np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int32)[: which.size + 1])
-
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    def __getitem__(self, index: int) -> bytes:
-        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
+    def __iter__(self) -> Iterator[bytes]:
+        for start, end in pairwise(self.offsets):
+            yield self.data[start:end].tobytes()
 
-    def distinct(self) -> tuple[Ints, list[bytes], Ints]:
-        """For each text the number of its value, the distinct values, and for each of those its first text."""
-        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+    def distinct(self, first: int = 0, step: int = 1) -> tuple[Ints, Texts]:
+        """For every so many texts from one on the number of its value, and the distinct values."""
+        asked = np.zeros(len(self), bool)
+        asked[first::step] = True
+        buffers = [pa.py_buffer(each) for each in (np.packbits(asked, bitorder="little"), self.offsets, self.data)]
         encoded = pa.Array.from_buffers(pa.binary(), len(self), buffers).dictionary_encode()
-        code = encoded.indices.to_numpy().astype(np.int64)
-        first = np.empty(len(encoded.dictionary), np.int64)
-        first[code[::-1]] = np.arange(code.size)[::-1]
-        return code, encoded.dictionary.to_pylist(), first
+        number = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(self)][asked].astype(np.int64)
+        _, offsets, data = encoded.dictionary.buffers()
+        offsets = np.frombuffer(offsets, np.int32)[: len(encoded.dictionary) + 1]
+        return number, Texts(np.frombuffer(data, np.uint8)[: offsets[-1]], offsets)
 
     def shapes(self) -> tuple[Texts, Runs]:
         """The texts with every run of digits as one "0", and those runs; no text may start with a digit."""
@@ -305,16 +317,27 @@ class Texts:
         data[starts] = _ZERO
         first = np.searchsorted(starts, self.offsets)
         removed = np.append(0, np.cumsum(lengths - 1))
-        return Texts(data[keep], (self.offsets - removed[first]).astype(np.int32)), Runs(starts, lengths, first)
+        shapes = Texts(data[keep], (self.offsets - removed[first]).astype(np.int32))
+        return shapes, Runs(starts - np.repeat(self.offsets[:-1], np.diff(first)), lengths, first[:-1])
 
 
-def plan(example: bytes) -> Plan:
-    """For each of `_COLUMNS`, which run of the example's shape holds it.
+def with_nines(text: Bytes) -> Bytes:
+    """The text with every digit as "9"."""
+    found = np.empty_like(text)
+    for start in range(0, text.size, _BLOCK):
+        block = np.subtract(text[start : start + _BLOCK], _ZERO, out=found[start : start + _BLOCK])
+        np.clip(block, _NINE - _ZERO, _HIGHEST, out=block)  # what comes before "0" is beyond "9" now, too
+        block += _ZERO
+    return found
+
+
+def plan(shape: bytes) -> Plan:
+    """For each of `_COLUMNS`, which run of the shape holds it.
 
     -1 is none; a run with a minus sign is -2 - run. Without a run for "ts" the shape can't be read by runs.
     """
     numbers = count(_TAG)
-    text = b"{" + _RUN.sub(lambda _: b"%d" % next(numbers), example).strip().rstrip(b",")
+    text = b"{" + _RUN.sub(lambda _: b"%d" % next(numbers), shape).strip().rstrip(b",")
     found = dict.fromkeys(_COLUMNS, _NONE)
     nothing = list(found.values())
     try:
@@ -352,66 +375,82 @@ def _run(value: Any) -> int:
     return -2 - (-number - _TAG) if number <= -_TAG else _NONE
 
 
+class Plans:
+    """The plans of many forms, and the runs of digits these speak of."""
+
+    def __init__(self, plans: Ints, runs: Runs) -> None:
+        self._plans, self._runs = plans, runs
+        self.readable = self.column("ts") != _NONE
+        self.tells = self.column(_TELLS) == 1  # of communication
+
+    def column(self, name: str) -> Ints:
+        """Run that holds one of `_COLUMNS`, of each form."""
+        found: Ints = self._plans[:, _COLUMN_INDEX[name]]
+        return found
+
+    def places(self, run: Ints) -> tuple[Ints, Ints]:
+        """Where the run of each form starts in its text, and how long it is (0: none)."""
+        places = np.zeros((2, run.size), np.int64)
+        having = np.flatnonzero(run != _NONE)
+        at = self._runs.first[having] + np.where(run < _NONE, -2 - run, run)[having]
+        places[:, having] = self._runs.starts[at], self._runs.lengths[at]
+        return places[0], places[1]
+
+
 class Reader:
-    """Reads columns of many texts by their shapes' plans. `odd` collects texts whose digits don't fit."""
+    """Reads columns of texts by the plans of their forms. `odd` collects texts whose digits don't fit.
 
-    def __init__(self, data: Bytes, runs: Runs, plans: list[Plan], code: Ints) -> None:
-        self._data, self._runs, self._code = data, runs, code
-        self._plans = np.array(plans, np.int64).reshape(len(plans), len(_COLUMNS))
-        self.odd = np.zeros(code.size, bool)
+    Parameters
+    ----------
+    starts : where in `text` each of the texts begins.
+    form : the number of its form.
+    """
 
-    @cached_property
-    def readable(self) -> Mask:
-        """Texts whose shape has a plan."""
-        return (self._plans[:, _COLUMN_INDEX["ts"]] >= 0)[self._code]
+    def __init__(self, text: Bytes, starts: Ints, form: Ints, plans: Plans) -> None:
+        self._text, self._starts, self._form, self._plans = text, starts, form, plans
+        self.odd = np.zeros(form.size, bool)
 
-    @cached_property
-    def tells(self) -> Mask:
-        """Texts whose args describe communication."""
-        return (self._plans[:, _COLUMN_INDEX[_TELLS]] == 1)[self._code]
-
-    def times(self, name: str, texts: Ints) -> Ints:
+    def times(self, name: str) -> Ints:
         """Start ("ts") or duration ("dur") in ns; one that is missing is 0."""
-        value, _ = self._values(name, texts, MOST_WHOLE)
-        self.odd[texts[~in_reach(value)]] = True
-        decimals, length = self._values(f"{name} decimals", texts, 3)
-        return np.maximum(value, 0) * 1000 + np.maximum(decimals, 0) * 10 ** (3 - length)
+        value, _ = self._values(name, MOST_WHOLE)
+        self.odd |= ~in_reach(value)
+        decimals, length = self._values(f"{name} decimals", 3)
+        return np.maximum(value, 0) * 1000 + np.maximum(decimals, 0) * _TO_NS[length]
 
-    def numbers(self, name: str, texts: Ints) -> Ints:
+    def numbers(self, name: str) -> Ints:
         """A field of `args`, -1 where it is missing; grid and block as a product, sizes as one number."""
         if name == _SIZES:
-            return self._sizes(texts)
+            return self._sizes()
         if name not in _EXTENTS:
-            return self._values(name, texts, MOST_DIGITS)[0]
-        product, _ = self._values(f"{name}0", texts, 9)
+            return self._values(name, MOST_DIGITS)[0]
+        product, _ = self._values(f"{name}0", 9)
         for axis in range(1, _AXES):
-            size, length = self._values(f"{name}{axis}", texts, 9)
+            size, length = self._values(f"{name}{axis}", 9)
             product = np.where(length > 0, product * size, product)
         return product
 
-    def _sizes(self, texts: Ints) -> Ints:
-        found = np.full(texts.size, -1, np.int64)
-        has = np.flatnonzero(self._plans[:, _COLUMN_INDEX[f"{_SIZES}0"]][self._code[texts]] != _NONE)
-        values, count = [], np.zeros(has.size, np.int64)
-        for at in range(MOST if has.size else 0):
-            value, length = self._values(f"{_SIZES}{at}", texts[has], MOST_DIGITS)
-            values.append(value)
-            count += length > 0
-        found[has] = sizes_numbers(values, count)
+    def _sizes(self) -> Ints:
+        found = np.full(self._form.size, -1, np.int64)
+        has = np.flatnonzero((self._plans.column(f"{_SIZES}0") != _NONE)[self._form])
+        if has.size:
+            part = Reader(self._text, self._starts[has], self._form[has], self._plans)
+            values, lengths = zip(*(part._values(f"{_SIZES}{at}", MOST_DIGITS) for at in range(MOST)), strict=True)
+            found[has] = sizes_numbers(values, np.count_nonzero(lengths, axis=0))
+            self.odd[has] |= part.odd
         return found
 
-    def _values(self, column: str, texts: Ints, most: int) -> tuple[Ints, Ints]:
+    def _values(self, column: str, most: int) -> tuple[Ints, Ints]:
         """Value (-1: none) and number of digits (0: none)."""
-        run = self._plans[:, _COLUMN_INDEX[column]][self._code[texts]]
-        value, length = np.full(texts.size, -1, np.int64), np.zeros(texts.size, np.int64)
-        present = np.flatnonzero(run != _NONE)
-        if present.size == 0:
-            return value, length
-        minus = run[present] < _NONE
-        at = self._runs.first[texts[present]] + np.where(minus, -2 - run[present], run[present])
-        size = self._runs.lengths[at]
-        self.odd[texts[present[size > most]]] = True
-        size = np.minimum(size, most)
-        number = digits(self._data, self._runs.starts[at], size)
-        value[present], length[present] = np.where(minus, -number, number), size
+        run = self._plans.column(column)
+        if (run == _NONE).all():
+            return np.full(self._form.size, -1, np.int64), np.zeros(self._form.size, np.int64)
+        starts, lengths = self._plans.places(run)
+        if (lengths > most).any():
+            self.odd |= (lengths > most)[self._form]
+            lengths = np.minimum(lengths, most)
+        length = lengths[self._form]
+        value = digits(self._text, self._starts + starts[self._form], length)
+        if (run < _NONE).any():
+            value *= np.where(run < _NONE, -1, 1)[self._form]
+        value[length == 0] = -1
         return value, length
