@@ -62,7 +62,7 @@ class EventStream:
         self._buffer = b""
         self.is_list = self._ended = self._comma_due = self._cut_short = self._found = False
 
-    def pieces(self) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[memoryview]:
         """Whole events with commas between them, about 8 MB at a time."""
         try:
             with self.path.open("rb") as file:
@@ -73,7 +73,7 @@ class EventStream:
         except OSError as error:
             raise TracevizError(f"can't be read: {error.strerror or error}.", path=self.path) from error
 
-    def _pieces(self, file: Plain) -> Iterator[bytes]:
+    def _pieces(self, file: Plain) -> Iterator[memoryview]:
         self._find_events(file)
         self._found = True
         while True:
@@ -115,8 +115,8 @@ class EventStream:
         self._buffer = b"".join(parts)
         self._pass_comma(0)
 
-    def _take(self, end: int) -> bytes:
-        piece = self._buffer[:end]
+    def _take(self, end: int) -> memoryview:
+        piece = memoryview(self._buffer)[:end]
         self._comma_due = True
         self._pass_comma(end)
         return piece

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from math import prod
 from operator import attrgetter
@@ -212,18 +212,20 @@ class Heads:
 
 
 def join(batches: list[Batch]) -> Batch:
-    """Stack batches in the order of the file; every group is there, if only empty."""
+    """Stack batches in the order of the file; every group is there, if only empty.
+
+    The batches lose their rows, so that what those of one group took is there for the next group.
+    """
     joined = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
     for batch in batches:
         batch.at.clear()
-    shifts = np.cumsum([0] + [len(batch.comms) for batch in batches])
-    joined.comms = [comm for batch in batches for comm in batch.comms]
+        for group in TELLING if joined.comms else ():
+            if group in batch.rows:
+                comm = batch.rows[group].comm
+                comm[comm >= 0] += len(joined.comms)
+        joined.comms += batch.comms
     for group, names in FIELDS.items():
-        parts = [
-            (batch.rows[group], shift) for batch, shift in zip(batches, shifts, strict=False) if group in batch.rows
-        ]
-        moved = [replace(rows, comm=np.where(rows.comm >= 0, rows.comm + shift, -1)) for rows, shift in parts]
-        joined.rows[group] = stack(moved, names)
+        joined.rows[group] = stack([batch.rows.pop(group) for batch in batches if group in batch.rows], names)
     return joined
 
 
@@ -291,7 +293,7 @@ _EVENT = msgspec.json.Decoder(Event)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def decode(events: bytes, heads: Heads) -> Batch:
+def decode(events: bytes | memoryview, heads: Heads) -> Batch:
     """Decode comma-separated events.
 
     Events whose name or thread is neither text nor number are left out and counted.

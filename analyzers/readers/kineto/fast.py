@@ -90,7 +90,7 @@ class Known:
         return self.heads.number(event.cat, event.name, event.pid, event.tid)
 
 
-def scan(piece: bytes, known: Known) -> Batch | None:
+def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
     """Decode comma-separated events; None for a piece that is written otherwise, or where this way doesn't pay.
 
     Raises
@@ -114,20 +114,20 @@ def scan(piece: bytes, known: Known) -> Batch | None:
     is_other = (letter == 0) | (letter == ord("X")) | ~alone  # only what is surely one event is left out unread
     is_other[candidates[fit]] = False
     unfitting = candidates[~fit & instant[candidates]]
-    if unfitting.size and _MEMORY in piece:  # an instant of memory in an odd shape may be among them
+    if unfitting.size and _MEMORY in bytes(piece):  # an instant of memory in an odd shape may be among them
         is_other[unfitting] = True
     others = np.flatnonzero(is_other)
     if _is_much(others.size, starts.size):
         return None
-    slow = _decode_others(piece, starts, ends, others, known.heads)
+    slow = _decode_others(text, starts, ends, others, known.heads)
     batch.events = starts.size - others.size
     return interleave(batch, slow)
 
 
-def _decode_others(piece: bytes, starts: Ints, ends: Ints, others: Ints, heads: Heads) -> Batch:
-    texts = [piece[start:end].strip(_BLANK) for start, end in zip(starts[others], ends[others], strict=True)]
-    texts = [text.removesuffix(b",") for text in texts]  # one that lacks it is not one JSON value
-    counts = [count_events(text) for text in texts]  # events with another first key stand behind those found
+def _decode_others(text: Bytes, starts: Ints, ends: Ints, others: Ints, heads: Heads) -> Batch:
+    texts = [text[start:end].tobytes().strip(_BLANK) for start, end in zip(starts[others], ends[others], strict=True)]
+    texts = [each.removesuffix(b",") for each in texts]  # one that lacks it is not one JSON value
+    counts = [count_events(each) for each in texts]  # events with another first key stand behind those found
     slow = decode(b",".join(texts), heads)
     order = np.repeat(others, counts)
     slow.at = {group: order[at] for group, at in slow.at.items()}

@@ -24,12 +24,14 @@ from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, span
+from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
 
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
 
 WORKERS = 2
+EVENT_BYTES = 240  # of JSON, as torch prints it
 MOST_KINDS = 5  # of unknown events that are named
 HOST_ERROR_NS = 10_000  # measured: host clocks of two captures of one host lie within twice that
 
@@ -59,7 +61,9 @@ def read(path: Path, progress: Progress = silent) -> Trace:
 
 
 def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
-    stream, batch, heads = _events(path, progress, exact=exact)
+    size = path.stat().st_size if path.exists() else 0
+    with freed_memory_kept(size // EVENT_BYTES):  # each piece takes again what the one before it took
+        stream, batch, heads = _events(path, progress, exact=exact)
     if batch.events == batch.unreadable and (batch.events or stream.is_list):
         raise TracevizError(
             "is JSON, but not a trace: its list holds no events.",
@@ -77,17 +81,17 @@ def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream
     return stream, join(in_threads(stream.pieces(), lambda piece: _decode_quickly(piece, known))), heads
 
 
-def _decode_quickly(piece: bytes, known: Known) -> Batch:
+def _decode_quickly(piece: memoryview, known: Known) -> Batch:
     batch = scan(piece, known)
     return decode(piece, known.heads) if batch is None else batch
 
 
-def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
+def _decode_patiently(piece: memoryview, stream: EventStream, heads: Heads) -> Batch:
     try:
         try:
             return decode(piece, heads)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return decode(without_nan(piece.decode(errors="replace").encode()), heads)
+            return decode(without_nan(bytes(piece).decode(errors="replace").encode()), heads)
     except BadTime as error:
         raise TracevizError(
             f"has an event without a readable time: {error}.", path=stream.path, hint=HINT_AGAIN
@@ -96,7 +100,7 @@ def _decode_patiently(piece: bytes, stream: EventStream, heads: Heads) -> Batch:
         raise malformed(stream.path, False, stream.events, str(error)) from None
 
 
-def in_threads(items: Iterator[bytes], work: Callable[[bytes], Batch]) -> list[Batch]:
+def in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch]) -> list[Batch]:
     """Results in order; only a few items are held at a time."""
     results: list[Batch] = []
     waiting: deque[Future[Batch]] = deque()
@@ -185,15 +189,7 @@ DAY = 24 * 3600 * 10**9
 
 def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
     """Leave out events that end before they start or lie a day away from the others, in place; say how many."""
-    starts = np.concatenate([rows.start for group, rows in batch.rows.items() if group != "span"])
-    middle = int(np.partition(starts, starts.size // 2)[starts.size // 2]) if starts.size else None
-    absurd = 0
-    for group, rows in batch.rows.items():
-        center = rows.start if middle is None else middle
-        fine = (rows.duration >= 0) & (rows.duration < DAY) & (np.abs(rows.start - center) < DAY)
-        if not fine.all():
-            absurd += 0 if group == "span" else int(np.count_nonzero(~fine))
-            batch.rows[group] = rows[np.flatnonzero(fine)]
+    absurd = 0 if _lies_within_a_day(batch) else _leave_out_absurd(batch)
     warnings = []
     if absurd:
         warnings.append(
@@ -211,6 +207,28 @@ def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
             )
         )
     return warnings + _known_syncs(batch, heads)
+
+
+def _lies_within_a_day(batch: Batch) -> bool:
+    """Whether all events start within a day and last less: then none is absurd."""
+    groups = [rows for rows in batch.rows.values() if len(rows)]
+    first = min((int(rows.start.min()) for rows in groups), default=0)
+    last = max((int(rows.start.max()) for rows in groups), default=0)
+    return last - first < DAY and all(rows.duration.min() >= 0 and rows.duration.max() < DAY for rows in groups)
+
+
+def _leave_out_absurd(batch: Batch) -> int:
+    """Keep in each group what can be true; says how many others there were, without those kept for their times."""
+    starts = np.concatenate([rows.start for group, rows in batch.rows.items() if group != "span"])
+    middle = int(np.partition(starts, starts.size // 2)[starts.size // 2]) if starts.size else None
+    absurd = 0
+    for group, rows in batch.rows.items():
+        center = rows.start if middle is None else middle
+        fine = (rows.duration >= 0) & (rows.duration < DAY) & (np.abs(rows.start - center) < DAY)
+        if not fine.all():
+            absurd += 0 if group == "span" else int(np.count_nonzero(~fine))
+            batch.rows[group] = rows[np.flatnonzero(fine)]
+    return absurd
 
 
 def _known_syncs(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
