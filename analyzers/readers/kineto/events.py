@@ -154,6 +154,12 @@ class Rows:
     def __len__(self) -> int:
         return self.head.size
 
+    @property
+    def heads(self) -> list[int]:
+        """Numbers of the heads that some row has."""
+        found: list[int] = np.flatnonzero(np.bincount(self.head)).tolist()
+        return found
+
     def __getitem__(self, which: Ints) -> Rows:
         fields = {name: values[which] for name, values in self.fields.items()}
         return Rows(self.head[which], self.start[which], self.duration[which], self.comm[which], fields)

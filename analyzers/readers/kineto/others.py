@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.trace.tables import Trace
 
@@ -19,7 +17,7 @@ def _has(*starts: str) -> Callable[[Raw], bool]:
     """Whether work of a device, or calls of its host, have a category that begins so."""
 
     def is_one(raw: Raw) -> bool:
-        heads = np.unique(np.concatenate([raw.rows[group].head for group in ("op", "api")]))
+        heads = [*raw.rows["op"].heads, *raw.rows["api"].heads]
         return any(raw.heads[head].category.startswith(starts) for head in heads)
 
     return is_one

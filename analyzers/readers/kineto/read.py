@@ -309,10 +309,11 @@ _NO_WORK = ("", "Trace", "overhead", "gpu_user_annotation", "cuda_event", "cuda_
 def unknown_events(trace: Trace, spans: Rows, heads: Sequence[Head]) -> Trace:
     """Warn of events of kinds that are not known here: they may be work of a device, and are in no figure."""
     count = Counter[str]()
-    for head, events in zip(*np.unique(spans.head, return_counts=True), strict=True):
+    events_of = np.bincount(spans.head)
+    for head in spans.heads:
         category = heads[head].category
         if category not in _NO_WORK and not category.lower().endswith(("runtime", "driver")):
-            count[category] += int(events)
+            count[category] += int(events_of[head])
     if not count:
         return trace
     kinds = ", ".join(f"{events:,} of '{category}'" for category, events in sorted(count.items())[:MOST_KINDS])

@@ -195,7 +195,9 @@ def forward_threads(thread: Ints, sequence: Ints, forward: Ints) -> Ints:
     sequences, threads = sequences[order[heads]], threads[order[heads]]
     for torch_id in np.unique(forward[forward > 0]):
         backward = forward == torch_id
-        named, count = np.unique(threads[np.isin(sequences, sequence[backward])], return_counts=True)
+        linked = np.sort(sequence[backward])
+        is_linked = linked[np.minimum(np.searchsorted(linked, sequences), linked.size - 1)] == sequences
+        named, count = np.unique(threads[is_linked], return_counts=True)
         if named.size and np.count_nonzero(count == count.max()) == 1:
             found[backward] = named[np.argmax(count)]
     return found
@@ -277,7 +279,7 @@ def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
 def cpu_pids(rows: Mapping[str, Rows], heads: Sequence[Head]) -> list[int]:
     """Pids of the processes that made CUDA calls; of those with operators, where the trace has no calls."""
     for group in ("api", "range"):
-        pids = sorted({number(heads[head].pid) for head in np.unique(rows[group].head)})
+        pids = sorted({number(heads[head].pid) for head in rows[group].heads})
         if pids:
             return pids
     return [-1]

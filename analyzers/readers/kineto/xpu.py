@@ -34,7 +34,7 @@ _MOST_QUEUED_NS = 3600 * 10**9  # beyond, the times are of other clocks
 def _is_one(raw: Raw) -> bool:
     if len(raw.rows["xpu_sync"]):
         return True
-    return any(raw.heads[head].category.startswith("xpu_") for head in np.unique(raw.rows["api"].head))
+    return any(raw.heads[head].category.startswith("xpu_") for head in raw.rows["api"].heads)
 
 
 def _complete(trace: Trace, raw: Raw) -> Trace:
