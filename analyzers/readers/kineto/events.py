@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ints
 from analyzers.trace.sizes import MOST, sizes_number
 
 # Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
@@ -425,10 +425,11 @@ _GETTERS = {name: _getter(name) for names in FIELDS.values() for name in names}
 Bytes = npt.NDArray[np.uint8]
 _COMMA, _DOT, _ZERO = b",.0"
 MOST_DIGITS = 18  # what any int64 holds
-MOST_WHOLE = 16  # digits of microseconds since 1970
+MOST_WHOLE, MOST_DECIMALS = 16, 3  # digits of microseconds since 1970
 _WORD = 8  # letters in 64 bits
 _LAST_DIGITS = np.array([0x0F0F0F0F0F0F0F0F >> 8 * n << 8 * n for n in range(_WORD + 1)][::-1], np.uint64)
 BEYOND = 2**62  # ns, the year 2116: leaves room to add and subtract times
+REACH = BEYOND // 1000 * 1000  # ns; times of as many microseconds or more are read one by one
 
 
 def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
@@ -461,23 +462,22 @@ def nanoseconds(texts: Sequence[bytes | bytearray | memoryview]) -> Ints:
     whole_end[at] = dots
     decimals = np.maximum(commas - whole_end - 1, 0)
     plain = not np.any((text < _ZERO) & (text != _COMMA) & (text != _DOT)) and not np.any(text > _ZERO + 9)
-    plain = plain and at.size == np.unique(at).size and int(decimals.max()) <= 3
+    plain = plain and at.size == np.unique(at).size and int(decimals.max()) <= MOST_DECIMALS
     plain = plain and int((whole_end - starts).min()) > 0 and int((whole_end - starts).max()) <= MOST_WHOLE
     whole = digits(text, starts, whole_end - starts) if plain and commas.size == len(texts) else None
-    if whole is None or not in_reach(whole).all():
+    if whole is None or int(whole.max()) >= REACH // 1000:
         return np.array([_exact(bytes(each)) for each in texts], np.int64)
-    return whole * 1000 + digits(text, whole_end + 1, decimals) * 10 ** (3 - decimals)
+    return whole * 1000 + digits(text, whole_end + 1, decimals) * 10 ** (MOST_DECIMALS - decimals)
 
 
-def in_reach(microseconds: Ints) -> Mask:
-    """Which counts of whole microseconds are below 2^62 ns."""
-    return microseconds < BEYOND // 1000
+def digits(text: Bytes, starts: Ints, lengths: Ints, decimals: int = 0) -> Ints:
+    """Values of runs of at most 18 decimal digits; an empty run is 0. Of 19 digits int64 keeps the lowest 64 bits.
 
+    They are read eight letters at a time, from the last on: what stands before a run's first digit counts as zeros.
 
-def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
-    """Values of runs of at most 18 decimal digits; an empty run is 0.
-
-    They are read eight at a time, from the last on: what stands before a run's first digit counts as zeros.
+    Parameters
+    ----------
+    decimals : how many stand behind each run's point, 0 for no point: 12.345 is 12345. `lengths` count the point.
     """
     if not lengths.size:
         return np.empty(0, np.int64)
@@ -486,10 +486,15 @@ def digits(text: Bytes, starts: Ints, lengths: Ints) -> Ints:
     if int(ends.min()) < width:  # the zeros before the first run would begin before the text
         text, ends = np.append(np.zeros(width, np.uint8), text), ends + width
     windows = np.ndarray(text.size - width + 1, f"V{width}", text, strides=1)  # one at each byte
-    letters = windows[ends - width].view("<u8").reshape(-1, words).T
-    value = _eight_digits(letters[-1], np.minimum(lengths, _WORD))
-    for word in range(1, words):
-        value += _eight_digits(letters[-1 - word], np.clip(lengths - word * _WORD, 0, _WORD)) * 10 ** (word * _WORD)
+    last, *others = windows[ends - width].view("<u8").reshape(-1, words).T[::-1]
+    if decimals:
+        last = last & ~np.uint64(0xFF << 8 * (_WORD - 1 - decimals))
+    value = _eight_digits(last, np.minimum(lengths, _WORD))
+    if decimals:  # 12.345 was read as 120345
+        value -= value // 10 ** (decimals + 1) * (9 * 10**decimals)
+    for word, letters in enumerate(others, 1):
+        count = np.clip(lengths - word * _WORD, 0, _WORD)
+        value += _eight_digits(letters, count) * 10 ** (word * _WORD - bool(decimals))
     return value
 
 

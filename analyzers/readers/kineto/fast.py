@@ -19,14 +19,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from analyzers.arrays.groups import as_slice
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import (
     BY_TEXTS,
     FIELDS,
     MEMORY_CHANGED,
+    MOST_DECIMALS,
     MOST_DIGITS,
     MOST_WHOLE,
     NO_ARGS,
+    REACH,
     TELLING,
     Batch,
     Bytes,
@@ -37,7 +40,6 @@ from analyzers.readers.kineto.events import (
     decode,
     digits,
     flat_sizes,
-    in_reach,
     interleave,
     is_kept,
     whole,
@@ -268,7 +270,6 @@ _COLUMNS = (
 )
 _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
-_TO_NS = np.array([0, 100, 10, 1])  # of decimals of a microsecond, by how many there are
 
 
 @dataclass(frozen=True)
@@ -412,10 +413,19 @@ class Reader:
 
     def times(self, name: str) -> Ints:
         """Start ("ts") or duration ("dur") in ns; one that is missing is 0."""
-        value, _ = self._values(name, MOST_WHOLE)
-        self.odd |= ~in_reach(value)
-        decimals, length = self._values(f"{name} decimals", 3)
-        return np.maximum(value, 0) * 1000 + np.maximum(decimals, 0) * _TO_NS[length]
+        starts, before = self._plans.places(self._plans.column(name))  # before the point
+        _, decimals = self._plans.places(self._plans.column(f"{name} decimals"))
+        is_odd = (before > MOST_WHOLE) | (decimals > MOST_DECIMALS)
+        starts, before, decimals = (np.where(is_odd, 0, each) for each in (starts, before, decimals))
+        lengths = before + decimals + (decimals > 0)
+        time = np.zeros(self._form.size, np.int64)
+        for number in np.unique(decimals).tolist():
+            at = as_slice(np.flatnonzero((decimals == number)[self._form]))
+            form = self._form[at]
+            value = digits(self._text, self._starts[at] + starts[form], lengths[form], number)
+            time[at] = value * 10 ** (MOST_DECIMALS - number)
+        self.odd |= is_odd[self._form] | (time < 0) | (time >= REACH)  # those that int64 can't hold came out below 0
+        return time
 
     def numbers(self, name: str) -> Ints:
         """A field of `args`, -1 where it is missing; grid and block as a product, sizes as one number."""

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.readers.kineto.events import digits, nanoseconds
+from analyzers.readers.kineto.events import Heads, digits, nanoseconds
+from analyzers.readers.kineto.fast import Known, scan
 
 WHOLE = st.integers(0, 2**62 // 1000 - 1)
 DECIMALS = st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=3).map(lambda text: "." + text))
@@ -53,3 +54,25 @@ def test_runs_of_digits_are_read_in_place(values: list[int]) -> None:
     lengths = np.array([len(str(value)) for value in values])
     starts = np.append(0, np.cumsum(lengths + 1)[:-1])
     assert digits(np.frombuffer(text.encode(), np.uint8), starts, lengths).tolist() == values
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.integers(0, 10**15 - 1), st.integers(0, 999)), min_size=1, max_size=20))
+def test_numbers_with_a_point_are_read_in_place(decimals: int, values: list[tuple[int, int]]) -> None:
+    texts = [f"{whole}.{f'{part:03}'[:decimals]}" for whole, part in values]
+    lengths = np.array([len(text) for text in texts])
+    starts = np.append(0, np.cumsum(lengths + 1)[:-1])
+    read = digits(np.frombuffer("1".join(texts).encode(), np.uint8), starts, lengths, decimals)
+    assert read.tolist() == [int(text.replace(".", "")) for text in texts]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**17), st.integers(0, 10**4 - 1), st.integers(0, 4)), min_size=1, max_size=9)
+)
+def test_times_with_any_number_of_decimals_are_exact(values: list[tuple[int, int, int]]) -> None:
+    texts = [f"{whole}.{f'{part:04}'[:decimals]}".rstrip(".") for whole, part, decimals in values]
+    events = [
+        f'{{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 0, "dur": {text}}}' for text in texts
+    ]
+    batch = scan(",".join(events).encode(), Known(Heads()))
+    assert batch is not None
+    assert batch.rows["op"].duration.tolist() == [min(2**62, exact(text)) for text in texts]
