@@ -2,7 +2,7 @@
 
 A quote inside a JSON string is escaped, so a bare "ph" or "ts" before a colon is a key, and the brace before "ph" opens
 an event. What stands from there to "ts" (the *head*: category, name, process, thread) repeats a lot: distinct ones are
-parsed once. The others (the *rest*: times and args) are read by their shapes. What does not fit (an odd shape, other
+parsed once. The others (the *rest*: times and args) are read by their forms. What does not fit (an odd shape, other
 order of keys, args that tell of communication, which are texts) is decoded event by event, with the same result.
 """
 

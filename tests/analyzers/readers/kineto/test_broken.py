@@ -7,11 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.kineto.read import read
+from analyzers.readers.kineto.events import FIELDS, Rows, join
+from analyzers.readers.kineto.read import DAY, read, sound
 
 REAL = Path(__file__).parents[3] / "data" / "torch" / "full_gpu.rank0.json.gz"
 EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
@@ -145,6 +149,34 @@ def test_absurd_times_are_left_out_and_reported(path: Path) -> None:
     assert len(trace.ops) == 10
     assert trace.ops["start_ns"].max() == 9_000_000
     assert [warning.code for warning in trace.warnings] == ["absurd-times"]
+
+
+NEAR_A_DAY = st.builds(lambda days, more: days * DAY + more, st.integers(-2, 2), st.integers(-2, 2))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["op", "api", "span"]), NEAR_A_DAY, NEAR_A_DAY | st.just(5)), max_size=9))
+def test_events_stay_that_last_less_than_a_day_and_start_within_one_of_the_middle(
+    events: list[tuple[str, int, int]],
+) -> None:
+    batch = join([])
+    for group in batch.rows:
+        own = [(start, duration) for each, start, duration in events if each == group]
+        start, duration = np.array(own, np.int64).reshape(-1, 2).T
+        none = np.full(start.size, -1, np.int64)
+        batch.rows[group] = Rows(none, start, duration, none, dict.fromkeys(FIELDS[group], none))
+    starts = sorted(start for group, start, _ in events if group != "span")
+    left_out = 0
+    kept: dict[str, list[tuple[int, int]]] = {}
+    for group, start, duration in events:
+        middle = starts[len(starts) // 2] if starts else start
+        if 0 <= duration < DAY and -DAY < start - middle < DAY:
+            kept.setdefault(group, []).append((start, duration))
+        else:
+            left_out += group != "span"
+    warnings = sound(batch, [])
+    for group, rows in batch.rows.items():
+        assert list(zip(rows.start.tolist(), rows.duration.tolist(), strict=True)) == kept.get(group, [])
+    assert [warning.message.split()[0] for warning in warnings] == [str(left_out)] * (left_out > 0)
 
 
 def test_no_gpu_work_is_a_trace_without_ops(path: Path) -> None:
