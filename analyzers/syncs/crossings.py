@@ -42,7 +42,7 @@ from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
 from analyzers.syncs.left_out import left_out
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -316,7 +316,7 @@ def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
     """Names of ops, and the innermost ranges around their launches."""
     code, names = codes(trace.ops, "name")
     call = take_or(ints(trace.ops, "launch"), rows)
-    process, thread, start = (take_or(ints(trace.api, column), call) for column in ("process", "thread", "start_ns"))
+    process, thread, start = (take_or(stored(trace.api, column), call) for column in ("process", "thread", "start_ns"))
     return np.array([*names, ""], object)[take_or(code, rows)], around(trace, process, thread, start).range
 
 

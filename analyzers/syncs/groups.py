@@ -65,7 +65,8 @@ def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
 def _changed(column: pd.Series[Any], change: Callable[[Any], str]) -> pd.Series[Any]:
     """A column with each distinct value changed: there are few."""
     code, values = pd.factorize(column)
-    return pd.Series(np.array([change(value) for value in values.tolist()], object)[code], column.index)
+    texts = np.array([change(value) for value in values.tolist()], object)
+    return pd.Series(texts[code], column.index, dtype=object)
 
 
 def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:

@@ -26,7 +26,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import grouped, label, occurrence, ordered, rows_by_key, runs
+from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, run_heads, take_or
@@ -234,7 +234,7 @@ def _reasons(at: _AtLaunches, habits: _Habits) -> _Reasons:
     ordering, waits, lanes, places, row = at.ordering, at.waits, at.ordering.lanes, at.places, habits.waits
     inferred, anchor = np.repeat(habits.source == ANY, habits.count), at.anchor[row]
     lane, taker, for_all = waits.lane[row], waits.taker[row], waits.for_all[row]
-    began = _turn_began(lanes, places, taker)
+    began = _turn_began(ordering, taker)
     followed, idled = _held(lanes, places, lane, taker, waits.awaited[row])
     return _Reasons(
         began=habits.least(places.turn[anchor]),
@@ -275,14 +275,15 @@ def _with_lane(lanes: Lanes, *units: Ints) -> list[tuple[Ints, Ints]]:
     return [(take_or(lanes.lane_of_unit(), one), one) for one in units]
 
 
-def _turn_began(lanes: Lanes, places: Places, unit: Ints) -> Ints:
+def _turn_began(ordering: Ordering, unit: Ints) -> Ints:
     """When the turn of each unit began, in which it was launched; long ago where that is not known."""
-    units = np.flatnonzero(places.turn >= 0)
-    number = np.full(places.turn.size, -1, np.int64)
-    number[units] = label(lanes.launcher[units], places.turn[units])
-    began = np.full(int(number.max(initial=-1)) + 1, MAX_NS)
-    np.minimum.at(began, number[units], lanes.enqueue_ns[units])
-    return take_or(began, take_or(number, unit), MIN_NS)
+    launches, turn_of = ordering.linked.calls.launches, ordering.linked.places.turn
+    turn, began = take_or(turn_of, unit), np.full(unit.size, MIN_NS)
+    for (host,), rows in rows_by_key(np.where(turn >= 0, take_or(ordering.lanes.launcher, unit), -1)).items():
+        if host >= 0:  # a thread's turns follow one another
+            first = np.searchsorted(turn_of[launches.units(host)], turn[rows])
+            began[rows] = launches.of(host)[1][first]
+    return began
 
 
 def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints, began: Ints) -> Mask:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -174,12 +175,17 @@ class _Checks:
             known[rows] = graph.known(lane)[node[rows]] if lane >= 0 else 0
         return known
 
+    @cached_property
+    def _edges_by_pair(self) -> dict[tuple[int, ...], Ints]:
+        """Edges by lane, source and kind."""
+        edges = self.ordering.graph.edges
+        return rows_by_key(edges.lane, edges.source, edges.kind)
+
     def _last_event(self, lane: Ints, source: Ints, before: Ints) -> Ints:
         """The last event edge from a source to a lane before each instant, -1 where there is none."""
         edges, found = self.ordering.graph.edges, np.full(lane.size, -1, np.int64)
-        by_pair = rows_by_key(edges.lane, edges.source, edges.kind)
         for (lane_key, other), rows in rows_by_key(lane, source).items():
-            event_edges = by_pair.get((lane_key, other, EDGE_KINDS.index("event")))
+            event_edges = self._edges_by_pair.get((lane_key, other, EDGE_KINDS.index("event")))
             if event_edges is not None:
                 at = np.searchsorted(edges.instant_ns[event_edges], before[rows])
                 found[rows] = take_or(event_edges, at - 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import ordered, rows_by_key
+from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import communication_around
@@ -111,21 +111,20 @@ def host_syncs(trace: Trace) -> HostSyncs:
     lane, op, kind = points.blocking.lane, points.blocking.op, points.blocking.kind
     device = _devices(trace, process, op)
     host = lanes.of_threads(process, thread)
-    cost_of = cost(lanes, process, device, host, start, end)
-    module = kind == KINDS.index("module")
-    idle = np.where(module, idle_within(lanes, process, device, start, end), cost_of.idle_ns)
+    cost_of = cost(ordering, process, device, host, start, end)
+    idle, module = cost_of.idle_ns.copy(), np.flatnonzero(kind == KINDS.index("module"))
+    idle[module] = idle_within(lanes, *(column[module] for column in (process, device, start, end)))
     where = around(trace, process, thread, ints_at(trace.api, "start_ns", call))
     next_range = _range_of_units(trace, ordering, cost_of.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
-    api = _text(trace.api, "name", call)
     ranks = np.array([one.rank for one in trace.processes] or [-1])
     columns = {
         "rank": ranks[process],
         "process": process,
         "device": device,
         "thread": thread,
-        "api": api,
+        "api": _text(trace.api, "name", call),
         "start_ns": start,
         "duration_ns": end - start,
         "kind": kinds,
@@ -134,7 +133,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "op": where.op,
         "chain": where.chain,
         "frame": where.frame,
-        "pattern": _patterns(trace, where.op, api, copy),
+        "pattern": _patterns(trace, where.op, call, copy),
         "copy": _text(trace.ops, "copy", copy),
         "bytes": take_or(ints(trace.ops, "bytes"), copy),
         "waited_stream": take_or(lanes.stream, lane),
@@ -222,16 +221,23 @@ def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
     return implicit & ~np.isin(op.astype(str), _BARRIERS)
 
 
-def _patterns(trace: Trace, op: Texts, api: Texts, copy: Ints) -> Texts:
+def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
     """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
     nameless = np.flatnonzero((op == "") & (copy >= 0))
-    kind, size = _text(trace.ops, "copy", copy[nameless]), ints_at(trace.ops, "bytes", copy[nameless])
-    found = np.full(op.size, "", object)
-    texts = zip(kind.tolist(), size.tolist(), api[nameless].tolist(), strict=True)
-    found[nameless] = [
-        f"{written_as(direction, size_bytes)}: a {direction} copy of {size_bytes} B and {call}"
-        for direction, size_bytes, call in texts
+    kind, name = codes(trace.ops, "copy")[0][copy[nameless]], codes(trace.api, "name")[0][call[nameless]]
+    number = label(kind, ints_at(trace.ops, "bytes", copy[nameless]), name)
+    unlike = nameless[first_of_each(number)]
+    texts = [
+        f"{written_as(direction, size_bytes)}: a {direction} copy of {size_bytes} B and {api}"
+        for direction, size_bytes, api in zip(
+            _text(trace.ops, "copy", copy[unlike]).tolist(),
+            ints_at(trace.ops, "bytes", copy[unlike]).tolist(),
+            _text(trace.api, "name", call[unlike]).tolist(),
+            strict=True,
+        )
     ]
+    found = np.full(op.size, "", object)
+    found[nameless] = np.array(texts, object)[number]
     return found
 
 
@@ -262,7 +268,7 @@ class Cost:
     next_unit: Ints
 
 
-def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end: Ints) -> Cost:
+def cost(ordering: Ordering, process: Ints, device: Ints, host: Ints, start: Ints, end: Ints) -> Cost:
     """GPU idle time on a call's own device: from the drain to the call's return, and from there to the next launch.
 
     The drain is the instant when all that had been queued on the device, when the call returned, was done. If that was
@@ -271,10 +277,8 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
 
     Work ends at 100, the call returns at 110 and the next kernel is launched at 150: 10 within the call, 40 after it.
     """
-    idle, after, next_unit = (np.full(start.size, missing, np.int64) for missing in (0, 0, -1))
-    if lanes.op.size == 0:
-        return Cost(idle, after, next_unit)
-    lane = lanes.lane_of_unit()
+    lanes, lane = ordering.lanes, ordering.lanes.lane_of_unit()
+    idle, after = np.zeros(start.size, np.int64), np.zeros(start.size, np.int64)
     unit_process, unit_device = lanes.process[lane], lanes.device[lane]
     for (one_process, gpu), rows in rows_by_key(process, device).items():
         units = np.flatnonzero((unit_process == one_process) & (unit_device == gpu))
@@ -289,13 +293,7 @@ def cost(lanes: Lanes, process: Ints, device: Ints, host: Ints, start: Ints, end
         launched = np.append(np.minimum(enqueue, lanes.start_ns[units]), MIN_NS)  # clocks may differ by a little
         since = np.maximum(drain, end[rows])
         after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
-    for (thread,), rows in rows_by_key(host).items():
-        units = np.flatnonzero(lanes.launcher == thread)
-        units = units[ordered(lanes.enqueue_ns[units])]
-        if thread >= 0 and units.size:
-            queued = np.searchsorted(lanes.enqueue_ns[units], end[rows])
-            next_unit[rows] = np.where(queued < units.size, units[np.minimum(queued, units.size - 1)], -1)
-    return Cost(idle, after, next_unit)
+    return Cost(idle, after, ordering.linked.calls.launches.neighbour(host, end, after=True))
 
 
 def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:
