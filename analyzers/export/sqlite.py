@@ -6,7 +6,7 @@ Times are whole ns on the trace's one clock. What a capture does not say is NULL
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
@@ -71,6 +71,7 @@ INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 16  # of a table that are made into Python's objects at once
+PARAMETERS = 999  # of a statement, as many as any SQLite takes
 Frames = Callable[[], Iterator[pd.DataFrame]]  # a table, piece by piece
 # Views: tables with the names they count, and lengths.
 VIEWS = {
@@ -146,16 +147,41 @@ def _table(database: Any, connection: sqlite3.Connection, name: str, pieces: Ite
     columns = {"id": int, **{str(column): _type(first[column]) for column in first}}
     links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in first]
     database[name].create(columns, pk="id", foreign_keys=links)
-    statement = f"insert into [{name}] values ({', '.join('?' * len(columns))})"
     begin = 0
     for frame in chain([first], pieces):
         for low in range(0, len(frame), ROWS):
             rows = frame[low : low + ROWS]
             values = [_values(rows[column], column, name) for column in columns if column != "id"]
-            connection.executemany(statement, zip(range(begin, begin + len(rows)), *values, strict=True))
+            _insert(connection, name, begin, values)
             begin += len(rows)
     for index in INDEXES.get(name, ()):
         database[name].create_index(list(index))
+
+
+def _insert(connection: sqlite3.Connection, table: str, begin: int, columns: Sequence[list[Any]]) -> None:
+    """Insert rows with ids from `begin` on, many a statement: handing over each takes longer than to write it.
+
+    So what all rows have in common stands in the statement.
+    """
+    words = [_in_statement(column) for column in columns]
+    given = [range(begin, begin + len(columns[0])), *(columns[i] for i, word in enumerate(words) if word == "?")]
+    values: list[Any] = [None] * (len(given) * len(given[0]))
+    for i, column in enumerate(given):
+        values[i :: len(given)] = column
+    at_once = PARAMETERS // len(given) * len(given)
+    row = f"(?, {', '.join(words)})"
+    for low in range(0, len(values), at_once):
+        some = values[low : low + at_once]
+        rows = ", ".join([row] * (len(some) // len(given)))
+        connection.execute(f"insert into [{table}] values {rows}", some)
+
+
+def _in_statement(column: list[Any]) -> str:
+    """The number that all rows have, or NULL; a parameter where they differ, or have texts."""
+    one = column[0]
+    if not (one is None or type(one) is int) or one != column[-1] or column.count(one) < len(column):
+        return "?"
+    return "null" if one is None else str(one)
 
 
 def _type(column: pd.Series) -> type:

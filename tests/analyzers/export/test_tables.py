@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.export.parquet import to_parquet
-from analyzers.export.sqlite import to_sqlite
+from analyzers.export.sqlite import _insert, to_sqlite
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
@@ -100,6 +100,35 @@ def test_sqlite_has_every_row_and_value(trace: Trace, database: sqlite3.Connecti
         assert stored[column].tolist() == trace.ops[column].astype(object).tolist()
     lengths = database.execute("select sum(duration_ns) from ops_named").fetchone()[0]
     assert lengths == int((trace.ops["end_ns"] - trace.ops["start_ns"]).sum())
+
+
+@pytest.mark.parametrize("size", [1, 2, 199, 200, 400, 1001])
+def test_rows_of_many_a_statement_are_those_written_one_by_one(size: int) -> None:
+    columns: list[list[Any]] = [
+        [7] * size,
+        [-1 << 63] * size,
+        [None] * size,
+        [*[1] * (size - 1), 2],
+        [None, *range(size - 1)],
+        ["it's"] * size,
+        [*["", *["x\0y"] * size][:size]],
+        [0.5] * size,
+        [1.0] * size,
+    ]
+    rows = []
+    for write in ("one by one", "many"):
+        with closing(sqlite3.connect(":memory:")) as connection:
+            names = ", ".join(f"c{i}" for i in range(len(columns)))  # without a type they keep what they are given
+            connection.execute(f"create table t (id integer primary key, {names})")
+            if write == "many":
+                _insert(connection, "t", 5, columns)
+            else:
+                every = zip(range(5, 5 + size), *columns, strict=True)
+                connection.executemany(f"insert into t values ({', '.join('?' * (1 + len(columns)))})", every)
+            kinds = ", ".join(f"typeof(c{i})" for i in range(len(columns)))
+            rows.append(connection.execute(f"select *, {kinds} from t").fetchall())
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == size
 
 
 def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> None:
