@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -71,29 +72,38 @@ def _chunk(events: Events, zero: int, rows: slice) -> bytes:
     parts: list[Any] = [f',\n{{"ph":{text(events.phase)}']
     for key, values in (("cat", events.category), ("name", events.name), ("pid", events.pid), ("tid", events.tid)):
         parts += [f',"{key}":', _json(_some(values, rows))]
-    parts += [',"ts":', _microseconds(events.start_ns[rows] - zero)]
+    parts += [',"ts":', *_microseconds(events.start_ns[rows] - zero)]
     if events.duration_ns is not None:
-        parts += [',"dur":', _microseconds(events.duration_ns[rows])]
+        parts += [',"dur":', *_microseconds(events.duration_ns[rows])]
     for key, values in events.head.items():
         parts += [f",{text(key)}:", _json(_some(values, rows))]
-    parts += [',"args":{', _arguments(events, rows), "}}"] if events.args else ["}"]
-    return _bytes(pc.binary_join_element_wise(*parts, ""))
+    parts += [',"args":{', *_arguments(events, rows), "}}"] if events.args else ["}"]
+    pieces: list[Any] = []
+    for are_texts, some in groupby(parts, lambda part: isinstance(part, str)):
+        run = [*some]
+        pieces += ["".join(run)] if are_texts else run  # the fewer are joined row by row
+    return _bytes(pc.binary_join_element_wise(*pieces, ""))
 
 
 def _some(values: Column, rows: slice) -> Column:
     return values if isinstance(values, str) else values[rows]
 
 
-def _arguments(events: Events, rows: slice) -> Any:
-    """All args as `"key":value,…`; every one begins with a comma, of which the first is cut off."""
-    parts = []
+def _arguments(events: Events, rows: slice) -> list[Any]:
+    """All args as `"key":value,…`, in pieces; every one begins with a comma, of which the first is cut off."""
+    parts: list[Any] = []
     for key, values in events.args.items():
         some = values[rows]
-        argument = pc.binary_join_element_wise(f",{text(key)}:", _json(some), "")
-        if key in events.defaults:
-            argument = pc.if_else(pa.array(_differs(some, events.defaults[key])), argument, "")
-        parts.append(argument)
-    return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, ""), 1)
+        said = _differs(some, events.defaults[key]) if key in events.defaults else None
+        if said is not None and not said.any():
+            continue
+        argument = [f",{text(key)}:", _json(some)]
+        if said is not None and not said.all():
+            argument = [pc.if_else(pa.array(said), pc.binary_join_element_wise(*argument, ""), "")]
+        parts += argument
+    if parts and isinstance(parts[0], str):
+        return [parts[0][1:], *parts[1:]]
+    return [pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *parts, ""), 1)]
 
 
 def _differs(values: Column, default: Any) -> np.ndarray:
@@ -106,9 +116,11 @@ def _differs(values: Column, default: Any) -> np.ndarray:
 
 
 def _json(values: Column) -> Any:
-    """Each value as JSON text."""
+    """Each value as JSON text, one text where they are all the same."""
     if isinstance(values, str):
         return text(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "i" and (values == values[0]).all():
+        return str(values[0])
     if isinstance(values, pd.Categorical):
         known = pa.array([*(text(str(each)) for each in values.categories), "null"], pa.string())
         code = np.where(values.codes < 0, len(known) - 1, values.codes)
@@ -121,13 +133,11 @@ def _json(values: Column) -> Any:
     return pc.cast(array, pa.string())
 
 
-def _microseconds(times: Ints) -> Any:
-    """Times as decimal microseconds, exactly."""
-    size = np.abs(times)
-    whole = pc.cast(pa.array(size // 1000), pa.string())
-    decimals = _DECIMALS.take(pa.array(size % 1000))
-    sign = pc.if_else(pa.array(times < 0), "-", "")
-    return pc.binary_join_element_wise(sign, whole, decimals, "")
+def _microseconds(times: Ints) -> list[Any]:
+    """Times as decimal microseconds, exactly, in pieces."""
+    whole, rest = np.divmod(np.abs(times), 1000)
+    pieces = [pc.cast(pa.array(whole), pa.string()), _DECIMALS.take(pa.array(rest))]
+    return [pc.if_else(pa.array(times < 0), "-", ""), *pieces] if (times < 0).any() else pieces
 
 
 def _bytes(array: Any) -> bytes:

@@ -17,6 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import traceviz as tv
+from analyzers.export import perfetto_lines
 from analyzers.export.parquet import to_parquet
 from analyzers.export.perfetto_lines import nesting
 from analyzers.export.perfetto_write import to_perfetto
@@ -158,6 +159,33 @@ def test_any_trace_is_written(trace: Trace, texts: list[str], parquet: bool) -> 
         for row, correlation in zip(range(len(odd.ops)), odd.ops["correlation"], strict=True):
             if row in ops:
                 assert (ops[row]["name"], ops[row]["args"]["correlation"]) == (name[row], correlation)
+
+
+few, columns = st.sampled_from([0, 7, -1]), ("default", "some", "other", "word", "listed")
+
+
+@given(st.lists(st.tuples(few, few, few, st.sampled_from(["a", "b"]), few, st.integers(-5000, 5000)), min_size=1))
+@settings(max_examples=50)
+def test_lines_are_those_written_one_by_one(rows: list[tuple[int, int, int, str, int, int]]) -> None:
+    default, some, other, word, listed, at = map(list, zip(*rows, strict=True))
+    given = [np.array(default), np.array(some), np.array(other), pd.Categorical(word), [str(one) for one in listed]]
+    defaults = {"default": 7, "word": "a", "listed": "-1"}
+    for order in (columns, columns[::-1]):  # what comes first may always be there, or be left out
+        args = {name: given[columns.index(name)] for name in order}
+        numbers = np.array(some), np.array(other), np.array(at), np.abs(np.array(at))
+        events = perfetto_lines.Events("X", "c", pd.Categorical(word), *numbers, args, defaults, {"id": np.array(some)})
+        expected = ""
+        for row in range(len(rows)):
+            texts = {"default": f"{default[row]}", "some": f"{some[row]}", "other": f"{other[row]}"}
+            texts |= {"word": f'"{word[row]}"', "listed": f'"{listed[row]}"'}
+            kept = [name for name in order if texts[name].strip('"') != str(defaults.get(name))]
+            sign, size = "-" if at[row] < 0 else "", abs(at[row])
+            expected += f',\n{{"ph":"X","cat":"c","name":"{word[row]}","pid":{some[row]},"tid":{other[row]},'
+            expected += f'"ts":{sign}{size // 1000}.{size % 1000:03d},"dur":{size // 1000}.{size % 1000:03d},'
+            expected += f'"id":{some[row]},"args":{{' + ",".join(f'"{name}":{texts[name]}' for name in kept) + "}}"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(perfetto_lines, "ROWS", 3)
+            assert b"".join(perfetto_lines.lines(events, 0)).decode() == expected
 
 
 def crossed() -> Trace:
