@@ -113,8 +113,9 @@ def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool =
     missing_only : leave out the forks and joins that lack no wait.
     """
     whole = trace.whole or trace
-    syncs, copies = whole.once(host_syncs), unwaited_copies(whole)
+    # What takes most room comes first, while nothing else is kept.
     found, plan = whole.once(missing_crossings if missing_only else crossings), stream_plan(whole)
+    syncs, copies = whole.once(host_syncs), unwaited_copies(whole)
     if trace.whole is not None:
         span = span or launch_span(trace)
         syncs = HostSyncs(_part(trace, syncs.table, "start_ns", span))
