@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -31,34 +32,37 @@ from traceviz.commands import (
     what_if,
     workload,
 )
+from traceviz.options.command import Command, Group
 from traceviz.output.terminal import fail
 from traceviz.version import __version__
 
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_overlap)
-app.command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
-app.command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
-app.command("streams", epilog=streams.EPILOG)(streams.streams)
-app.command("show", epilog=show.EPILOG)(show.show)
-app.command("counters", epilog=counters.EPILOG)(counters.counters)
-app.command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
-app.command("report", epilog=report.EPILOG)(report.report)
-app.command("export", epilog=export.EPILOG)(export.export)
-app.command("compare", epilog=compare.EPILOG)(compare.compare)
-app.command("contract", epilog=contract.EPILOG)(contract.contract)
-app.command("what-if", epilog=what_if.EPILOG)(what_if.what_if)
-app.command("history", epilog=history.EPILOG)(history.history)
+command = partial(app.command, cls=Command)
+command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_overlap)
+command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
+command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
+command("streams", epilog=streams.EPILOG)(streams.streams)
+command("show", epilog=show.EPILOG)(show.show)
+command("counters", epilog=counters.EPILOG)(counters.counters)
+command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
+command("report", epilog=report.EPILOG)(report.report)
+command("export", epilog=export.EPILOG)(export.export)
+command("compare", epilog=compare.EPILOG)(compare.compare)
+command("contract", epilog=contract.EPILOG)(contract.contract)
+command("what-if", epilog=what_if.EPILOG)(what_if.what_if)
+command("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")
-app.command("workload", epilog=workload.EPILOG)(workload.workload)
-app.command("info", epilog=info.EPILOG)(info.info)
-app.command("mcp", epilog=mcp.EPILOG)(mcp.mcp)
-app.command("cache", epilog=cache.EPILOG)(cache.cache)
+command("workload", epilog=workload.EPILOG)(workload.workload)
+command("info", epilog=info.EPILOG)(info.info)
+command("mcp", epilog=mcp.EPILOG)(mcp.mcp)
+command("cache", epilog=cache.EPILOG)(cache.cache)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,67 @@
+"""Commands read texts, choices and what is not given as typer would, without pydantic."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from traceviz.options.command import Command
+
+CAPTURE = Path(__file__).parents[1] / "data" / "torch" / "item_before.rank0.json.gz"
+
+
+def told(context: typer.Context, value: str | None) -> str:
+    """What an option's callback makes of its value."""
+    return f"{context.info_name} {value}"
+
+
+def every_kind(
+    context: typer.Context,
+    names: Annotated[list[str], typer.Argument()],
+    text: str = "text",
+    perhaps: str | None = None,
+    several: list[str] | None = None,
+    choice: Literal["a", "b"] = "a",
+    number: Annotated[int | None, typer.Option(min=1)] = None,
+    place: Path | None = None,
+    flag: bool = False,
+    called: Annotated[str | None, typer.Option(callback=told)] = None,
+) -> None:
+    print(sorted(context.params.items()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "one", "one two --text= --perhaps x", "one --several x --several y --choice b", "one --number 3 --place /tmp",
+        "one --flag --called x", "--help", "", "one --choice c", "one --number 0", "one --number x", "one --text",
+    ],
+)  # fmt: skip
+def test_a_command_reads_its_line_as_typer_does(line: str) -> None:
+    def answer(**settings: Any) -> tuple[int, str]:
+        app = typer.Typer(rich_markup_mode=None)
+        app.command("name", **settings)(every_kind)
+        result = CliRunner().invoke(app, line.split(" ") if line else [])
+        return result.exit_code, result.output
+
+    assert answer(cls=Command) == answer()
+
+
+def test_a_small_answer_needs_no_pydantic() -> None:
+    code = f"""if True:
+        import sys
+        from traceviz.cli import main
+        sys.argv = ["traceviz", "info", {str(CAPTURE)!r}, "--no-cache"]
+        try:
+            main()
+        finally:
+            print("pydantic" in sys.modules)
+    """
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == "False"
