@@ -11,6 +11,7 @@ stream, the units that its stream was told to wait for. A collective moves data 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,3 +142,20 @@ class Tasks:
     refuted: int
     queue: int
     blind_ns: int
+
+    def same_as(self, other: Tasks) -> bool:
+        """Whether all units surely run alike. Calls that no launch comes after don't matter: where profiling ends."""
+        return self.queue == other.queue and all(map(np.array_equal, self._that_counts(), other._that_counts()))
+
+    def _that_counts(self) -> Iterator[Ints]:
+        """All arrays; of calls only those up to the last of their thread that launches or hands over."""
+        calls = self.calls
+        leads = np.zeros(calls.call.size + 1, np.int64)
+        leads[self.units.call], leads[calls.handed] = 1, 1
+        to_come = np.append(np.cumsum(leads[-2::-1])[::-1], 0)
+        kept = to_come[:-1] > to_come[np.searchsorted(calls.thread, calls.thread, side="right")]
+        waits = kept[calls.waits.owner]
+        yield from (calls.waits.owner[waits], calls.waits.items[waits], self.units.waits.first, self.units.waits.items)
+        yield from (each[kept] for each in vars(calls).values() if each is not calls.waits)
+        yield from (each for each in vars(self.units).values() if each is not self.units.waits)
+        yield from vars(self.room).values()

@@ -245,17 +245,21 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        return self._run(combined(self.trace, self.tasks, changes), self.variants[0])
+        return self.outcome_of(combined(self.trace, self.tasks, changes))
 
-    def runs(self, changed: Tasks, likely: Tasks | None = None, first: Outcome | None = None) -> list[Outcome]:
+    def outcome_of(self, changed: Tasks) -> Outcome:
+        """The run of other tasks, of as much slowdown as the first variant has."""
+        return self._run(changed, self.variants[0])
+
+    def runs(self, changed: Tasks, likely: Tasks | None = None, known: Sequence[Outcome] = ()) -> list[Outcome]:
         """Other tasks run with as much of what the capture doesn't tell as is most likely, gains most, and least.
 
         Parameters
         ----------
-        likely : tasks for the first of these, where they are not the same. first : that run, where it is known.
+        likely : tasks for the first of these, where they are not the same. known : the first of these, if run already.
         """
-        found = [first or self._run(likely or changed, self.variants[0])]
-        return found + [self._run(changed, variant) for variant in self.variants[1:]]
+        found = list(known) or [self.outcome_of(likely or changed)]
+        return found + [self._run(changed, variant) for variant in self.variants[len(found) :]]
 
     def predict(self, changes: Sequence[Change], error: float, found: Sequence[Outcome] = ()) -> Prediction:
         """What some changes are worth together.

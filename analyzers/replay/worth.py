@@ -17,7 +17,8 @@ import numpy as np
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.changes import Change
+from analyzers.replay.changes import Change, combined
+from analyzers.replay.model import Tasks
 from analyzers.replay.predict import CantReplayError, Outcome, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Fidelity
@@ -47,7 +48,8 @@ def with_worth(
     Parameters
     ----------
     run : what `result` was found in; nothing is run again of more than `MOST_OPS` ops, nor of what is in parts.
-    everywhere : causes of every rank; else those of the rank that decides, where one does: a text tells of no other.
+    everywhere : all causes of every rank; else the findings of the rank that decides, where one does: a text tells of
+    no others.
     """
     if not any(rank.missed for rank in result.ranks):
         return result
@@ -66,8 +68,11 @@ def with_worth(
     fidelity = replayed.fidelity()
     if reason := fidelity.reason:
         return replace(result, worth_unknown=reason)
-    told = result.ranks if everywhere or not result.deciding_rank else [result.deciding_rank]
-    found = _Worth(replayed, fidelity, result, {one.cause for rank in told for one in rank.missed})
+    if everywhere or not result.deciding_rank:
+        causes = {one.cause for rank in result.ranks for one in rank.missed}
+    else:
+        causes = {one.cause.cause for one in result.findings}
+    found = _Worth(replayed, fidelity, result, causes)
     return replace(result, ranks=tuple(map(found.of_rank, result.ranks)), remedy=found.remedy(trace))
 
 
@@ -157,18 +162,23 @@ class _Worth:
         """Runs with suggested changes, of those that recover anything."""
         for place, one in suggestions:
             try:
-                run = self.replayed.outcome([one.change])
+                tasks = combined(self.replayed.trace, self.replayed.tasks, [one.change])
+                runs = self._known(tasks) or [self.replayed.outcome_of(tasks)]
             except TracevizError:  # the capture has nothing to change in this way
                 continue
-            gained = _ratio(run, device) - _ratio(self.replayed.now[0], device)
+            gained = _ratio(runs[0], device) - _ratio(self.replayed.now[0], device)
             if gained > UNSURE:
-                yield _Tried(one.change, place, _points(gained, one.likely), float(np.median(run.steps)), run)
+                yield _Tried(one.change, place, _points(gained, one.likely), float(np.median(runs[0].steps)), runs)
+
+    def _known(self, tasks: Tasks) -> list[Outcome]:
+        """Runs of the same tasks: to drop the only host syncs is what it takes to be without that cause."""
+        return next((runs for runs in self.runs.values() if runs and runs[0].tasks.same_as(tasks)), [])
 
     def _told(self, tried: _Tried, device: DeviceKey) -> Remedy | None:
         """A change in figures; None where it may recover nothing, or surely makes steps longer."""
         change = tried.change
         try:
-            runs = self.replayed.runs(tried.run.tasks, first=tried.run)
+            runs = self.replayed.runs(tried.runs[0].tasks, known=tried.runs)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)
@@ -197,13 +207,13 @@ class _Worth:
 
 @dataclass(frozen=True)
 class _Tried:
-    """A change, which of the suggested it is, what it recovers by how likely that is, a step with it, and its run."""
+    """A change, which of the suggested it is, what it recovers by how likely that is, a step with it, and its runs."""
 
     change: Change
     place: int
     points: int
     step_ns: float
-    run: Outcome
+    runs: list[Outcome]
 
 
 def _points(gained: float, likely: float) -> int:

@@ -170,5 +170,5 @@ def test_a_text_needs_the_causes_of_the_rank_that_decides_alone() -> None:
     whole = told(trace, result := check_overlap(trace))
     less = with_worth(result, trace, everywhere=False)
     assert less.ranks != whole.ranks
-    assert less.deciding_rank == whole.deciding_rank
+    assert less.findings == whole.findings
     assert view.blocks(less, verbose=True) == view.blocks(whole, verbose=True)

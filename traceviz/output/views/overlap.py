@@ -221,7 +221,7 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
 
 def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     """What each finding held, and is worth where that is known."""
-    told = any(one.recoverable_ns is not None for one in rank.missed)
+    told = any(one.cause.recoverable_ns is not None for one in findings(rank))
     headers = ("cause", "held", *(("worth", "range") if told else ()))
     rows = [(one.cause.cause, duration(one.ns), *(_gain_without(one.cause) if told else ())) for one in findings(rank)]
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
