@@ -13,9 +13,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 from analyzers.common.errors import TracevizError
@@ -31,8 +31,7 @@ STALE_SECONDS = 24 * 3600  # after which what a killed process left unfinished i
 IN_USE_SECONDS = 600  # an entry used since may still be read
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One thing in the cache; `kind` is a key of KINDS, `used` seconds since 1970."""
 
     path: Path
@@ -41,8 +40,7 @@ class Entry:
     used: float
 
 
-@dataclass(frozen=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """The cache as it is, least recently used first; `unusable` says why nothing can be kept, "" where it can."""
 
     root: Path

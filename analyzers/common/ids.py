@@ -7,7 +7,8 @@ looked at, as long as that part holds the finding whole.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from analyzers.common.errors import TracevizError
 
@@ -18,8 +19,7 @@ _SYNC = re.compile(r"(sync):r(-?\d{1,9}):(-?\d{1,18})", re.ASCII)
 _COLLECTIVE = re.compile(r"(coll):(\d{1,18})", re.ASCII)
 
 
-@dataclass(frozen=True)
-class FindingId:
+class FindingId(msgspec.Struct, frozen=True):
     """What a name says: of which kind, on which rank and device (-1: not said), from when on (ns), or its number."""
 
     kind: str

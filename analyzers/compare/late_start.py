@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.intervals import measure_before, overlap_by_group, union
@@ -69,8 +70,7 @@ class LateStart:
         )
 
 
-@dataclass(frozen=True)
-class StepTimes:
+class StepTimes(msgspec.Struct, frozen=True):
     """How long each step of each device took, and for how long it only waited: arrays of lanes × steps, ns.
 
     late_rank : of each lane, for whom it waited longest in its first step.

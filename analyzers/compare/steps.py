@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -66,8 +67,7 @@ class StepGroups:
         return len(self.lanes) * self.numbers.size
 
 
-@dataclass(frozen=True)
-class StepFigures:
+class StepFigures(msgspec.Struct, frozen=True):
     """Figures of every (lane, step) in ns, arrays of lanes × steps; those that have no work are not `there`."""
 
     groups: StepGroups

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from analyzers.common.wording import duration
 from analyzers.counters.states import Mixture, State
 
@@ -67,8 +69,7 @@ class Contended:
         return f"Likely contention: {'; '.join(one.text for one in self.likely)}."
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     """Figures of each state, told apart by least squares where its samples are mostly shared with others."""
 
     states: Mapping[str, State]

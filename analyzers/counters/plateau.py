@@ -17,9 +17,10 @@ tells of a host whose GPUs all worked in the capture, and of a collective beside
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -40,8 +41,7 @@ _FILLED = ("wait_ns", "wait_low_ns", "wait_high_ns", "wait_seen")
 EARLY = 3  # samples: one is shared with the wait, and traffic takes one or two to rise
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True):
     """When a collective's transfer began, and when at the earliest and at the latest."""
 
     begin: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -101,8 +102,7 @@ def counters(
     return CountersResult(*names, ranks, found, warnings)
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """What one part of a run says.
 
     reasons : why each side is empty, "" where it is not. without : (rank, device) that worked and have no samples.

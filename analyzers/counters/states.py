@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -75,8 +76,7 @@ class State:
         return int(np.searchsorted(np.cumsum(weights), P90 * weights.sum()))
 
 
-@dataclass(frozen=True)
-class Mixture:
+class Mixture(msgspec.Struct, frozen=True):
     """What least squares need of one counter's samples; adds up.
 
     shares : sums of products of the states' shares of a sample, 5 × 5. products : of shares and values, 5.

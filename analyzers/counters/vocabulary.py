@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -11,8 +10,7 @@ from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints
 
 
-@dataclass(frozen=True)
-class Counter:
+class Counter(msgspec.Struct, frozen=True):
     """A counter's name in words and the unit of its values."""
 
     label: str

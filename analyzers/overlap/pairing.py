@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import distinct, label, rows_by_key
@@ -60,8 +61,7 @@ class Possible:
     has_steps: bool = False
 
 
-@dataclass(frozen=True)
-class Moves:
+class Moves(msgspec.Struct, frozen=True):
     """What moving B does to a part of a run: overlap of all instances for each of SHIFTS, ns.
 
     several : whether some process has a neighbouring instance to move to.

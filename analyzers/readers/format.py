@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
+
 from analyzers.cache.keys import is_worth_keeping
 from analyzers.common.progress import Progress
 from analyzers.trace.tables import Trace
@@ -55,8 +57,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-@dataclass(frozen=True)
-class MemoryPerByte:
+class MemoryPerByte(msgspec.Struct, frozen=True):
     """Bytes of memory at most for a byte of a capture, as planned before; of JSON 0.9 and 0.03 were measured.
 
     read : of the process that reads and analyses it.
@@ -68,8 +69,7 @@ class MemoryPerByte:
     listed: float = 0.04
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(msgspec.Struct, frozen=True):
     """A format of captures; `analyzers.readers.formats` lists all.
 
     kind : its name.

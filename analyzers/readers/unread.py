@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from analyzers.readers.format import Head
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(msgspec.Struct, frozen=True):
     """One such format: how its files are told, what they are, and what to do."""
 
     suffixes: tuple[str, ...]

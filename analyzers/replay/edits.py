@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import label, rows_by_key, runs
@@ -13,8 +14,7 @@ from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import HostCalls, Lists, Tasks, Units
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(msgspec.Struct, frozen=True):
     """Disjoint pieces of a thread's time, sorted, and when each comes instead: earlier."""
 
     start_ns: Ints

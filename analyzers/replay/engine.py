@@ -9,11 +9,11 @@ for a stream whose queue is full goes on once the unit that many places before h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +25,7 @@ MANY = 20_000  # units from which on compiling pays
 _BEGIN, _START, _DRAIN, _END = range(4)
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """When calls began and returned, and units started, began to move data and ended, ns; -1 for what never did."""
 
     call_start: Ints

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Floats, Ints, Mask
@@ -29,8 +30,7 @@ COPYING, WAITING, SMALL, LARGE, TALKING = range(len(LOADS))
 RELEASES = ("launch", "stream", "wait")  # what lets a unit start
 
 
-@dataclass(frozen=True)
-class Lists:
+class Lists(msgspec.Struct, frozen=True):
     """A list per task: those of task i are items[first[i]:first[i + 1]]."""
 
     first: Ints

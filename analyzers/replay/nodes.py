@@ -11,8 +11,7 @@ last of all, once every other has ended, for all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import label, runs
@@ -24,8 +23,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class OpsInOrder:
+class OpsInOrder(msgspec.Struct, frozen=True):
     """Ops by lane and position; -1 where there is none.
 
     op : row in `Trace.ops`. lane : of `Lanes`; a number beyond those for a stream inside graphs. previous : the one

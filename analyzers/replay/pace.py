@@ -9,8 +9,7 @@ beside this, or what is usual (`USUAL`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -42,8 +41,7 @@ USUAL = np.array(
 )
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """Per unit what it takes in the capture, and per unit and load, those of `LOADS`, what it loses beside others.
 
     beside : shares of its time in the capture beside others, of which the last load of `LOADS` is this one.

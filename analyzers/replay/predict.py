@@ -8,9 +8,10 @@ unchanged replay misses the capture. Where that is too much, nothing is predicte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.intervals import intersect, measure, union
@@ -49,8 +50,7 @@ class CantReplayError(TracevizError):
     """A capture can't be run again, changed or not: the message says why."""
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """How it may be: what each unit loses beside others, from which share of the time spent on tensor cores GPUs
     slow down, and whether kernels of several waves leave room as soon as they can.
     """
@@ -368,8 +368,7 @@ def _assumed(changes: Sequence[Change]) -> list[str]:
     return list(dict.fromkeys(f"{one}: {one.assumes}" if several else one.assumes for one in changes if one.assumes))
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """Of one run: time of each counted step, ns; real overlap and the most it could be, per rank and device; tasks.
 
     start_ns, began_ns, end_ns : of each op of the trace, when it started, when that was over but for waits, its end.

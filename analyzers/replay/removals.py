@@ -14,8 +14,9 @@ That is what `analyzers.causes.without` does of one gap, everywhere:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key, runs
@@ -27,8 +28,7 @@ from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Sides:
+class Sides(msgspec.Struct, frozen=True):
     """Which units are A's, which are B's, and the step of each, as a number; of one that is in none the last."""
 
     a: Mask

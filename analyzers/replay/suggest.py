@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -54,16 +54,14 @@ LIKELY, PERHAPS, SELDOM = 1.0, 0.5, 0.1
 WORDS = {LIKELY: "likely", PERHAPS: "perhaps", SELDOM: "seldom"}
 
 
-@dataclass(frozen=True)
-class Suggestion:
+class Suggestion(msgspec.Struct, frozen=True):
     """A change to try, and how likely that holds which it takes for granted: `LIKELY`, `PERHAPS` or `SELDOM`."""
 
     change: Change
     likely: float
 
 
-@dataclass(frozen=True)
-class _Places:
+class _Places(msgspec.Struct, frozen=True):
     """Where units and calls are: in the innermost range that the program marks; communication or computation of which
     no range marks any is a place, too.
 

@@ -10,8 +10,9 @@ Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Mask
@@ -205,8 +206,7 @@ class _Worth:
         )
 
 
-@dataclass(frozen=True)
-class _Tried:
+class _Tried(msgspec.Struct, frozen=True):
     """A change, which of the suggested it is, what it recovers by how likely that is, a step with it, and its runs."""
 
     change: Change

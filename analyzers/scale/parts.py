@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints
@@ -35,8 +36,7 @@ from analyzers.trace.tables import Trace
 from analyzers.workers.local import Workers
 
 
-@dataclass(frozen=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True):
     """The answer of a capture without the part asked for; `why` is the error if no capture has it."""
 
     why: TracevizError

@@ -9,9 +9,10 @@ that capture's own Trace, it gives the very rows that the merged one would have.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -35,8 +36,7 @@ _KEYS = ["process", "correlation"]
 _OF_HOSTS = ("api", "syncs", "records")
 
 
-@dataclass(frozen=True)
-class CaptureSummary:
+class CaptureSummary(msgspec.Struct, frozen=True):
     """A capture's summary.
 
     rows : the ops that it keeps of the capture's. size, calls : how many ops and host calls the capture has.
@@ -48,8 +48,7 @@ class CaptureSummary:
     calls: int
 
 
-@dataclass(frozen=True)
-class CaptureContext:
+class CaptureContext(msgspec.Struct, frozen=True):
     """Ranks, clocks and collectives of one capture, as the run it belongs to has them.
 
     origin_utc_ns : the run's. ranks : rank and rule of each process of the capture.

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from analyzers.common.errors import TracevizError
 
@@ -24,8 +25,7 @@ _KIND_WORDS = {"stream": "stream {}", "queue": "queue {}", "group": "{} communic
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
 
 
-@dataclass(frozen=True)
-class Atom:
+class Atom(msgspec.Struct, frozen=True):
     """One condition on an op; `text` is "" for a bare word."""
 
     kind: str
@@ -53,8 +53,7 @@ class Atom:
         return (lambda name: name == self.text) if whole else (lambda name: self.text in name)
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(msgspec.Struct, frozen=True):
     """What its part does not pick."""
 
     part: Selector
@@ -63,8 +62,7 @@ class Not:
         return f"!{self.part}" if isinstance(self.part, Atom) else f"!({self.part})"
 
 
-@dataclass(frozen=True)
-class And:
+class And(msgspec.Struct, frozen=True):
     """What all parts pick."""
 
     parts: tuple[Selector, ...]
@@ -73,8 +71,7 @@ class And:
         return "+".join(f"({part})" if isinstance(part, (And, Or)) else str(part) for part in self.parts)
 
 
-@dataclass(frozen=True)
-class Or:
+class Or(msgspec.Struct, frozen=True):
     """What any part picks."""
 
     parts: tuple[Selector, ...]

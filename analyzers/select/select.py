@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -24,8 +25,7 @@ from analyzers.trace.unlaunched import LAUNCHED_BEFORE, launched_before
 MOST_THREADS = 4  # named in a warning
 
 
-@dataclass(frozen=True)
-class Threads:
+class Threads(msgspec.Struct, frozen=True):
     """Who launched what for a range: parts of a run add up.
 
     ops : of the range; by_autograd : of them, those that only forward–backward links tie to it; others : by thread, ops

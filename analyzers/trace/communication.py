@@ -13,14 +13,14 @@ neither side, too.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 COMMUNICATION, FUSED, BOOKKEEPING, COMPUTE = "communication", "fused", "bookkeeping", "compute"
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """What a kernel's name says: the library it is of, the collective operation where it can be told, and its kind."""
 
     library: str = ""
@@ -28,8 +28,7 @@ class Known:
     kind: str = COMPUTE
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A line of the table.
 
     pattern : searched in the qualified function, without case; `^` is the begin of the name or of any namespace in it.
@@ -44,8 +43,7 @@ class Line:
     operation: str | None = None
 
 
-@dataclass(frozen=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """What a user adds to the table: ops that are communication, and where that was said ("--comm", "comm in …")."""
 
     selector: str

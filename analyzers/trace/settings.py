@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from analyzers.common.wording import ranks_in_words
 from analyzers.trace.tables import Trace
@@ -22,8 +23,7 @@ ONE_QUEUE = ("CUDA_DEVICE_MAX_CONNECTIONS", "GPU_MAX_HW_QUEUES")  # 1: all strea
 BLOCKING_LAUNCHES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """A variable or flag; `values` are those that order work, by a pattern; `means` is what they do."""
 
     name: str

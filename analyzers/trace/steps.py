@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -21,8 +21,7 @@ STEP = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Step marks: rows in `trace.ranges`, and each one's number; where marks nest, the outer ones count."""
 
     rows: Ints

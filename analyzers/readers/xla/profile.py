@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from analyzers.trace.ranks import rank_in_name
 
 _DEVICE = re.compile(r"/device:GPU:(\d+)")
@@ -27,8 +29,7 @@ def host_in_name(path: Path) -> str:
     return path.name.removesuffix(kind) if named else ""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """What events stand on: a stream of a device, a line that was derived from streams (NO_STREAM), or a host thread.
 
     named : whether the file says what the line is. modules : whether it is the one derived of runs of modules.
