@@ -18,10 +18,11 @@ takes some microseconds, which belong to what released it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key, runs
@@ -52,8 +53,7 @@ FULL_QUEUE_NS = 8_000  # a shorter launch call did not wait for a place
 Spans = tuple[Ints, Ints, Ints]  # (gap, from, to), ns
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """Parts of gaps, which together are all of each gap's time alone, and `peer_ns`.
 
     gap : which gap each is of; state : what its op waits for, PEER_WAITS to FREE; ns : how long the other side runs.
@@ -71,8 +71,7 @@ class Parts:
     copies_itself: Mask
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(msgspec.Struct, frozen=True):
     """Gaps of one rank's device, cut into parts by what their ops waited for.
 
     `after_sync` marks gaps whose late launch follows a host sync after which the thread never regained its lead.

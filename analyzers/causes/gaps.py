@@ -13,8 +13,7 @@ A's gap is [10, 25), ending where its op begins: B runs alone for all 15 ns of i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import runs
@@ -25,8 +24,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(msgspec.Struct, frozen=True):
     """Gaps of one rank's device, sorted by side and time; times in ns.
 
     side : the idle side, 0 for A, 1 for B.
@@ -122,8 +120,7 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
     return found
 
 
-@dataclass(frozen=True)
-class _Laid:
+class _Laid(msgspec.Struct, frozen=True):
     """One side, instances laid one behind another: its unions and its ops by real start."""
 
     rows: Ints

@@ -16,8 +16,8 @@ that all hold tell it by times alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
@@ -36,8 +36,7 @@ TESTS, LONG_NS, SHARE = 3, 10_000, 0.9
 FIRST = 10_000  # mostly the first kernels refute it, and the others need not be looked at
 
 
-@dataclass(frozen=True)
-class QueueOrder:
+class QueueOrder(msgspec.Struct, frozen=True):
     """For every op until when its hardware queue held it, ns (`NEVER`: not), and which op had to begin or end then.
 
     ends : whether that op had to end. queue : of each op that was held, which of `why` is its queue's.
@@ -51,8 +50,7 @@ class QueueOrder:
     why: list[str]
 
 
-@dataclass(frozen=True)
-class _Tested:
+class _Tested(msgspec.Struct, frozen=True):
     """Kernels of one queue that were free before what held them, if it is shared, and what that was.
 
     refuted : whether one of them began before that.

@@ -10,8 +10,7 @@ that starts with its graph for the launch. What released any other node is not i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
@@ -23,8 +22,7 @@ BEHIND_NS = 3_000  # longest way from a node's end to the start of the next on i
 BRANCH_NS = 15_000  # the same from a graph's beginning to the first node of a further branch; captures show up to 12 µs
 
 
-@dataclass(frozen=True)
-class Nodes:
+class Nodes(msgspec.Struct, frozen=True):
     """Nodes of the CUDA graphs of one trace; every array has an entry an op, -1 where there is none.
 
     behind : the node before it on its stream, in its launch.

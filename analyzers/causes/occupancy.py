@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -29,8 +30,7 @@ def occupancy_columns(ops: pd.DataFrame) -> Columns:
     return {name: ops[name].to_numpy() for name in (*names, "shared_bytes")}
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What one multiprocessor holds, and how many there are; None where the capture doesn't say."""
 
     sms: int
@@ -158,8 +158,7 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
     return found
 
 
-@dataclass(frozen=True)
-class ByStart:
+class ByStart(msgspec.Struct, frozen=True):
     """Ops of one device, rows of their table, by start; `reached_ns` is when the last of those so far has ended."""
 
     rows: Ints

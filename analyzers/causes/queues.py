@@ -12,9 +12,9 @@ Nodes of a graph are launched as the first of them starts, and what waits for a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ids, Ints, Mask
@@ -28,8 +28,7 @@ NEVER = np.iinfo(np.int64).min
 LAUNCH, STREAM, EVENT, NODE = range(4)  # what an op waits for: NODE, maybe, for one of its graph on another stream
 
 
-@dataclass(frozen=True)
-class LaunchBounds:
+class LaunchBounds(msgspec.Struct, frozen=True):
     """When each of some waiting ops was released, ns (`NEVER`: it did not wait for that), and by which op.
 
     released_ns : a row for LAUNCH, STREAM and EVENT.

@@ -7,8 +7,8 @@ all of them sum exactly. A new cause is a line here, with its words in `evidence
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
@@ -30,8 +30,7 @@ from analyzers.causes.evidence import EvidenceWriter
 Words = Callable[[EvidenceWriter, Explained, int, int], str]
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """A cause; `removed` is what the op waits for no longer without it (`without`), None where that tells nothing.
 
     evidence : the words of a gap at length; finding : in one sentence.

@@ -24,8 +24,8 @@ Only what happened from the gap's beginning on can be removed, and room is looke
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.causes.causes import (
@@ -48,8 +48,7 @@ MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no n
 MOST_BESIDE = 1_000  # where more ops start within the gap, those that only take room stay where they were
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(msgspec.Struct, frozen=True):
     """How much sooner a gap's op could have started; what would have held it then.
 
     next_cause : a cause's name, "" where nothing in the capture would have; behind : the op that it would wait for, -1

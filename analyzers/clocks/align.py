@@ -6,9 +6,10 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -31,8 +32,7 @@ from analyzers.trace.schemas import OPS, WAIT_RANGE
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Aligned:
+class Aligned(msgspec.Struct, frozen=True):
     """A trace on one clock, all columns of its ops filled, and how that was done; `matches` keeps times as captured."""
 
     trace: Trace

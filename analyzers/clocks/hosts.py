@@ -8,8 +8,7 @@ began and a synchronize that returns 4 µs after the op it waited for put the GP
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import as_slice, first_row_of, group_numbers, ordered, rows_by_key
@@ -23,8 +22,7 @@ FAR_NS = 1_000_000  # an op this long before its launch, or after what waited fo
 WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
 
 
-@dataclass(frozen=True)
-class HostBounds:
+class HostBounds(msgspec.Struct, frozen=True):
     """Bounds of GPU clocks against their capture's host clock, one row each.
 
     process, device : whose clock. at_ns : when. ahead_ns : how far it runs ahead of the host's at most, or at least.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import median_high, median_low
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -34,8 +35,7 @@ def unaligned(matches: Matches, method: str) -> Clocks:
     return Clocks(method, clocks)
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(msgspec.Struct, frozen=True):
     """Clocks, and how far off they may be to each other.
 
     apart_ns : [i, j], how far clock j may at most be ahead of clock i, beyond what their offsets say; inf where nothing
@@ -211,8 +211,7 @@ class _Estimated:
                 values[members] = found
 
 
-@dataclass(frozen=True)
-class _Island:
+class _Island(msgspec.Struct, frozen=True):
     estimated: _Estimated
     contradictions: list[tuple[int, ...]]
     doubtful: list[int]

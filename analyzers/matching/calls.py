@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -44,8 +44,7 @@ _DTYPE_BYTES = {
 }
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """Communication kernels and who ran them.
 
     members : one row a clock, that is a (process, device): process, device, rank, capture.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -19,8 +18,7 @@ DISTINCT = 5.0  # a drift counts where it is this many times its standard error
 _T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """Per clock: how far it runs ahead of the first connected clock at time 0, its drift, and how far off that may be.
 
     offset_ns, error_ns : n; nan where a clock shares no collective with the reference, directly or through others.

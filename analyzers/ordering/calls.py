@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -60,8 +61,7 @@ def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
 
 
-@dataclass(frozen=True)
-class Calls:
+class Calls(msgspec.Struct, frozen=True):
     """Host calls of one kind, in order of time; -1 is unknown.
 
     `call` is the row in `Trace.api`, `sync` that in `Trace.syncs`, `host` the lane of the calling thread, `lane` the

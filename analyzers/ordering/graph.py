@@ -15,6 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -344,8 +345,7 @@ def known_streams(streams: pd.DataFrame, lanes: Lanes) -> Mask:
 # Behind which ops was an op queued, and through which event?
 
 
-@dataclass(frozen=True)
-class Released:
+class Released(msgspec.Struct, frozen=True):
     """What each of some ops had to wait for after it was queued.
 
     `previous` is the op before it on its stream; `waited` the op that ended last of those behind the event waits which

@@ -6,10 +6,10 @@ Units of a stream are numbered by *position*, in the order they started; `enqueu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -51,8 +51,7 @@ def run_heads(*keys: npt.NDArray[Any]) -> Mask:
     return head
 
 
-@dataclass(frozen=True)
-class Lanes:
+class Lanes(msgspec.Struct, frozen=True):
     """Streams and host threads of all processes, and what the streams ran.
 
     One row a lane: `process`, `device`, `context`, `stream` (-1 on host lanes), `thread` (-1 on streams),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of
@@ -16,8 +15,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(msgspec.Struct, frozen=True):
     """What each of some calls waits for.
 
     `record` is the position in `HostCalls.records` (-1 unknown), `source` the lane that recorded (-1 unknown), `exact`
@@ -29,8 +27,7 @@ class Links:
     exact: Mask
 
 
-@dataclass(frozen=True)
-class LinkedCalls:
+class LinkedCalls(msgspec.Struct, frozen=True):
     """Host calls with their links.
 
     `wait_lane` is the stream made to wait, with unseen streams given a lane; `own` are the waits that a communication

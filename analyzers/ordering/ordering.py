@@ -7,9 +7,9 @@ orders nothing on the GPU. Streams of unknown kind are taken as torch makes them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import distinct, rows_by_key
@@ -26,8 +26,7 @@ LONE = 0.1  # share of records without their wait right behind them that leaves 
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One step of a path.
 
     `kind` is "op", "record", "wait", "synchronize", "launch" (by a thread that had synchronized) or "default stream";

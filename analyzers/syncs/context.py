@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -44,8 +45,7 @@ class Findings:
         return self.table.copy()
 
 
-@dataclass(frozen=True)
-class Around:
+class Around(msgspec.Struct, frozen=True):
     """For each of some instants on threads, in texts ("" none).
 
     `range` is the innermost NVTX range or annotation; `op` the outermost operator inside it; `chain` that operator and

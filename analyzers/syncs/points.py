@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -79,8 +80,7 @@ class HostSyncs(Findings):
             yield SyncPoint(*row)
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """Blocking calls joined to sync points, by process, thread and time.
 
     blocking : the first call of each point. copy : the copy that it is about, row of `Trace.ops`, -1 for none.
@@ -256,8 +256,7 @@ def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
 # What a host synchronization cost: how long the GPU ran dry before the call returned, and how long after it.
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """Of each of some blocking calls: GPU idle time within it and after it, ns, and the unit its thread launched next.
 
     next_unit : -1 for none.

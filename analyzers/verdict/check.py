@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
+
+import msgspec
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import count_of, duration, percent, percent_span
@@ -197,8 +199,7 @@ def _why_empty(run: PartitionedRun | ProcessesRun, text: str, narrowing: Narrowi
     return explain_nothing(selector, work, ranges, launches)
 
 
-@dataclass(frozen=True)
-class RunContext:
+class RunContext(msgspec.Struct, frozen=True):
     """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
 
     ranks_given : that have work in what was asked for; `asked` where that leaves out others of the captures.

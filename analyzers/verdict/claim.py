@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.resampling import DRAWS, LEAST_STEPS, LEVEL
@@ -22,8 +23,7 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.gain import Gain, instances_of, speedup_bound
 
 
-@dataclass(frozen=True)
-class StatedSpeedup:
+class StatedSpeedup(msgspec.Struct, frozen=True):
     """A speedup as somebody wrote it: "14.7x" stands for what rounds to it, `half_digit` below and above."""
 
     value: float
@@ -145,8 +145,7 @@ def _bound_high(a: Ints, b: Ints) -> float:
     return float(np.quantile((medians[0] + medians[1]) / longer, 1 - LEVEL / 2))
 
 
-@dataclass(frozen=True)
-class JudgedClaim:
+class JudgedClaim(msgspec.Struct, frozen=True):
     """A claim, None where nothing could be held against it, and why it can't be told; "" where it can."""
 
     claim: Claim | None

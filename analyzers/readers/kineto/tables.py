@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -227,8 +227,7 @@ def _memory(text: str | None) -> str:
     return plain if plain in MEMORY_KINDS else "unknown"
 
 
-@dataclass(frozen=True)
-class _Coded:
+class _Coded(msgspec.Struct, frozen=True):
     values: list[Any]
     code: Ints
 

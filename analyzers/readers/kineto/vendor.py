@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from analyzers.readers.kineto.events import Head, Rows
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(msgspec.Struct, frozen=True):
     """What was read, before it became tables.
 
     rows : of each group; host calls of HIP stand at the end of "api", too. zero : the time that became 0.
@@ -31,8 +31,7 @@ def _nothing(_: Trace) -> tuple[str, ...]:
     return ()
 
 
-@dataclass(frozen=True)
-class Vendor:
+class Vendor(msgspec.Struct, frozen=True):
     """One kind of devices.
 
     runtime : what its host calls are called. is_one : whether a trace is of it.

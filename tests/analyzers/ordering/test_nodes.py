@@ -57,7 +57,7 @@ class Net:
         given = {"process": array(*self.processes), "stream": numbers, "first": array(*np.append(0, np.cumsum(sizes)))}
         given |= {"end_ns": array(*(end for ends in self.ends for end in ends)), "op": np.arange(units) + 1000}
         given |= {"enqueue_ns": array(*(at for queue in self.queued for at in queue))}
-        return Lanes(**{**dict.fromkeys(Lanes.__dataclass_fields__, np.full(numbers.size, -1)), **given})
+        return Lanes(**{**dict.fromkeys(Lanes.__struct_fields__, np.full(numbers.size, -1)), **given})
 
     @cached_property
     def nodes(self) -> list[Node]:
