@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import TABLES
 
+_SMALL = 1_000  # texts of a type that is kept
 _FEW = 8  # categories that are quicker compared with than looked up
 
 
@@ -42,7 +44,7 @@ def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
     if isinstance(kind, tuple):
         if np.isscalar(values):
             return _repeated(kind.index(str(values)), kind, length)
-        return pd.Categorical(values, categories=list(kind))
+        return pd.Categorical(values, dtype=text_type(kind))
     if kind == "text":
         if np.isscalar(values):
             return _repeated(0, (str(values),), length)
@@ -69,7 +71,22 @@ def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
 
 
 def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
-    return pd.Categorical.from_codes(repeated(code, "int64", length), dtype=pd.CategoricalDtype(list(texts)))
+    return categorical(repeated(code, "int64", length), texts)
+
+
+def categorical(code: npt.NDArray[Any], texts: Iterable[str]) -> pd.Categorical:
+    """A column of texts from the number of each row's among different ones, -1 for none."""
+    return pd.Categorical.from_codes(code, dtype=text_type(tuple(texts)))
+
+
+def text_type(texts: tuple[str, ...]) -> pd.CategoricalDtype:
+    """The type of a column of these texts; a small one is made once, as that takes pandas longer than most columns."""
+    return _text_type(texts) if len(texts) <= _SMALL else pd.CategoricalDtype(list(texts))
+
+
+@lru_cache(maxsize=256)
+def _text_type(texts: tuple[str, ...]) -> pd.CategoricalDtype:
+    return pd.CategoricalDtype(list(texts))
 
 
 def ints(frame: pd.DataFrame, column: str) -> Ints:
@@ -112,7 +129,7 @@ def codes(frame: pd.DataFrame, column: str) -> tuple[npt.NDArray[np.signedintege
     texts = stored(frame, column)
     if not isinstance(texts, pd.Categorical):
         raise TypeError(f"column {column!r} is not categorical")
-    return texts.codes, [str(text) for text in texts.categories]
+    return texts.codes, [*map(str, texts.categories.tolist())]
 
 
 def is_one_of(frame: pd.DataFrame, column: str, texts: Sequence[str]) -> Mask:

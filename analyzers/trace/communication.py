@@ -157,7 +157,7 @@ _OPERATIONS = (  # the first that is found, in names with case and underscores t
     ("send", ("send",)),
     ("recv", ("recv",)),
 )
-_LINES = tuple((re.compile(one.pattern.replace("^", r"(?:^|(?<=::))"), re.IGNORECASE), one) for one in TABLE)
+_LINES = tuple((one.pattern.replace("^", r"(?:^|(?<=::))"), one) for one in TABLE)  # most are never looked for
 # A name that holds none of these fits no line: most kernels are told by this one search.
 _MAY_BE = re.compile(
     r"ccl|hcom|shmem|_ep::|deepep|ep::|inode|ernode|dispatch|combine|a2a|reduce|gather|all_?to|on_stream|barrier|signal"
@@ -234,7 +234,7 @@ def known(name: str) -> Known:
     if _MAY_BE.search(plain) is None:
         return Known()
     for pattern, line in _LINES:
-        if pattern.search(plain) is not None:
+        if re.search(pattern, plain, re.IGNORECASE) is not None:
             if line.kind == COMPUTE:
                 return Known()
             operation = line.operation

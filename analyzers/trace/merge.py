@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import codes, ints, is_repeated, narrowed, repeated, stored
+from analyzers.trace.columns import categorical, ints, is_repeated, narrowed, repeated, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
 TIME_COLUMNS = ("start_ns", "end_ns")
+Columns = dict[str, Any]  # an array or a categorical each
 
 
 def merge(traces: Sequence[Trace]) -> Trace:
@@ -30,21 +31,21 @@ def merge(traces: Sequence[Trace]) -> Trace:
     captures: list[Capture] = []
     processes: list[Process] = []
     warnings: list[TraceWarning] = []
-    tables: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
+    tables: dict[str, list[Columns]] = {name: [] for name in TABLES}
     calls = 0
     for trace in traces:
         shift = 0 if trace.origin_utc_ns is None or origin is None else trace.origin_utc_ns - origin
         for name in TABLES:
-            frame = _moved(getattr(trace, name), shift, len(processes))
+            columns = _columns(getattr(trace, name)) | _moved_columns(getattr(trace, name), shift, len(processes))
             if name == "ops":
-                launch = ints(frame, "launch")
-                frame["launch"] = narrowed(np.where(launch >= 0, launch + calls, launch), "id")
-            tables[name].append(frame)
+                launch = ints(trace.ops, "launch")
+                columns["launch"] = narrowed(np.where(launch >= 0, launch + calls, launch), "id")
+            tables[name].append(columns)
         processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]
         captures += [_moved_capture(capture, shift) for capture in trace.captures]
         warnings += [warning for warning in trace.warnings if warning not in warnings]
         calls += len(trace.api)
-    joined: dict[str, Any] = {name: concat(frames) for name, frames in tables.items()}
+    joined: dict[str, Any] = {name: _concat(parts) for name, parts in tables.items()}
     merged = Trace(
         captures=tuple(captures),
         processes=tuple(processes),
@@ -84,13 +85,19 @@ def _moved_capture(capture: Capture, shift: int) -> Capture:
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Stack tables of one schema; categoricals stay categorical (pandas.concat would turn them into objects)."""
-    first = frames[0]
+    return _concat([_columns(frame) for frame in frames])
+
+
+def _columns(frame: pd.DataFrame) -> Columns:
+    return {column: stored(frame, column) for column in frame.columns}
+
+
+def _concat(parts: Sequence[Columns]) -> pd.DataFrame:
+    stacked = {column: [part[column] for part in parts] for column in parts[0]}
     return pd.DataFrame(
         {
-            column: _stacked([codes(frame, column) for frame in frames])
-            if isinstance(stored(first, column), pd.Categorical)
-            else _joined([stored(frame, column) for frame in frames])
-            for column in first.columns
+            column: _stacked(each) if isinstance(each[0], pd.Categorical) else _joined(each)
+            for column, each in stacked.items()
         },
         copy=False,
     )
@@ -104,14 +111,21 @@ def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(parts)
 
 
-def _stacked(parts: Sequence[tuple[npt.NDArray[np.signedinteger[Any]], list[str]]]) -> Any:
+def _stacked(parts: Sequence[pd.Categorical]) -> pd.Categorical:
     """One categorical of several; pandas' own union refuses one that holds no text beside one that does."""
-    texts = list(dict.fromkeys(text for _, part_texts in parts for text in part_texts))
-    code_of = {text: code for code, text in enumerate(texts)}
-    moved = [np.array([*(code_of[text] for text in part_texts), -1], np.int64)[code] for code, part_texts in parts]
-    return pd.Categorical.from_codes(np.concatenate(moved), dtype=pd.CategoricalDtype(texts))
+    texts_of = [part.categories.tolist() for part in parts]
+    code_of = {text: code for code, text in enumerate(dict.fromkeys(text for texts in texts_of for text in texts))}
+    moved = [
+        np.array([*(code_of[text] for text in texts), -1], np.int64)[part.codes]
+        for part, texts in zip(parts, texts_of, strict=True)
+    ]
+    return categorical(np.concatenate(moved), code_of)
 
 
 def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
-    moved = {column: frame[column] + shift for column in TIME_COLUMNS if shift and column in frame}
-    return frame.assign(process=frame["process"] + processes, **moved)
+    return frame.assign(**_moved_columns(frame, shift, processes))
+
+
+def _moved_columns(frame: pd.DataFrame, shift: int, processes: int) -> Columns:
+    shifted = [column for column in TIME_COLUMNS if shift and column in frame]
+    return {"process": stored(frame, "process") + processes, **{one: stored(frame, one) + shift for one in shifted}}

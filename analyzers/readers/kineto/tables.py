@@ -14,7 +14,7 @@ import pandas as pd
 from analyzers.arrays.groups import first_row, grouped
 from analyzers.arrays.types import Ints
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS
@@ -252,7 +252,7 @@ def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -
     categories = list(dict.fromkeys(known or texts))
     number = {text: code for code, text in enumerate(categories)}
     code_of_text: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
-    return pd.Categorical.from_codes(code_of_text[code], dtype=pd.CategoricalDtype(categories))
+    return categorical(code_of_text[code], categories)
 
 
 def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
@@ -327,7 +327,7 @@ def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
         sure = [pair in pairs for pair in zip(*(each.tolist() for each in ids), strict=True)]
         names = names if name in names else [*names, name]
         code[invalid[np.array(sure)]] = names.index(name)
-    return api.assign(name=pd.Categorical.from_codes(code, dtype=pd.CategoricalDtype(names)))
+    return api.assign(name=categorical(code, names))
 
 
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
@@ -381,7 +381,7 @@ def comms(
         distinct, position = np.unique(np.array(["", *values[column]], object), return_inverse=True)
         first, empty = position[own + 1], position[0]
         code = np.where(first != empty, first, position[range_args + 1])
-        columns[column] = pd.Categorical.from_codes(code, dtype=pd.CategoricalDtype(list(distinct)))
+        columns[column] = categorical(code, distinct.tolist())
     return table("comms", columns)
 
 
