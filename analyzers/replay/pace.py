@@ -71,7 +71,7 @@ def pace(trace: Trace, units: Units, room: Room) -> Pace:
     alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         slower = np.where(shared >= LITTLE, np.clip((1 - alone_ns / duration) / shared, 0, MOST), np.nan)
-    found = np.stack([_of_load(slower, beside[:, load], shared, kind) for load in range(len(LOADS))], axis=1)
+    found = _by_load(slower, beside, shared, kind)
     known = ~np.isnan(found)
     likely = _usual(found, room.load)
     most = np.where((room.load == COPYING)[:, None] | (np.arange(len(LOADS)) <= WAITING), LITTLE_TAKEN, NO_GAIN)
@@ -80,16 +80,15 @@ def pace(trace: Trace, units: Units, room: Room) -> Pace:
     return Pace(duration, beside, least, guess, most, known)
 
 
-def _of_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floats:
-    """What each unit loses beside one load: as measured, else the median of its like; beside it alone, if any was."""
-    mostly = beside >= MOSTLY * shared
-    some = beside >= np.minimum(LITTLE, MOSTLY * shared)
-    found = np.full(slower.size, np.nan)
-    for which in (mostly, some):
-        own = np.where(which, slower, np.nan)
-        of_kind = pd.Series(own).groupby(kind).transform("median").to_numpy()
-        for known in (own, of_kind):
-            found = np.where(np.isnan(found), known, found)
+def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floats:
+    """What each unit loses beside each load: as measured, else the median of its like; beside it alone, if any was."""
+    mostly = beside >= MOSTLY * shared[:, None]
+    some = beside >= np.minimum(LITTLE, MOSTLY * shared)[:, None]
+    own = [np.where(which, slower[:, None], np.nan) for which in (mostly, some)]
+    of_kind = np.hsplit(pd.DataFrame(np.hstack(own)).groupby(kind).transform("median").to_numpy(), 2)
+    found = own[0]
+    for known in (of_kind[0], own[1], of_kind[1]):
+        found = np.where(np.isnan(found), known, found)
     return found
 
 
