@@ -37,7 +37,7 @@ def give_back_freed_memory(rows: int) -> None:
 
 @contextmanager
 def freed_memory_kept(rows: int) -> Iterator[None]:
-    """Give back what was freed before; keep what is freed inside for what comes next, if columns have `MANY` rows.
+    """Keep what is freed inside for what comes next, if columns have `MANY` rows; at the end give it back.
 
     Within another such block nothing changes: the outer one keeps it.
     """
@@ -47,7 +47,6 @@ def freed_memory_kept(rows: int) -> Iterator[None]:
         yield
         return
     _kept = True
-    libc.malloc_trim(0)
     libc.mallopt(_MMAP_MAX, 0)
     libc.mallopt(_TRIM_THRESHOLD, -1)
     try:
