@@ -25,25 +25,20 @@ from analyzers.readers.kineto.events import (
     BY_TEXTS,
     FIELDS,
     MEMORY_CHANGED,
-    MOST_DECIMALS,
-    MOST_DIGITS,
-    MOST_WHOLE,
     NO_ARGS,
-    REACH,
     TELLING,
     Batch,
-    Bytes,
     Event,
     Heads,
     Rows,
     count_events,
     decode,
-    digits,
     flat_sizes,
     interleave,
     is_kept,
     whole,
 )
+from analyzers.readers.kineto.times import MOST_DECIMALS, MOST_DIGITS, MOST_WHOLE, REACH, Bytes, digits
 from analyzers.trace.sizes import MOST, sizes_numbers
 
 _MEMORY = b"".join((b'"', MEMORY_CHANGED[1].encode(), b'"'))

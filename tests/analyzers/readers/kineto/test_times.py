@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.readers.kineto.events import Heads, digits, nanoseconds
+from analyzers.readers.kineto.events import Heads
 from analyzers.readers.kineto.fast import Known, scan
+from analyzers.readers.kineto.times import digits, nanoseconds
 
 WHOLE = st.integers(0, 2**62 // 1000 - 1)
 DECIMALS = st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=3).map(lambda text: "." + text))
