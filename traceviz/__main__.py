@@ -18,7 +18,7 @@ class Ended(BaseException):
 
 def main() -> None:
     """Run the command line."""
-    codes: list[int] = []
+    codes: list[int] = []  # the exit code, once there is one
     atexit.register(_leave, codes)  # before all others, so that it comes last
     gc.set_threshold(GARBAGE)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -44,8 +44,8 @@ def _leave(codes: list[int]) -> None:
             stream.flush()
     except (AttributeError, OSError, ValueError):
         return  # of which Python tells
-    for code in codes:
-        os._exit(code)
+    if codes:
+        os._exit(codes[0])
 
 
 def _end(number: int, frame: FrameType | None) -> None:
