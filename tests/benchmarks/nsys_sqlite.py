@@ -1,8 +1,10 @@
 """How fast an nsys export of 2 million kernels and 5 million calls is read, beside pandas.read_sql and nsys-ai.
 
     python -m tests.benchmarks.nsys_sqlite [--rounds 3] [--kernels 2000000] [--nsys-ai VENV/bin/nsys-ai] [--no-peers]
+        [--source EXPORT] [--against FOLDER]
 
-And what whole commands take beside reading alone: processor time and peak memory.
+And what whole commands take beside reading alone: processor time and peak memory; with --against, check-overlap by the
+code of another working tree, too. --source is the export that is tiled; that of two processes where not given.
 
 The export is a real one tiled in time, kept in tests/benchmarks/data/. Each method runs in a process of its own, all of
 them once a round, so that a slow minute of the machine falls on all; ratios are medians of the rounds' own ratios.
@@ -24,9 +26,9 @@ from tests.benchmarks.timing import Run, run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+TILE_NS, TILE_IDS = 12_000_000, 2_500  # at least, a tile
 SOURCE = ROOT / "tests" / "data" / "nsys" / "dpmp_hidden_sync.2gpu.nsys2023.sqlite"
 DATA = HERE / "data"
-TILE_NS, TILE_IDS = 12_000_000, 2_500  # more than the capture lasts, and than the correlation ids it uses
 TILED = (
     *(
         f"CUPTI_ACTIVITY_KIND_{kind}"
@@ -67,23 +69,29 @@ PANDAS_READ = (
 PAIR = ("-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding", "--min-overlap", "0%")
 
 
-def make(path: Path, kernels: int) -> None:
-    """Tile the real export in time until it has so many kernels."""
+def make(path: Path, kernels: int, source: Path = SOURCE) -> None:
+    """Tile a real export in time until it has so many kernels."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".sqlite", delete=False) as file:
         made = Path(file.name)
-    shutil.copyfile(SOURCE, made)
+    shutil.copyfile(source, made)
     database = sqlite3.connect(made)
     database.execute("PRAGMA journal_mode = off")
     database.execute("PRAGMA synchronous = off")
-    database.execute("ATTACH ? AS s", (str(SOURCE),))
+    database.execute("ATTACH ? AS s", (str(source),))
+    tables = tiled(database)
+    (lasts,), (ids,) = (
+        database.execute(f"SELECT max({end}) - min({begin}) + 1 FROM s.CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()
+        for begin, end in (("start", "end"), ("correlationId", "correlationId"))
+    )
+    tile_ns, tile_ids = max(TILE_NS, lasts), max(TILE_IDS, ids)
     per_tile = database.execute("SELECT count(*) FROM s.CUPTI_ACTIVITY_KIND_KERNEL").fetchone()[0]
     tiles = -(-kernels // per_tile)
     count = f"SELECT 0 UNION ALL SELECT i + 1 FROM t WHERE i < {tiles - 1}"
     database.execute(f"CREATE TEMP TABLE tile AS WITH RECURSIVE t(i) AS ({count}) SELECT i FROM t")
-    for table in TILED:
+    for table in tables:
         columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
-        moved = {"start": f"+ i * {TILE_NS}", "end": f"+ i * {TILE_NS}", "correlationId": f"+ i * {TILE_IDS}"}
+        moved = {"start": f"+ i * {tile_ns}", "end": f"+ i * {tile_ns}", "correlationId": f"+ i * {tile_ids}"}
         wanted = ", ".join(f'"{column}" {moved.get(column, "")}' for column in columns)
         where = LEFT_OUT.get(table, "1")
         database.execute(f"DELETE FROM main.{table} WHERE {where.replace('s.', 'main.')}")
@@ -93,12 +101,21 @@ def make(path: Path, kernels: int) -> None:
     made.replace(path)
 
 
-def methods(path: Path, nsys_ai: str | None, *, peers: bool) -> dict[str, list[str]]:
+def tiled(database: sqlite3.Connection) -> list[str]:
+    """Those of the tables that an export has."""
+    there = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [table for table in TILED if table in there]
+
+
+def methods(path: Path, nsys_ai: str | None, against: Path | None, *, peers: bool) -> dict[str, list[str]]:
     """Name -> command of each method that can run here."""
     found = {READ: [sys.executable, "-c", OURS, str(path)]}
     for name in COMMANDS:
         pair = PAIR if name == "check-overlap" else ()
         found[f"traceviz: {name}"] = [sys.executable, "-m", "traceviz", name, str(path), *pair]
+    if against:  # the interpreter looks for modules there first
+        check = found["traceviz: check-overlap"]
+        found[f"check-overlap, {against.name}"] = ["env", "-C", str(against), *check]
     if not peers:
         return found
     found[PANDAS] = [sys.executable, "-c", PANDAS_READ, str(path)]
@@ -115,17 +132,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kernels", type=int, default=2_000_000)
     parser.add_argument("--nsys-ai", default=shutil.which("nsys-ai"))
+    parser.add_argument("--source", type=Path, default=SOURCE, help="the export that is tiled")
+    parser.add_argument("--against", type=Path, help="another working tree")
     parser.add_argument("--no-peers", action="store_true", help="leave out pandas and nsys-ai")
     arguments = parser.parse_args()
     os.environ["TRACEVIZ_CACHE"] = "off"  # each round reads and works out anew
-    path = DATA / f"nsys_{arguments.kernels}.sqlite"
+    of = "" if arguments.source == SOURCE else f"_{arguments.source.name.partition('.')[0]}"
+    path = DATA / f"nsys{of}_{arguments.kernels}.sqlite"
     if not path.exists():
-        make(path, arguments.kernels)
+        make(path, arguments.kernels, arguments.source)
     database = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
-    counts = {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TILED}
+    counts = {table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tiled(database)}
     database.close()
     print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB,", ", ".join(f"{n:,} {t}" for t, n in counts.items()))
-    commands = methods(path, arguments.nsys_ai, peers=not arguments.no_peers)
+    commands = methods(path, arguments.nsys_ai, arguments.against, peers=not arguments.no_peers)
     runs: dict[str, list[Run]] = {name: [] for name in commands}
     for _ in range(arguments.rounds):
         for name, command in commands.items():
