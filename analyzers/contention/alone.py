@@ -19,6 +19,7 @@ ALONE = 0.1  # share of its time up to which an op counts as alone
 BESIDE = 0.5  # and from which on as beside the other side
 AGREE = 0.05  # kinds told apart by what came before them stand for each other where their times are so near
 FEW = 4  # ops from which on their spread is known
+FEW_OF_A_KIND = 100  # on average, below which all rows are sorted at once
 UNDERCUT = 100  # one op in so many may be faster than what counts as the fastest
 CLOCKS_AT_MOST = 0.1  # of an op's time alone: so much lower clocks may have made it longer
 SPREAD = 0.05  # of one op's time, where no kind has enough of them
@@ -76,45 +77,56 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     taken = one.taken_ns.astype(float)
     share = one.beside_ns / np.maximum(taken, 1)
     is_alone, is_beside = one.usual & (share <= ALONE), one.usual & (share >= BESIDE)
-    alone = _ByKind(taken, kind, kinds, is_alone)
-    d_alone, count = alone.median(), alone.count
-    c_alone = _ByKind(share, kind, kinds, is_alone).median()
-    beside = _ByKind(taken, kind, kinds, is_beside)
-    d_beside, many = beside.median(), beside.count
-    c_beside = _ByKind(share, kind, kinds, is_beside).median()
+    those_alone = _ByKind(kind, kinds, is_alone)
+    count = those_alone.count
+    those_beside = _ByKind(kind, kinds, is_beside & (count > 0)[kind])  # others have nothing to be held against
+    many = those_beside.count
+    times_alone = those_alone.ascending(taken)
+    d_alone = those_alone.median(times_alone)
+    d_beside, c_beside = (those_beside.median(those_beside.ascending(of)) for of in (taken, share))
+    compared = _ByKind(kind, kinds, is_alone & (many > 0)[kind])
+    c_alone = compared.median(compared.ascending(share))
     ratio = np.divide(d_beside, d_alone, out=np.ones(kinds), where=(count > 0) & (many > 0) & (d_alone > 0))
     slower = (ratio - 1) / np.maximum(ratio * c_beside - c_alone, BESIDE - ALONE)
     slower = np.where(many > 0, np.clip(slower, 0, 0.95), 0.0)
-    deviation = _ByKind(np.abs(taken - d_alone[kind]), kind, kinds, is_alone).median()
+    deviation = those_alone.median(those_alone.ascending(np.abs(taken - d_alone[kind])))
     spread = _DEVIATION * deviation / np.maximum(d_alone, 1)
     well_known = count >= FEW
     usual = float(np.median(spread[well_known])) if well_known.any() else SPREAD
     spread = np.where(well_known, spread, np.fmax(usual, np.nan_to_num(spread)))
     error = _MEDIAN * spread * d_alone / np.sqrt(np.maximum(count, 1))
     pace = 1 - slower * np.nan_to_num(c_alone)
-    least = np.fmax(alone.fast(), (1 - CLOCKS_AT_MOST) * d_alone)
+    least = np.fmax(those_alone.fast(times_alone), (1 - CLOCKS_AT_MOST) * d_alone)
     return Alone(d_alone * pace, error, least * pace)
 
 
 class _ByKind:
-    """Some rows' values, ascending within each kind: where each kind's begin, and how many they are."""
+    """Some rows by kind: where each kind's begin, and how many they are."""
 
-    def __init__(self, values: Floats, kind: Ints, kinds: int, rows: Mask) -> None:
+    def __init__(self, kind: Ints, kinds: int, rows: Mask) -> None:
         at = np.flatnonzero(rows)
+        self._rows, self._kind = at[ordered(kind[at])], kind
         self.count = np.bincount(kind[at], minlength=kinds)
         self._first, self._has = np.cumsum(self.count) - self.count, self.count > 0
-        at = at[np.argsort(values[at])]
-        self._values = values[at[ordered(kind[at])]]
 
-    def median(self) -> Floats:
-        """Of each kind's values the median; NaN of none."""
-        first, count = self._first[self._has], self.count[self._has]
-        return self._of_each((self._values[first + (count - 1) // 2] + self._values[first + count // 2]) / 2)
+    def ascending(self, values: Floats) -> Floats:
+        """The rows' values, kind after kind, ascending within each."""
+        found = values[self._rows]
+        if self.count.size * FEW_OF_A_KIND > found.size:
+            return found[np.lexsort((found, self._kind[self._rows]))]
+        for first, count in zip(self._first.tolist(), self.count.tolist(), strict=True):
+            found[first : first + count].sort()  # in place, without an order to look them up by
+        return found
 
-    def fast(self) -> Floats:
-        """Of each kind's values one that is hardly undercut (by one in a hundred); NaN of none."""
+    def median(self, values: Floats) -> Floats:
+        """Of each kind's values, `ascending`, the median; NaN of none."""
         first, count = self._first[self._has], self.count[self._has]
-        return self._of_each(self._values[first + (count - 1) // UNDERCUT])
+        return self._of_each((values[first + (count - 1) // 2] + values[first + count // 2]) / 2)
+
+    def fast(self, values: Floats) -> Floats:
+        """Of each kind's values, `ascending`, one that is hardly undercut (by one in a hundred); NaN of none."""
+        first, count = self._first[self._has], self.count[self._has]
+        return self._of_each(values[first + (count - 1) // UNDERCUT])
 
     def _of_each(self, values: Floats) -> Floats:
         found = np.full(self.count.size, np.nan)

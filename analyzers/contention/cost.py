@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.common.wording import duration, part_of, percent
 from analyzers.contention.alone import Alone, alone
 from analyzers.contention.timings import Timings, join, over_all_ranks
@@ -98,7 +98,8 @@ def _costs(parts: Sequence[Timings], baseline: Sequence[Timings], ranks: Sequenc
     own = over_all_ranks(both.only(slice(count)))
     known = alone(own, over_all_ranks(both.only(slice(count, None))) if baseline else None)
     rows = rows_by_key(own.rank, own.device)
-    return [side_cost(own.only(rows.get((one.rank, one.device), np.empty(0, np.int64))), known) for one in ranks]
+    each = (rows.get((one.rank, one.device), np.empty(0, np.int64)) for one in ranks)
+    return [side_cost(own.only(as_slice(its_rows)), known) for its_rows in each]
 
 
 def _of_rank(one: RankOverlap, a: SideCost, b: SideCost) -> Contention:

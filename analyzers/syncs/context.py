@@ -60,6 +60,9 @@ class Around(msgspec.Struct, frozen=True):
 
 def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     """Look up what is around each (process, thread, instant)."""
+    if not instant.size:  # mostly; there may be millions of ranges
+        none = np.empty(0, object)
+        return Around(none, none, none, none)
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_by_thread))
     code, texts = trace.once(_names)
     is_op, is_range, is_user_frame = trace.once(range_classes)
