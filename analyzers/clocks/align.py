@@ -23,7 +23,7 @@ from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints, ints_at, is_one_of, narrowed, stored
+from analyzers.trace.columns import assigned, ints, ints_at, is_one_of, narrowed, stored
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
@@ -116,7 +116,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     """
     waits = {column: np.zeros(len(trace.ops), np.int64) for column in ("wait_ns", *WAIT_RANGE)}
     if trace.matches is None or not len(trace.matches.calls):
-        return replace(trace, ops=trace.ops.assign(**waits))
+        return replace(trace, ops=assigned(trace.ops, waits))
     op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
     calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
     start, length = ints(calls, "start_ns"), ints(calls, "end_ns") - ints(calls, "start_ns")
@@ -135,7 +135,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
     waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
     waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
-    return replace(trace, ops=trace.ops.assign(**waits))
+    return replace(trace, ops=assigned(trace.ops, waits))
 
 
 def _clock_of_calls(clocks: Clocks | None, calls: pd.DataFrame) -> Ints:
@@ -184,7 +184,7 @@ def with_collectives(trace: Trace) -> Trace:
         its_values = narrowed(values, str(kind))
         columns[name] = np.full(len(trace.ops), default, its_values.dtype)
         columns[name][op] = its_values
-    return _waits_unseen(replace(trace, ops=trace.ops.assign(**columns)), unmatched)
+    return _waits_unseen(replace(trace, ops=assigned(trace.ops, columns)), unmatched)
 
 
 def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
@@ -192,7 +192,7 @@ def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
     if not ops.any() or ranks_known(trace) == 1:
         return trace
     seen = np.where(ops, 0, ints(trace.ops, "wait_seen")).astype(np.int8)
-    return replace(trace, ops=trace.ops.assign(wait_seen=seen))
+    return replace(trace, ops=assigned(trace.ops, {"wait_seen": seen}))
 
 
 def _warnings(clocks: Clocks) -> list[TraceWarning]:
@@ -285,7 +285,7 @@ FAR_NS = 1_000_000  # an op this long before its launch is a broken record, not 
 def move(trace: Trace, clocks: Clocks) -> Trace:
     """Return the trace with all times on the reference's clock, and nothing else changed."""
     frames: dict[str, Any] = {
-        name: frame.assign(**_gpu_times(frame, trace, clocks))
+        name: assigned(frame, _gpu_times(frame, trace, clocks))
         for name, frame in (("ops", trace.ops), ("counters", trace.counters))
     }
     hosts, capture = host_clocks(trace, clocks, ints(frames["ops"], "start_ns")), _capture_of(trace)
@@ -294,7 +294,7 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
         for (one,), rows in rows_by_key(capture[stored(frame, "process")]).items():
             _shift(times, rows, hosts[one], clocks.at_ns)
-        frames[name] = frame.assign(**times)
+        frames[name] = assigned(frame, times)
     captures = tuple(
         replace(
             one, first_ns=_instant(one.first_ns, host, clocks.at_ns), last_ns=_instant(one.last_ns, host, clocks.at_ns)

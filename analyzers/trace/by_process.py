@@ -12,7 +12,7 @@ import pandas as pd
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import is_repeated, narrowed, repeated, stored
+from analyzers.trace.columns import is_repeated, narrowed, repeated, squeezed, stored
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks
@@ -98,4 +98,6 @@ def _taken(frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
 def _at(values: Any, rows: Ints) -> Any:
     if isinstance(values, pd.Categorical):
         return pd.Categorical.from_codes(_at(values.codes, rows), dtype=values.dtype)
-    return repeated(values[0], values.dtype, rows.size) if is_repeated(values) and values.size else values[rows]
+    if is_repeated(values) and values.size:
+        return repeated(values[0], values.dtype, rows.size)
+    return squeezed(values[rows])

@@ -52,7 +52,7 @@ def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
             values = values.array
         return values if isinstance(values, pd.Categorical) else pd.Categorical(values)
     numbers = narrowed(np.asarray(values), kind)
-    return repeated(numbers, numbers.dtype, length) if np.isscalar(values) else numbers
+    return repeated(numbers, numbers.dtype, length) if np.isscalar(values) else squeezed(numbers)
 
 
 def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
@@ -68,6 +68,12 @@ def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
                 f"holds {odd} where a number below {limits.max + 1:,} belongs.", hint="Capture it again."
             )
     return values.astype(limits.dtype, copy=False)
+
+
+def assigned(frame: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """A table with some columns instead of its own, or behind them; `frame.assign` would copy them first."""
+    own = {column: stored(frame, column) for column in frame.columns}
+    return pd.DataFrame(own | dict(columns), index=frame.index, copy=False)
 
 
 def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:
@@ -152,6 +158,12 @@ def of_codes(code: npt.NDArray[np.signedinteger[Any]], wanted: Sequence[bool] | 
 def repeated(value: Any, kind: npt.DTypeLike, length: int) -> npt.NDArray[Any]:
     """A column of one value, which takes no room; it can't be written to."""
     return np.broadcast_to(np.array(value, kind), length)
+
+
+def squeezed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column, where it holds one value throughout as one that takes no room."""
+    is_one = values.size > 1 and values[0] == values[-1] and bool((values == values[0]).all())
+    return repeated(values[0], values.dtype, values.size) if is_one else values
 
 
 def is_repeated(values: npt.NDArray[Any]) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import categorical, ints, is_repeated, narrowed, repeated, stored
+from analyzers.trace.columns import assigned, categorical, ints, is_repeated, narrowed, repeated, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -123,7 +123,7 @@ def _stacked(parts: Sequence[pd.Categorical]) -> pd.Categorical:
 
 
 def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
-    return frame.assign(**_moved_columns(frame, shift, processes))
+    return assigned(frame, _moved_columns(frame, shift, processes))
 
 
 def _moved_columns(frame: pd.DataFrame, shift: int, processes: int) -> Columns:

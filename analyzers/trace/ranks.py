@@ -12,7 +12,7 @@ import numpy as np
 from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import assigned, ints, squeezed, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.tables import Process, Trace
 
@@ -71,7 +71,7 @@ def assign_ranks(trace: Trace) -> Trace:
         rank = position if rule == "order" else processes[index].claims[rule]
         processes[index] = replace(processes[index], rank=rank, rule=rule)
     by_process = np.array([process.rank for process in processes] or [-1], np.int32)
-    ops = trace.ops.assign(rank=by_process[ints(trace.ops, "process")])
+    ops = assigned(trace.ops, {"rank": squeezed(by_process[stored(trace.ops, "process")])})
     trace = replace(trace, ops=ops, processes=tuple(processes))
     for index in working:
         trace = _warn_of_conflict(trace, processes[index])

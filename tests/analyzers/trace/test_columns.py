@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.trace.columns import is_one_of
+from analyzers.trace.columns import assigned, is_one_of, is_repeated, squeezed, stored
 
 NAMES = [f"name {number}" for number in range(20)]
 
@@ -15,3 +16,23 @@ def test_rows_of_some_categories_are_those_whose_text_is_wanted(wanted: list[str
     texts = [NAMES[7 * row % 20] if row % 9 else None for row in range(60)]
     frame = pd.DataFrame({"name": pd.Categorical(texts, categories=NAMES)})
     assert is_one_of(frame, "name", wanted).tolist() == [text in wanted for text in texts]
+
+
+def test_a_column_of_one_value_takes_no_room_and_reads_as_before() -> None:
+    for values in ([7, 7, 7], [7, 8, 7], [7, 7, 8], [7]):
+        column = np.array(values, np.int32)
+        found = squeezed(column)
+        assert is_repeated(found) == (values == [7, 7, 7])
+        assert found.tolist() == values and found.dtype == column.dtype
+    assert squeezed(np.empty(0, np.int32)).size == 0
+
+
+def test_columns_are_put_in_a_table_as_they_are_and_its_others_stay_as_they_are() -> None:
+    own, new, more = np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9])
+    before = pd.DataFrame({"own": own, "old": np.zeros(3, np.int64)}, copy=False)
+    after = assigned(before, {"old": new, "more": more})
+    assert list(after.columns) == ["own", "old", "more"]
+    assert after.to_dict("list") == {"own": [1, 2, 3], "old": [4, 5, 6], "more": [7, 8, 9]}
+    assert before.to_dict("list") == {"own": [1, 2, 3], "old": [0, 0, 0]}
+    for column, values in (("own", own), ("old", new), ("more", more)):
+        assert np.shares_memory(stored(after, column), values)
