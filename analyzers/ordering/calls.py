@@ -13,7 +13,7 @@ import pandas as pd
 from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, squeezed, stored
 from analyzers.trace.tables import Trace
 
 _CALLS = {
@@ -164,7 +164,7 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, without
     if without_call.size:
         order = ordered(start)
         columns = {name: values[order] for name, values in columns.items()}
-    return Calls(**columns)
+    return Calls(**{name: squeezed(values) for name, values in columns.items()})
 
 
 def _waits_without_call(trace: Trace) -> Ints:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
@@ -236,7 +236,7 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
         "start_ns": start[ops],
         "end_ns": end[ops],
         "enqueue_ns": enqueue_ns,
-        "launcher": host[ops],
+        "launcher": squeezed(host[ops]),
         "op": ops,
         "unit_of_op": unit_of_op,
     }

@@ -16,7 +16,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, squeezed
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
 
@@ -39,7 +39,7 @@ def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
     thread, start, end = (
         np.where(known, ints_at(trace.api, column, row), 0) for column in ("thread", "start_ns", "end_ns")
     )
-    return thread, start, end
+    return squeezed(thread), start, end
 
 
 def ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:

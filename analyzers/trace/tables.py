@@ -136,6 +136,10 @@ class Trace:
         made: Made = self._made[make]
         return made
 
+    def forget(self, make: Callable[[Trace], Any]) -> None:
+        """Give up what `once` keeps of a function: it is worked out anew if it is asked for again."""
+        self._made.pop(make, None)
+
     @cached_property
     def _made(self) -> dict[Any, Any]:
         return {}

@@ -158,7 +158,7 @@ def _parts(
 def _examined(
     run: PartitionedRun | ProcessesRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool
 ) -> list[Part]:
-    question = partial(examine, a=a, b=b, explain=explain, timed=timed)
+    question = partial(examine, a=a, b=b, explain=explain, timed=timed, keep=run.is_one_part)
     parts = run.ask(question, narrowing)
     numbers = list(parts)
 

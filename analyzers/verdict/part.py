@@ -21,6 +21,7 @@ from analyzers.causes.missed import explain_missed
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
+from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out
 from analyzers.overlap.pairing import (
@@ -131,6 +132,7 @@ def examine(
     *,
     explain: bool = True,
     timed: bool = True,
+    keep: bool = True,
     agreed: PairingDecision | None = None,
 ) -> Part:
     """Measure a part of a run for a pair.
@@ -140,6 +142,7 @@ def examine(
     a, b : selectors.
     explain : False leaves out the causes of what was missed.
     timed : False leaves out what overlap costs.
+    keep : False for a trace that nobody asks again: the order of its work leaves its memory to what follows.
     agreed : what was agreed with the other parts; what is open the part decides for itself.
 
     Raises
@@ -163,6 +166,8 @@ def examine(
         whole, of_either = explainer.trace, explainer.a | explainer.b
         del explainer  # which leaves its memory to what follows
         missing = missing_waits(whole, of_either, trace.rank_ids)
+        if not keep:
+            whole.forget(Ordering)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
     worked = worked_steps(trace, steps)
     communication, matched = is_communication(trace) & ~is_peer_copy(trace) & of_pair, is_matched(trace.ops)

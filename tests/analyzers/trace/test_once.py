@@ -146,3 +146,17 @@ def test_a_column_of_one_value_takes_no_room_when_it_is_read_or_joined() -> None
         assert ints(frame, "stream").strides == (0,)
     differing = concat([frames[0], table("ops", {"start_ns": np.arange(2), "stream": 8})])
     assert ints(differing, "stream").tolist() == [7, 7, 7, 8, 8]
+
+
+def test_what_was_worked_out_once_can_be_given_up() -> None:
+    trace = load([DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"])
+    made: list[int] = []
+
+    def make(_: Trace) -> int:
+        made.append(1)
+        return len(made)
+
+    assert [trace.once(make), trace.once(make)] == [1, 1]
+    trace.forget(make)
+    trace.forget(make)  # nothing is there any more
+    assert trace.once(make) == 2
