@@ -29,6 +29,7 @@ from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.scale.workers import workers_for
 from analyzers.select.declared import declare
+from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.merge import among_others
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
@@ -175,7 +176,9 @@ def opened_together(
     TracevizError : as `analyzers.load.load`; the memory has no room for one capture, or no Dask scheduler answers.
     """
     if not reading.by_parts:
-        yield [OnePart(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
+        loaded = [OnePart(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
+        with freed_memory_kept(max(run.size for run in loaded)):  # one step after the other takes what was freed
+            yield [*loaded]
         return
     texts = [[str(path) for path in paths] for paths in runs]
     with workers_for(texts, reading, lists=lists) as workers:
