@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.wording import count_of, duration, instant
@@ -20,10 +21,11 @@ from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
 from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.trace.by_process import ProcessesRun, by_process
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, First, PartitionedRun
+from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.tables import Trace
 
 
@@ -97,8 +99,8 @@ class OrderReport:
 
 
 Span = tuple[int, int]
-# Columns that name processes, ops and host calls, and what of `First` says where those of a part begin.
-COUNTS = {"process": "process", "op": "op", "behind": "op", "waited_op": "op", "call": "call"}
+# Columns that name processes, and those that name rows of tables.
+PROCESS, ROWS = "process", {"op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
 
 
 @keeping_freed_memory
@@ -133,12 +135,32 @@ def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: b
     ----------
     missing_only : leave out the forks and joins that lack no wait.
     """
+    parts = by_process(run)
     span = None
-    if narrowing != ALL and not run.is_one_part:
-        spans = run.ask(launch_span, narrowing).values()
+    if narrowing != ALL and not parts.is_one_part:
+        spans = parts.ask(launch_span, narrowing).values()
         span = min(low for low, _ in spans), max(high for _, high in spans)
-    reports = run.ask(partial(order_report, span=span, missing_only=missing_only), narrowing)
-    return _joined([*reports.values()], run.trace.warnings, [run.firsts[i] for i in reports])
+    reports = parts.ask(partial(order_report, span=span, missing_only=missing_only), narrowing)
+    if parts.is_one_part:
+        return replace(reports[0], warnings=run.trace.warnings)
+    named = _by_rows(parts) if isinstance(parts, ProcessesRun) else _by_firsts(parts)
+    return _joined([*reports.values()], run.trace.warnings, [partial(named, part) for part in reports])
+
+
+def _by_rows(run: ProcessesRun) -> Callable[[int, str, Ints], Ints]:
+    """What a column of a part's findings names, as it is named in a trace that is looked at process by process."""
+    return lambda part, column, values: values if column == PROCESS else run.rows(part, ROWS[column], values)
+
+
+def _by_firsts(run: PartitionedRun) -> Callable[[int, str, Ints], Ints]:
+    """The same in a run whose parts follow one another."""
+
+    def named(part: int, column: str, values: Ints) -> Ints:
+        first = run.firsts[part]
+        begin = first.process if column == PROCESS else first.op if ROWS[column] == "ops" else first.call
+        return np.where(values >= 0, values + begin, values)
+
+    return named
 
 
 def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
@@ -166,20 +188,24 @@ def launch_span(trace: Trace) -> Span:
     return low, int(ints(trace.ops, "end_ns").max())
 
 
-def _joined(reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...], firsts: Sequence[First]) -> OrderReport:
-    """Reports of parts of one run as that of the run."""
+def _joined(
+    reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...], named: Sequence[Callable[[str, Ints], Ints]]
+) -> OrderReport:
+    """Reports of parts of one run as that of the run.
+
+    Parameters
+    ----------
+    named : of each part, what a column's numbers of processes or rows are in the run.
+    """
 
     def stacked(row: type[Any], tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
         every = [*tables]
-        if len(every) == 1:
-            return every[0]  # in this order already
 
         def column(name: str) -> npt.NDArray[Any]:
-            values = np.concatenate([table[name].to_numpy() for table in every])
-            if name in COUNTS and values.dtype.kind == "i":  # a sync's "op" is a text
-                begin = np.repeat([getattr(first, COUNTS[name]) for first in firsts], [len(table) for table in every])
-                values = np.where(values >= 0, values + begin, values)
-            return values
+            columns = [table[name].to_numpy() for table in every]
+            if (name == PROCESS or name in ROWS) and columns[0].dtype.kind == "i":  # a sync's "op" is a text
+                columns = [of_part(name, values) for of_part, values in zip(named, columns, strict=True)]
+            return np.concatenate(columns)
 
         keys = [-column(name[1:]) if name.startswith("-") else column(name) for name in reversed(by)]
         order = np.lexsort(keys)

@@ -71,6 +71,10 @@ class ProcessesRun:
         """The row in the trace of a part's op."""
         return int(self._rows("ops", part)[op])
 
+    def rows(self, part: int, name: str, rows: Ints) -> Ints:
+        """The rows in a table of the trace of a part's rows, -1 for -1."""
+        return np.append(self._rows(name, part), -1)[rows]
+
     def _part(self, number: int) -> Trace:
         tables: dict[str, Any] = {}
         for name in TABLES:

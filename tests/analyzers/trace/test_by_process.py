@@ -13,6 +13,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.syncs.report import OrderReport, order_of
 from analyzers.trace import by_process as splitting
 from analyzers.trace.by_process import ProcessesRun, by_process
 from analyzers.trace.narrow import Narrowing
@@ -54,6 +55,13 @@ def said(trace: Trace, pair: tuple[str, str], narrowing: Narrowing) -> str:
         return str(error)
 
 
+def order(trace: Trace, narrowing: Narrowing, *, missing_only: bool) -> OrderReport | str:
+    try:
+        return order_of(OnePart(trace), narrowing, missing_only=missing_only)
+    except TracevizError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize(
     "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.nightly) for name in runs()]
 )
@@ -69,8 +77,18 @@ def test_answers_are_those_of_the_whole(name: str, monkeypatch: pytest.MonkeyPat
     ]
     asked = [(pair, part) for pair in pairs(trace) for part in parts]
     whole = [said(trace, *question) for question in asked]
+    orders = [order(trace, part, missing_only=only) for part in parts for only in (True, False)]
     monkeypatch.setattr(splitting, "MANY", 0)
     assert [said(trace, *question) for question in asked] == whole
+    for found, expected in zip(
+        [order(trace, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
+    ):
+        if isinstance(found, str) or isinstance(expected, str):
+            assert found == expected
+            continue
+        assert json.dumps(contract.syncs(found)) == json.dumps(contract.syncs(expected))
+        for name in ("syncs", "copies", "crossings", "plan"):  # with the rows that they name
+            pd.testing.assert_frame_equal(getattr(found, name).table, getattr(expected, name).table)
 
 
 def test_a_part_holds_the_rows_of_its_process_and_its_launches() -> None:
