@@ -21,9 +21,8 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
-from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.steps import find_steps, step_index, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
@@ -231,8 +230,8 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     process = table["process"].to_numpy(np.int64)
     number = np.full(len(table), WHOLE_CAPTURE, np.int64)
     if steps.rows.size:
-        index = RangeIndex(whole.ranges.iloc[steps.rows].assign(thread=0))
-        position = index.innermost(process, np.zeros(process.size, np.int64), table["start_ns"].to_numpy(np.int64))
+        on_any = np.zeros(process.size, np.int64)
+        position = step_index(whole).innermost(process, on_any, table["start_ns"].to_numpy(np.int64))
         number = np.append(steps.numbers, _LIMITS.min)[position]
     column = np.searchsorted(groups.numbers, number)
     known = np.isin(number, groups.numbers)

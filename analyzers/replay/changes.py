@@ -40,7 +40,7 @@ from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
-from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.steps import find_steps, step_index, step_of_ops
 from analyzers.trace.tables import Trace
 
 GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start of the next
@@ -457,8 +457,7 @@ def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:
     """Stretches of A that come behind one of B in the same step: to before the last such."""
     last = np.searchsorted(b.starts, a.starts, side="right") - 1
     to = take_or(b.starts, last)
-    steps = find_steps(trace)
-    index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
+    index = step_index(trace)
     owner, thread = np.full(to.size, process), np.zeros(to.size, np.int64)
     behind = (last >= 0) & (index.innermost(owner, thread, a.starts) == index.innermost(owner, thread, to))
     return Blocks(a.starts[behind], a.ends[behind], to[behind])

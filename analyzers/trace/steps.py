@@ -72,9 +72,17 @@ def step_of_ops(trace: Trace) -> Ints:
     return trace.once(_step_of_ops)
 
 
+def step_index(trace: Trace) -> RangeIndex:
+    """Which of `find_steps` an instant of a process lies in, on thread 0, which stands for all of them."""
+    return trace.once(_step_index)
+
+
+def _step_index(trace: Trace) -> RangeIndex:
+    return RangeIndex(trace.ranges.iloc[find_steps(trace).rows].assign(thread=0))
+
+
 def _step_of_ops(trace: Trace) -> Ints:
-    steps, (_, start, _) = find_steps(trace), launches(trace)
+    _, start, _ = launches(trace)
     instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
-    index = RangeIndex(trace.ranges.iloc[steps.rows].assign(thread=0))
-    found = index.innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)
+    found = step_index(trace).innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)
     return np.where(launched_before(trace), -1, found)

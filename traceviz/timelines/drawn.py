@@ -182,11 +182,8 @@ def _rows_of_ops(trace: Trace, found: tuple[Band, ...], ops: Ints) -> Ints:
     """The row of each op (-1: of none), on which it would be drawn."""
     row = np.full(ops.size, -1, np.int64)
     keys = [np.where(ops >= 0, ints(trace.ops, name)[ops], -1) for name in ("process", "device", "context", "stream")]
-    for band in found:
-        for (context, stream), number in band.streams.items():
-            wanted = (band.process, band.device, context, stream)
-            here = ops >= 0
-            for key, value in zip(keys, wanted, strict=True):
-                here &= key == value
-            row[here] = number
+    by_device = {(band.process, band.device): band for band in found}
+    for (process, device, context, stream), rows in rows_by_key(*keys).items():
+        band = by_device.get((process, device))
+        row[rows] = band.streams.get((context, stream), -1) if band is not None else -1
     return row
