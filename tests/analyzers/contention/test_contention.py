@@ -508,3 +508,28 @@ def test_transfers_keep_their_names_beside_kernels_of_many() -> None:
 
 def _named(old: str, new: str) -> str:
     return old if "nccl" in old else new
+
+
+@pytest.mark.parametrize(("kinds", "each"), [(3, 400), (60, 4)], ids=["many of a kind", "few of a kind"])
+def test_time_alone_is_that_of_medians_however_many_ops_a_kind_has(kinds: int, each: int) -> None:
+    """Half of them alone, half of them beside the other side for 0.6 to 1 of their time; but for the last kind."""
+    random.seed(kinds)
+    rows = [
+        (kind, random.randint(900, 1_100) if i % 2 else random.randint(1_400, 1_600), i % 2)
+        for kind in range(kinds)
+        for i in range(each)
+    ]
+    random.shuffle(rows)
+    kind, taken, is_alone = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    is_alone[kind == kinds - 1] = 1
+    share = np.array([0.0 if one else random.uniform(0.6, 1) for one in is_alone])
+    beside = (taken * share).astype(np.int64)
+    table = pd.DataFrame({column: np.arange(kinds) for column in KIND_COLUMNS})
+    none = np.zeros(kind.size, np.int64)
+    found = alone(Timings(table, kind, none, none, taken, beside, none - 1, np.ones(kind.size, bool)))
+    for one in range(kinds):
+        mine = (kind == one) & (is_alone == 1)
+        expected = statistics.median(taken[mine].tolist())  # beside nothing for any of their time, they lose nothing
+        assert found.taken_ns[one] == pytest.approx(expected)
+        fast = sorted(taken[mine].tolist())[(int(mine.sum()) - 1) // 100]
+        assert found.least_ns[one] == pytest.approx(max(fast, 0.9 * expected))
