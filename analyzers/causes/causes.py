@@ -231,7 +231,7 @@ class Explainer:
     @cached_property
     def queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
-        released = self.queues.released_ns.max(axis=0)
+        released = self.queues.released_ns().max(axis=0)
         return queue_order(
             self.trace,
             self._by_process,

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from analyzers.arrays.groups import distinct
 from analyzers.arrays.shares import shares
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints
 from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.evidence import EvidenceWriter
-from analyzers.causes.table import CAUSES, TABLE, alone_by_cause
+from analyzers.causes.table import CAUSES, TABLE, alone_by, cause_of_parts
 from analyzers.causes.without import gain_without
 from analyzers.overlap.measure import Missed, RankOverlap
 
@@ -19,7 +20,7 @@ LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
-Shared = tuple[Explained, Ints]  # gaps, and how long each cause held in each
+Shared = tuple[Explained, Ids]  # gaps, and the cause of each of their parts
 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
@@ -33,11 +34,11 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     some = missed_ns > 0
     if not some.any():
         return rank
-    explained = [(one, alone_by_cause(one)) for one in explainer.explain(rank.rank, rank.device)]
+    explained = [(one, cause_of_parts(one.parts)) for one in explainer.explain(rank.rank, rank.device)]
     numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
-    for one, alone_ns in explained:
-        _weigh(one, alone_ns, numbers, weights)
+    for one, causes in explained:
+        _weigh(one, causes, numbers, weights)
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = shares(missed_ns[some], weights).sum(axis=0)
@@ -54,13 +55,13 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     return replace(rank, missed=by_cause)
 
 
-def _weigh(one: Explained, alone_ns: Ints, numbers: Ints, weights: Ints) -> None:
+def _weigh(one: Explained, causes: Ids, numbers: Ints, weights: Ints) -> None:
     """Add the alone time of each gap to its instance's row, by cause."""
     row = np.searchsorted(numbers, one.gaps.instance)
     row = np.minimum(row, numbers.size - 1)
     is_counted = numbers[row] == one.gaps.instance
-    for cause in range(len(CAUSES)):
-        alone = np.where(is_counted, alone_ns[cause], 0)
+    for cause in distinct(causes).tolist():
+        alone = np.where(is_counted, alone_by(one, causes == cause), 0)
         after_sync = one.after_sync & (cause == LATE)
         np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
         np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
@@ -71,8 +72,8 @@ def _missed_by(
 ) -> Missed:
     """Tell one cause by the longest gap it held."""
     best, gap, most = None, -1, 0
-    for one, alone_ns in explained:
-        alone = np.where(np.isin(one.gaps.instance, numbers), alone_ns[cause], 0)
+    for one, causes in explained:
+        alone = np.where(np.isin(one.gaps.instance, numbers), alone_by(one, causes == cause), 0)
         at = int(alone.argmax())
         if alone[at] > most:
             best, gap, most = one, at, int(alone[at])

@@ -53,8 +53,8 @@ class PredecessorIndex:
     """Finds what each op of one trace waited for.
 
     `previous` and `waited` are, for every op, the op before it on its stream and the one that ended last of those
-    behind its event waits (-1: none); `released_ns` when it was released, ns (`NEVER`: unknown, or by nothing), a row
-    for LAUNCH, STREAM and EVENT; `end_ns` when it is done.
+    behind its event waits (-1: none); `launched_ns` when its launch released it, ns (`NEVER`: unknown), `end_ns` when
+    it is done.
     """
 
     def __init__(self, trace: Trace, ordering: Ordering, sides: tuple[Mask, Mask], launched_ns: Ints) -> None:
@@ -66,15 +66,12 @@ class PredecessorIndex:
         # Of millions of ops rows are held as 32 bits: half the room.
         self.previous: Ids = np.where(behind_node, self.nodes.behind, self._last(found.previous)).astype(np.int32)
         self.waited: Ids = np.where(behind_node, -1, self._last(found.waited)).astype(np.int32)
-        self.released_ns = np.empty((3, launched_ns.size), np.int64)
-        np.minimum(launched_ns, ordering.lanes.start_ns[ordering.lanes.unit_of_op], out=self.released_ns[LAUNCH])
-        for what, behind in ((STREAM, self.previous), (EVENT, self.waited)):
-            self.released_ns[what] = self.ended(behind)
+        self.launched_ns = np.minimum(launched_ns, ordering.lanes.start_ns[ordering.lanes.unit_of_op])
         self._origins: dict[int, Ids] = {}
 
     def releases(self, ops: Ints, side: Ints) -> LaunchBounds:
         """What released each op (rows of `Trace.ops`); side : 0 where it is of A, 1 where it is of B."""
-        released = self.released_ns.take(ops, axis=1)
+        released = self.released_ns(ops)
         last, origin = np.full(ops.size, -1, np.int64), np.full(ops.size, -1, np.int64)
         is_holder = np.zeros(ops.size, dtype=bool)
         for one_side in (0, 1):
@@ -89,10 +86,14 @@ class PredecessorIndex:
         is_unseen = ~is_holder & take_or(self.nodes.unseen, origin, False)
         is_late = ~is_holder & take_or(self._bound_by_launch, origin, False)
         holder, late, unseen = (np.where(each, origin, -1) for each in (is_holder, is_late, is_unseen))
-        held_until = np.where(is_holder, self.ended(holder), take_or(self.released_ns[LAUNCH], late, NEVER))
+        held_until = np.where(is_holder, self.ended(holder), take_or(self.launched_ns, late, NEVER))
         held_until = np.where(is_unseen, take_or(self.start_ns, unseen, NEVER), held_until)
         same_stream = self._lane(holder) == self._lane(ops)
         return LaunchBounds(released, last, holder, late, unseen, held_until, same_stream)
+
+    def released_ns(self, ops: Ints | slice = slice(None)) -> Ints:
+        """When ops were released, ns (`NEVER`: unknown, or by nothing): a row for LAUNCH, STREAM and EVENT."""
+        return np.stack([self.launched_ns[ops], self.ended(self.previous[ops]), self.ended(self.waited[ops])])
 
     def ended(self, ops: Ids) -> Ints:
         """When ops were done, ns, `NEVER` for -1."""
@@ -124,7 +125,7 @@ class PredecessorIndex:
     def _last_behind(self, ops: Ints, other: int) -> Ids:
         """What ended last of what ops were behind; of two that ended together the other side's, else `previous`."""
         previous, waited = self.previous[ops], self.waited[ops]
-        first, second = (ended[ops] for ended in self.released_ns[STREAM:])
+        first, second = self.ended(previous), self.ended(waited)
         last = np.where(second > first, waited, previous)
         tied = np.flatnonzero((second == first) & (waited >= 0))
         is_other = self.sides[other]
@@ -137,7 +138,7 @@ class PredecessorIndex:
 
     @cached_property
     def _bound_by_launch(self) -> Mask:
-        launched, by_stream, by_event = self.released_ns
+        launched, by_stream, by_event = self.launched_ns, self.ended(self.previous), self.ended(self.waited)
         by_launch = (launched > NEVER) & (launched >= by_stream) & (launched >= by_event)
         return by_launch & ~self.nodes.unseen
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes import findings
 from analyzers.causes.causes import (
     BEHIND_NEITHER,
@@ -77,11 +77,17 @@ CAUSES = tuple(cause.name for cause in TABLE)
 
 def alone_by_cause(one: Explained) -> Ints:
     """How long each cause held in each gap, ns: a row a cause, a column a gap."""
-    alone = np.zeros((len(TABLE), one.gaps.size), np.int64)
-    np.add.at(alone, (cause_of_parts(one.parts), one.parts.gap), one.parts.ns)
+    cause = cause_of_parts(one.parts)
+    return np.stack([alone_by(one, cause == number) for number in range(len(TABLE))])
+
+
+def alone_by(one: Explained, counts: Mask) -> Ints:
+    """How long each gap's parts that count held, ns."""
+    alone, parts = np.zeros(one.gaps.size, np.int64), np.flatnonzero(counts)
+    np.add.at(alone, one.parts.gap[parts], one.parts.ns[parts])
     return alone
 
 
-def cause_of_parts(parts: Parts) -> Ints:
+def cause_of_parts(parts: Parts) -> Ids:
     """The cause that each part belongs to, as its position in `CAUSES`."""
-    return np.select([cause.claims(parts) for cause in TABLE], list(range(len(TABLE))))
+    return np.select([cause.claims(parts) for cause in TABLE], list(range(len(TABLE)))).astype(np.int8)

@@ -91,7 +91,7 @@ class _Replay:
         if removed == BEHIND_OTHER:
             waiting, holder = [self.op, *between][-1], int(one.releases.holder[gap])
             self.dropped = waiting, STREAM if self.queues.previous[waiting] == holder else EVENT
-        self.launched = int(self.queues.released_ns[LAUNCH, self.late])
+        self.launched = int(self.queues.launched_ns[self.late])
         calls = explainer.blocking_of(self.late, self.low, self.launched) if removed == NOT_LAUNCHED else []
         self.calls = [call for call in calls if not call.full_queue]
         ops = [self.op, *(call.op for call in self.calls)]
@@ -176,7 +176,8 @@ class _Replay:
             op = int((self.queues.previous if released[STREAM] >= released[EVENT] else self.queues.waited)[op])
 
     def _released(self, op: int) -> list[int]:
-        return [int(when) for when in self.queues.released_ns[:, op]]
+        released: list[int] = self.queues.released_ns(np.array([op]))[:, 0].tolist()
+        return released
 
     def _before(self, ops: list[int]) -> list[int]:
         """These ops, what they are behind and what runs beside them, if it started within the gap; as launched."""
@@ -246,7 +247,7 @@ class _Replay:
         return int(pieces.low_ns[~pieces.full].min(initial=high))
 
     def _launch(self, op: int) -> int:
-        launched = int(self.queues.released_ns[LAUNCH, op])
+        launched = int(self.queues.launched_ns[op])
         if self.removed not in (HOST_BLOCKED, NOT_LAUNCHED) or launched <= self.low:
             return launched
         if not self.explainer.same_thread(op, self.late):

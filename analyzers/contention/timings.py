@@ -17,9 +17,9 @@ import pandas as pd
 
 from analyzers.arrays.groups import as_slice, first_of_each, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints, lanes
+from analyzers.trace.columns import codes, ints, lanes, squeezed, stored
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
@@ -46,12 +46,12 @@ class Timings:
     """
 
     kinds: pd.DataFrame
-    kind: Ints
-    rank: Ints
-    device: Ints
+    kind: Ids
+    rank: Ids
+    device: Ids
     taken_ns: Ints
     beside_ns: Ints
-    collective: Ints
+    collective: Ids
     usual: Mask
 
     def only(self, rows: slice | Ints) -> Timings:
@@ -123,8 +123,13 @@ def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints, about: pd.Dat
     """Timings of some ops; `about` says of communication what it is."""
     taken = (ints(trace.ops, "end_ns") - transfer_begin(trace))[rows]
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken, about)
-    rank, device, collective = (ints(trace.ops, column)[rows] for column in ("rank", "device", "collective"))
-    return Timings(kinds, kind, rank, device, taken, beside[rows], collective, trace.once(_usual)[rows])
+    # They are kept until all parts of the run are done.
+    rank, device, collective = (
+        squeezed(stored(trace.ops, column)[rows]) for column in ("rank", "device", "collective")
+    )
+    return Timings(
+        kinds, kind.astype(np.int32), rank, device, taken, beside[rows], collective, trace.once(_usual)[rows]
+    )
 
 
 def join(parts: Iterable[Timings]) -> Timings:

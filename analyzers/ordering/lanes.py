@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
@@ -71,8 +71,8 @@ class Lanes(msgspec.Struct, frozen=True):
     end_ns: Ints
     enqueue_ns: Ints
     launcher: Ints
-    op: Ints  # row in `Trace.ops`; of a graph launch, its first
-    unit_of_op: Ints
+    op: Ids  # row in `Trace.ops`; of a graph launch, its first
+    unit_of_op: Ids
 
     @property
     def size(self) -> int:
@@ -218,7 +218,7 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
         order = ordered(lane_of, start_of)
     ops = ops[order]
     first = np.append(0, np.cumsum(np.bincount(lane_of, minlength=count)))
-    unit_of_op = np.empty(start.size, np.int64)
+    unit_of_op = np.empty(start.size, np.int32)
     unit_of_op[ops] = np.arange(ops.size)
     if head is not None:
         unit_of_op = unit_of_op[head]
@@ -237,7 +237,7 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
         "end_ns": end[ops],
         "enqueue_ns": enqueue_ns,
         "launcher": squeezed(host[ops]),
-        "op": ops,
+        "op": ops.astype(np.int32),
         "unit_of_op": unit_of_op,
     }
 

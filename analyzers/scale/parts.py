@@ -29,6 +29,7 @@ from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.scale.workers import workers_for
 from analyzers.select.declared import declare
+from analyzers.trace.by_process import taken_apart
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.merge import among_others
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
@@ -84,9 +85,11 @@ class CapturesRun:
             raise next(answer.why for answer in answers.values())
         return found
 
-    def row(self, part: int, op: int) -> int:
-        """The row in the run of a capture's op: all those of the captures before it come first."""
-        return self.firsts[part].op + op
+    def rows(self, part: int, table: str, rows: Ints) -> Ints:
+        """The rows in the run of a capture's rows: all those of the captures before it come first."""
+        first = self.firsts[part]
+        before = {"processes": first.process, "ops": first.op, "api": first.call}[table]
+        return np.where(rows >= 0, rows + before, rows)
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The communication kernels of all captures, which the summaries hold, or those of the part asked for."""
@@ -147,10 +150,12 @@ def opened(
     *,
     align: bool = True,
     lists: bool = False,
+    by_process: bool = False,
     progress: Progress = silent,
 ) -> Iterator[PartitionedRun]:
     """One run; as `opened_together`."""
-    with opened_together([paths], reading, align=align, lists=lists, progress=progress) as (run,):
+    together = opened_together([paths], reading, align=align, lists=lists, by_process=by_process, progress=progress)
+    with together as (run,):
         yield run
 
 
@@ -161,6 +166,7 @@ def opened_together(
     *,
     align: bool = True,
     lists: bool = False,
+    by_process: bool = False,
     progress: Progress = silent,
 ) -> Iterator[list[PartitionedRun]]:
     """Runs, each by its captures, for the time of the block: one part, or each capture by itself.
@@ -170,13 +176,15 @@ def opened_together(
     Parameters
     ----------
     lists : whether what is asked for lists every sync point, which the memory has to have room for.
+    by_process : whether what is asked for goes process by process where these are large, so that a run may come apart.
 
     Raises
     ------
     TracevizError : as `analyzers.load.load`; the memory has no room for one capture, or no Dask scheduler answers.
     """
     if not reading.by_parts:
-        loaded = [OnePart(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
+        as_run = taken_apart if by_process else OnePart
+        loaded = [as_run(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
         with freed_memory_kept(max(run.size for run in loaded)):  # one step after the other takes what was freed
             yield [*loaded]
         return

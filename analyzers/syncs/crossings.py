@@ -277,7 +277,7 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
 def _table(trace: Trace, found: _Found) -> pd.DataFrame:
     ordering = trace.once(Ordering)
     lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
-    lane, op, last = lanes.lane_of_unit(), lanes.op[unit], take_or(lanes.op, behind)
+    lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each).astype(np.int64) for each in (unit, behind))
     ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = lanes.process[host]
     columns: dict[str, Any] = {

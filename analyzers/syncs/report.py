@@ -21,7 +21,7 @@ from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
 from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
-from analyzers.trace.by_process import ProcessesRun, by_process
+from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
@@ -99,8 +99,8 @@ class OrderReport:
 
 
 Span = tuple[int, int]
-# Columns that name processes, and those that name rows of tables.
-PROCESS, ROWS = "process", {"op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
+# Columns that name rows, and of which table.
+ROWS = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
 
 
 @keeping_freed_memory
@@ -143,24 +143,7 @@ def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: b
     reports = parts.ask(partial(order_report, span=span, missing_only=missing_only), narrowing)
     if parts.is_one_part:
         return replace(reports[0], warnings=run.trace.warnings)
-    named = _by_rows(parts) if isinstance(parts, ProcessesRun) else _by_firsts(parts)
-    return _joined([*reports.values()], run.trace.warnings, [partial(named, part) for part in reports])
-
-
-def _by_rows(run: ProcessesRun) -> Callable[[int, str, Ints], Ints]:
-    """What a column of a part's findings names, as it is named in a trace that is looked at process by process."""
-    return lambda part, column, values: values if column == PROCESS else run.rows(part, ROWS[column], values)
-
-
-def _by_firsts(run: PartitionedRun) -> Callable[[int, str, Ints], Ints]:
-    """The same in a run whose parts follow one another."""
-
-    def named(part: int, column: str, values: Ints) -> Ints:
-        first = run.firsts[part]
-        begin = first.process if column == PROCESS else first.op if ROWS[column] == "ops" else first.call
-        return np.where(values >= 0, values + begin, values)
-
-    return named
+    return _joined([*reports.values()], run.trace.warnings, [partial(parts.rows, part) for part in reports])
 
 
 def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
@@ -195,7 +178,7 @@ def _joined(
 
     Parameters
     ----------
-    named : of each part, what a column's numbers of processes or rows are in the run.
+    named : of each part, what rows of one of its tables are in the run.
     """
 
     def stacked(row: type[Any], tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
@@ -203,8 +186,8 @@ def _joined(
 
         def column(name: str) -> npt.NDArray[Any]:
             columns = [table[name].to_numpy() for table in every]
-            if (name == PROCESS or name in ROWS) and columns[0].dtype.kind == "i":  # a sync's "op" is a text
-                columns = [of_part(name, values) for of_part, values in zip(named, columns, strict=True)]
+            if name in ROWS and columns[0].dtype.kind == "i":  # a sync's "op" is a text
+                columns = [of_part(ROWS[name], values) for of_part, values in zip(named, columns, strict=True)]
             return np.concatenate(columns)
 
         keys = [-column(name[1:]) if name.startswith("-") else column(name) for name in reversed(by)]

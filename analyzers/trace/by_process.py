@@ -2,50 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import distinct
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import as_slice, distinct, ordered
+from analyzers.arrays.types import Ids, Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import is_repeated, narrowed, repeated, squeezed, stored
+from analyzers.trace.columns import assigned, ints, is_repeated, narrowed, repeated, squeezed, stored
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import communicators_of
-from analyzers.trace.narrow import Narrowing, check_ranks
+from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.ranks import labels_of
-from analyzers.trace.run import ALL, PartitionedRun, Question
+from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
 MANY = 50_000  # ops of a process, on average, from which on its tables are made anew in little of the time they save
 
 
-def by_process(run: PartitionedRun) -> PartitionedRun | ProcessesRun:
-    """A run whose parts are the processes of a loaded trace, where several have many ops; else the run itself.
+def by_process(run: PartitionedRun) -> PartitionedRun:
+    """A run whose parts are the processes of a loaded trace, where several have many ops; else the run itself."""
+    working = _working(run.trace) if run.is_one_part else None
+    return run if working is None else ProcessesRun(run.trace, working)
+
+
+def taken_apart(trace: Trace) -> PartitionedRun:
+    """A run of a trace that nobody else holds, as `by_process` makes it, without a second copy of any table.
+
+    Its rows are put in the order of processes, column by column; the trace's own tables are used up by that.
+    """
+    working = _working(trace)
+    if working is None:
+        return OnePart(trace)
+    place = np.zeros(len(trace.processes), np.int64)
+    place[working] = np.arange(working.size)
+    place = place.astype(np.min_scalar_type(working.size))
+    was_of = {name: place[stored(getattr(trace, name), "process")] for name in TABLES}
+    order = {name: ordered(parts) for name, parts in was_of.items()}
+    tables: dict[str, Any] = {name: _used_up(name, getattr(trace, name), rows) for name, rows in order.items()}
+    found = replace(trace, **tables)
+    launch = np.append(_inverse(order.pop("api")), -1)[stored(found.ops, "launch")]
+    found = replace(found, ops=assigned(found.ops, {"launch": narrowed(launch, "id")}))
+    if trace.matches is not None:
+        op = _inverse(order["ops"])[ints(trace.matches.calls, "op")]
+        found = replace(found, matches=replace(trace.matches, calls=assigned(trace.matches.calls, {"op": op})))
+    return ProcessesRun(found, working, {name: was_of[name] for name in ("ops", "api")})
+
+
+def _working(trace: Trace) -> Ints | None:
+    """The processes that have GPU ops, where several have many; None where not.
 
     GPU counters are of a host's GPUs together: a trace that has them stays whole.
     """
-    trace = run.trace
-    if not run.is_one_part or run.size < 2 * MANY or len(trace.counters) or trace.whole is not None:
-        return run
+    size = len(trace.ops)
+    if size < 2 * MANY or len(trace.counters) or trace.whole is not None:
+        return None
     working = distinct(stored(trace.ops, "process"))
-    return ProcessesRun(trace, working) if working.size > 1 and run.size >= working.size * MANY else run
+    return working if working.size > 1 and size >= working.size * MANY else None
 
 
 @dataclass(frozen=True)
 class ProcessesRun:
     """A loaded trace as a run of parts; `working` are its processes that have GPU ops, a part each.
 
-    Processes without are part of the first one's. Captures, processes and ranks are numbered as in the trace.
+    Processes without are part of the first one's. Captures, processes and ranks are numbered as in the trace. Where its
+    tables were put in the order of parts, `was_of` gives the part of each row as they were: so rows are numbered.
     """
 
     trace: Trace
     working: Ints
+    was_of: Mapping[str, Ids] = field(default_factory=dict)
     is_one_part = False
+
+    @property
+    def size(self) -> int:
+        """How many GPU ops the trace has."""
+        return len(self.trace.ops)
+
+    @property
+    def firsts(self) -> Sequence[First]:
+        """Where each part begins, by its number; processes are numbered as in the trace."""
+        sizes = [(len(self._rows("ops", part)), len(self._rows("api", part))) for part in range(self.working.size)]
+        ops, calls = np.cumsum([(0, 0), *sizes], axis=0)[:-1].T.tolist()
+        return [First(0, op, call) for op, call in zip(ops, calls, strict=True)]
 
     def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
         """The answers of the processes that hold what is asked for, by their number, one after the other."""
@@ -67,22 +110,37 @@ class ProcessesRun:
             narrowing.of(self.trace)  # which says why
         return found
 
-    def row(self, part: int, op: int) -> int:
-        """The row in the trace of a part's op."""
-        return int(self._rows("ops", part)[op])
+    def rows(self, part: int, table: str, rows: Ints) -> Ints:
+        """The rows in a table of the trace of a part's rows, -1 for -1; its processes are the trace's."""
+        if table == "processes":
+            return rows
+        own = np.flatnonzero(self.was_of[table] == part) if table in self.was_of else self._rows(table, part)
+        return np.append(own, -1)[rows]
 
-    def rows(self, part: int, name: str, rows: Ints) -> Ints:
-        """The rows in a table of the trace of a part's rows, -1 for -1."""
-        return np.append(self._rows(name, part), -1)[rows]
+    def communication(self, narrowing: Narrowing = ALL) -> Trace:
+        """The trace itself, or the part of it that is asked for."""
+        return narrowing.of(self.trace)
+
+    def said_as(self, trace: Trace) -> ProcessesRun:
+        """The same run of that trace."""
+        return replace(self, trace=trace)
+
+    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+        """What is asked for of each process, one after the other."""
+        for number in range(self.working.size) if only is None else only:
+            part = self._part(number)
+            try:
+                part = narrowing.of_capture(part)
+            except TracevizError:  # it has nothing of that
+                part = only_ops(part, np.empty(0, np.int64))
+            yield part
 
     def _part(self, number: int) -> Trace:
-        tables: dict[str, Any] = {}
-        for name in TABLES:
-            tables[name] = _taken(getattr(self.trace, name), self._rows(name, number))
-        launch, calls = stored(tables["ops"], "launch"), self._rows("api", number)
-        here = np.searchsorted(calls, launch)
-        here[launch < 0] = -1
-        tables["ops"]["launch"] = narrowed(here, "id")
+        rows = {name: as_slice(self._rows(name, number)) for name in TABLES}
+        tables: dict[str, Any] = {name: _taken(name, getattr(self.trace, name), rows[name]) for name in TABLES}
+        launch, calls = stored(tables["ops"], "launch"), rows["api"]
+        here = launch - calls.start if isinstance(calls, slice) else np.searchsorted(calls, launch)
+        tables["ops"]["launch"] = narrowed(np.where(launch < 0, -1, here), "id")
         labels, communicators = labels_of(self.trace), communicators_of(self.trace)
         return replace(
             self.trace, **tables, warnings=(), matches=None, device_labels=labels, communicators=communicators
@@ -94,14 +152,56 @@ class ProcessesRun:
         return np.flatnonzero(own if number else own | ~np.isin(process, self.working))
 
 
-def _taken(frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
+def _used_up(name: str, frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
+    """A table's rows in another order; the table loses each column as it is there in that order.
+
+    Numbers of processes, ranks and devices are mostly small, and take as few bytes as hold them.
+    """
+    if (rows[1:] > rows[:-1]).all():
+        return frame
+    columns = {}
+    for column, (kind, _) in TABLES[name].items():
+        values = stored(frame, column)
+        del frame[column]
+        columns[column] = _at(values, rows)
+        if kind == "key" and not is_repeated(columns[column]):
+            columns[column] = _packed(columns[column])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _packed(values: Ids) -> Ids:
+    """Integers in as few bytes as hold them."""
+    lowest = min(int(values.min(initial=0)), -1 - int(values.max(initial=0)))
+    return values.astype(np.min_scalar_type(lowest), copy=False)
+
+
+def _inverse(order: Ints) -> Ints:
+    """Where each row went that stands in an order."""
+    found = np.empty_like(order)
+    found[order] = np.arange(order.size)
+    return found
+
+
+def _taken(name: str, frame: pd.DataFrame, rows: Ints | slice) -> pd.DataFrame:
     """Some rows of a table, column by column: what is one value throughout still takes no room."""
-    return pd.DataFrame({column: _at(stored(frame, column), rows) for column in frame.columns}, copy=False)
+    return pd.DataFrame(
+        {
+            column: _widened(_at(stored(frame, column), rows)) if kind == "key" else _at(stored(frame, column), rows)
+            for column, (kind, _) in TABLES[name].items()
+        },
+        copy=False,
+    )
 
 
-def _at(values: Any, rows: Ints) -> Any:
+def _widened(values: Ids) -> Ids:
+    if is_repeated(values) and values.size:
+        return repeated(values[0], np.int32, values.size)
+    return values.astype(np.int32, copy=False)
+
+
+def _at(values: Any, rows: Ints | slice) -> Any:
     if isinstance(values, pd.Categorical):
         return pd.Categorical.from_codes(_at(values.codes, rows), dtype=values.dtype)
     if is_repeated(values) and values.size:
-        return repeated(values[0], values.dtype, rows.size)
+        return values[rows] if isinstance(rows, slice) else repeated(values[0], values.dtype, rows.size)
     return squeezed(values[rows])

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from analyzers.arrays.groups import distinct, rows_by_key
+from analyzers.arrays.groups import distinct, first_of_each, label, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import assigned, ints, squeezed, stored
@@ -123,7 +123,13 @@ def _ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
 
 def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
     """All (rank, device) that have ops in a trace, or in the one it is a part of."""
-    return tuple(ops_of_devices(trace.whole or trace))
+    return (trace.whole or trace).once(_devices)
+
+
+def _devices(trace: Trace) -> tuple[DeviceKey, ...]:
+    rank, device = (stored(trace.ops, column) for column in ("rank", "device"))
+    first = first_of_each(label(rank, device))
+    return tuple(sorted(zip(rank[first].tolist(), device[first].tolist(), strict=True)))
 
 
 def labels_of(trace: Trace) -> DeviceLabels:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from analyzers.arrays.types import Ints
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 
@@ -52,8 +53,8 @@ class PartitionedRun(Protocol):
         TracevizError : what a question raises, or narrowing where it leaves nothing of any part.
         """
 
-    def row(self, part: int, op: int) -> int:
-        """The row in the run of an op of a part."""
+    def rows(self, part: int, table: str, rows: Ints) -> Ints:
+        """The rows in the run of a part's rows of "ops", "api" or "processes", -1 for -1."""
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The run's communication kernels, as far as they belong to what is asked for."""
@@ -89,9 +90,9 @@ class OnePart:
         """What the trace answers."""
         return {0: question(narrowing.of(self.trace))}
 
-    def row(self, part: int, op: int) -> int:
-        """The op's own row."""
-        return op
+    def rows(self, part: int, table: str, rows: Ints) -> Ints:
+        """The rows themselves."""
+        return rows
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The trace itself, or the part of it that is asked for."""

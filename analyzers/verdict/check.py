@@ -24,7 +24,7 @@ from analyzers.select.language import Selector, atoms, names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.by_process import ProcessesRun, by_process
+from analyzers.trace.by_process import by_process
 from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
@@ -155,9 +155,7 @@ def _parts(
     return _explained(run, _examined(run, *pair, narrowing, explain=explain, timed=timed), pair, narrowing)
 
 
-def _examined(
-    run: PartitionedRun | ProcessesRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool
-) -> list[Part]:
+def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool) -> list[Part]:
     question = partial(examine, a=a, b=b, explain=explain, timed=timed, keep=run.is_one_part)
     parts = run.ask(question, narrowing)
     numbers = list(parts)
@@ -167,11 +165,11 @@ def _examined(
         return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
 
     agreed = reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
-    return [of_run(part, partial(run.row, i)) for i, part in zip(numbers, agreed, strict=True)]
+    return [of_run(part, partial(run.rows, i, "ops")) for i, part in zip(numbers, agreed, strict=True)]
 
 
 def _explained(
-    run: PartitionedRun | ProcessesRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
+    run: PartitionedRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
 ) -> Sequence[Part]:
     if run.is_one_part:  # which has it already
         return parts
@@ -188,7 +186,7 @@ def _with_reason(part: Part, side: int, reason: str) -> Part:
     return replace(part, sides=(sides[0], sides[1]))
 
 
-def _why_empty(run: PartitionedRun | ProcessesRun, text: str, narrowing: Narrowing) -> str:
+def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
     def launches(kind: str, wanted: Sequence[str]) -> Mapping[str, int]:
         return reduce(add, run.ask(partial(launches_in, kind=kind, wanted=wanted), narrowing).values())
 

@@ -14,7 +14,7 @@ from operator import add
 
 import numpy as np
 
-from analyzers.arrays.types import Mask
+from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.missed import explain_missed
@@ -266,12 +266,10 @@ def reconcile(
             agreed_parts[i] = part
 
 
-def of_run(part: Part, row: Callable[[int], int]) -> Part:
-    """A part that names ops by their rows in the run, which `row` tells of each of its own."""
-    ranks = (
-        replace(rank, missed=tuple(replace(one, op=row(one.op) if one.op >= 0 else -1) for one in rank.missed))
-        for rank in part.ranks
-    )
+def of_run(part: Part, rows: Callable[[Ints], Ints]) -> Part:
+    """A part that names ops by their rows in the run, which `rows` tells of its own."""
+    named = iter(rows(np.array([one.op for rank in part.ranks for one in rank.missed], np.int64)).tolist())
+    ranks = (replace(rank, missed=tuple(replace(one, op=next(named)) for one in rank.missed)) for rank in part.ranks)
     return replace(part, ranks=tuple(ranks))
 
 

@@ -81,7 +81,7 @@ def check_overlap(
     if claimed is not None:
         check.check_claimed(claimed, has_baseline=bool(baseline))
     runs = [options.paths, *([baseline] if baseline else [])]
-    with progress() as on_progress, options.opened_together(runs, on_progress) as (run, *alone):
+    with progress() as on_progress, options.opened_together(runs, on_progress, by_process=True) as (run, *alone):
         result = check.check_overlap(
             run,
             a,

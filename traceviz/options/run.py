@@ -78,19 +78,30 @@ class RunOptions:
 
         return Narrowing(self.ranks, self.steps, self.window)
 
-    def opened(self, on_progress: Progress, *, lists: bool = False) -> AbstractContextManager[PartitionedRun]:
-        """All of the run, for the time of a block: for analyses that can go rank by rank."""
+    def opened(
+        self, on_progress: Progress, *, lists: bool = False, by_process: bool = False
+    ) -> AbstractContextManager[PartitionedRun]:
+        """All of the run, for the time of a block: for analyses that can go rank by rank, or process by process."""
         from analyzers.scale.parts import opened
 
-        return opened(self.paths, self.reading, align=self.align, lists=lists, progress=on_progress)
+        return opened(
+            self.paths, self.reading, align=self.align, lists=lists, by_process=by_process, progress=on_progress
+        )
 
     def opened_together(
-        self, runs: Sequence[Sequence[str]], on_progress: Progress, *, lists: bool = False
+        self,
+        runs: Sequence[Sequence[str]],
+        on_progress: Progress,
+        *,
+        lists: bool = False,
+        by_process: bool = False,
     ) -> AbstractContextManager[list[PartitionedRun]]:
         """Several runs, named by their paths, which are read as these options say."""
         from analyzers.scale.parts import opened_together
 
-        return opened_together(runs, self.reading, align=self.align, lists=lists, progress=on_progress)
+        return opened_together(
+            runs, self.reading, align=self.align, lists=lists, by_process=by_process, progress=on_progress
+        )
 
     def loaded(self, on_progress: Progress) -> Trace:
         """The part that is looked at, as one trace: for what needs all ops at once."""

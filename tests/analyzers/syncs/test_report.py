@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from analyzers.arrays.types import Ints
 from analyzers.syncs.report import OrderReport, order_of, order_report
 from analyzers.trace.narrow import Narrowing, only_ranks, only_steps
-from analyzers.trace.run import ALL, First
+from analyzers.trace.run import ALL
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -70,11 +71,13 @@ class PartsOf:
 
     def __init__(self, parts: Sequence[Trace]) -> None:
         self.trace, self._parts = parts[0], parts
-        self.firsts = [First(i, i, i) for i in range(len(parts))]
 
     def ask(self, question: Callable[[Trace], OrderReport], narrowing: Narrowing) -> dict[int, OrderReport]:
         assert narrowing == ALL
         return {i: question(part) for i, part in enumerate(self._parts)}
+
+    def rows(self, part: int, _table: str, rows: Ints) -> Ints:
+        return rows + part
 
 
 def test_launches_alone_do_not_say_that_nothing_blocked_where_other_calls_were_left_out() -> None:

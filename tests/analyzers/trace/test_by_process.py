@@ -13,11 +13,12 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.scale import answers
 from analyzers.syncs.report import OrderReport, order_of
 from analyzers.trace import by_process as splitting
-from analyzers.trace.by_process import ProcessesRun, by_process
+from analyzers.trace.by_process import ProcessesRun, by_process, taken_apart
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import OnePart
+from analyzers.trace.run import OnePart, PartitionedRun
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -48,16 +49,16 @@ def pairs(trace: Trace) -> list[tuple[str, str]]:
     return [*found, (named[0], named[1])] if len(named) > 1 else found
 
 
-def said(trace: Trace, pair: tuple[str, str], narrowing: Narrowing) -> str:
+def said(run: Trace | PartitionedRun, pair: tuple[str, str], narrowing: Narrowing) -> str:
     try:
-        return json.dumps(contract.overlap(check_overlap(trace, *pair, narrowing=narrowing)))
+        return json.dumps(contract.overlap(check_overlap(run, *pair, narrowing=narrowing)))
     except TracevizError as error:
         return str(error)
 
 
-def order(trace: Trace, narrowing: Narrowing, *, missing_only: bool) -> OrderReport | str:
+def order(run: PartitionedRun, narrowing: Narrowing, *, missing_only: bool) -> OrderReport | str:
     try:
-        return order_of(OnePart(trace), narrowing, missing_only=missing_only)
+        return order_of(run, narrowing, missing_only=missing_only)
     except TracevizError as error:
         return str(error)
 
@@ -77,23 +78,28 @@ def test_answers_are_those_of_the_whole(name: str, monkeypatch: pytest.MonkeyPat
     ]
     asked = [(pair, part) for pair in pairs(trace) for part in parts]
     whole = [said(trace, *question) for question in asked]
-    orders = [order(trace, part, missing_only=only) for part in parts for only in (True, False)]
+    orders = [order(OnePart(trace), part, missing_only=only) for part in parts for only in (True, False)]
     monkeypatch.setattr(splitting, "MANY", 0)
-    assert [said(trace, *question) for question in asked] == whole
-    for found, expected in zip(
-        [order(trace, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
-    ):
-        if isinstance(found, str) or isinstance(expected, str):
-            assert found == expected
-            continue
-        assert json.dumps(contract.syncs(found)) == json.dumps(contract.syncs(expected))
-        for name in ("syncs", "copies", "crossings", "plan"):  # with the rows that they name
-            pd.testing.assert_frame_equal(getattr(found, name).table, getattr(expected, name).table)
+    for run in (OnePart(trace), taken_apart(load(runs()[name]))):
+        assert [said(run, *question) for question in asked] == whole
+        for found, expected in zip(
+            [order(run, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
+        ):
+            if isinstance(found, str) or isinstance(expected, str):
+                assert found == expected
+                continue
+            assert json.dumps(contract.syncs(found)) == json.dumps(contract.syncs(expected))
+            for table in ("syncs", "copies", "crossings", "plan"):  # with the rows that they name
+                pd.testing.assert_frame_equal(getattr(found, table).table, getattr(expected, table).table)
 
 
-def test_a_part_holds_the_rows_of_its_process_and_its_launches() -> None:
-    trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
-    run = ProcessesRun(trace, np.arange(4))
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_part_holds_the_rows_of_its_process_and_its_launches(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "MANY", 0)
+    path = DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
+    trace = load([path])
+    run = taken_apart(load([path])) if apart else ProcessesRun(trace, np.arange(4))
+    assert isinstance(run, ProcessesRun)
     found = run.ask(lambda part: part)
     assert list(found) == [0, 1, 2, 3]
     for number, part in found.items():
@@ -102,10 +108,28 @@ def test_a_part_holds_the_rows_of_its_process_and_its_launches() -> None:
             expected = frame[frame["process"] == number].drop(columns="launch", errors="ignore").reset_index(drop=True)
             pd.testing.assert_frame_equal(getattr(part, name).drop(columns="launch", errors="ignore"), expected)
         rows = np.flatnonzero(trace.ops["process"] == number)
-        assert [run.row(number, op) for op in range(len(part.ops))] == rows.tolist()
+        assert run.rows(number, "ops", np.append(-1, np.arange(len(part.ops)))).tolist() == [-1, *rows]
+        calls = np.flatnonzero(trace.api["process"] == number)
+        assert run.rows(number, "api", np.arange(len(part.api))).tolist() == calls.tolist()
         launched = part.ops["launch"].to_numpy() >= 0
         here = part.api[LAUNCHED].iloc[part.ops["launch"][launched]].to_numpy().tolist()
         assert here == trace.api[LAUNCHED].iloc[trace.ops["launch"].iloc[rows[launched]]].to_numpy().tolist()
+    firsts = [(first.process, first.op, first.call) for first in run.firsts]
+    assert firsts[0] == (0, 0, 0)
+    assert firsts[3] == (0, *(sum(len(getattr(found[part], name)) for part in range(3)) for name in ("ops", "api")))
+
+
+def test_a_trace_taken_apart_keeps_what_concerns_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "MANY", 0)
+    path = DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
+    trace, run = load([path]), taken_apart(load([path]))
+    assert (run.size, run.trace.rank_ids, run.trace.clocks) == (len(trace.ops), trace.rank_ids, trace.clocks)
+    expected, found = answers.collectives(OnePart(trace)), answers.collectives(run)
+    assert contract.collectives(found) == contract.collectives(expected)
+    narrow = Narrowing(ranks=(1,))
+    parts = list(run.parts(narrow))
+    assert [len(part.ops) > 0 for part in parts] == [False, True, False, False]
+    assert len(parts[1].ops) == len(narrow.of(trace).ops)
 
 
 def test_a_process_without_gpu_work_goes_with_the_first() -> None:
@@ -118,7 +142,7 @@ def test_ops_behind_causes_are_named_as_in_the_run_and_none_stays_none() -> None
     part = examine(load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"]), "comm", "compute")
     rank = next(one for one in part.ranks if one.missed)
     missed = (rank.missed[0], replace(rank.missed[0], op=-1))
-    found = of_run(replace(part, ranks=(replace(rank, missed=missed),)), lambda op: op + 1000)
+    found = of_run(replace(part, ranks=(replace(rank, missed=missed),)), lambda ops: np.where(ops < 0, -1, ops + 1000))
     assert [one.op for one in found.ranks[0].missed] == [rank.missed[0].op + 1000, -1]
 
 
