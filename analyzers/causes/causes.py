@@ -117,6 +117,7 @@ class Explainer:
         self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
         self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
         self.queues = PredecessorIndex(trace, self.ordering, (a, b), self._launched())
+        self.queue_order = self._queue_order()  # takes most room: before there are gaps
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
@@ -228,8 +229,7 @@ class Explainer:
         rows = rows[ints_at(self.trace.ops, "process", rows) == process]
         return rows[take_or(ints(self.trace.ops, "start_ns"), self.leaves_place(rows), NEVER) > low]
 
-    @cached_property
-    def queue_order(self) -> QueueOrder:
+    def _queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
         released = self.queues.released_ns().max(axis=0)
         return queue_order(

@@ -13,7 +13,7 @@ from analyzers.arrays.groups import as_slice, distinct, ordered
 from analyzers.arrays.types import Ids, Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import assigned, ints, is_repeated, narrowed, repeated, squeezed, stored
-from analyzers.trace.freed_memory import freed_memory_kept
+from analyzers.trace.freed_memory import freed_memory_kept, give_back_freed_memory
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.ranks import labels_of
@@ -50,6 +50,8 @@ def taken_apart(trace: Trace) -> PartitionedRun:
     if trace.matches is not None:
         op = _inverse(order["ops"])[ints(trace.matches.calls, "op")]
         found = replace(found, matches=replace(trace.matches, calls=assigned(trace.matches.calls, {"op": op})))
+    del order
+    give_back_freed_memory(len(found.ops))
     return ProcessesRun(found, working, {name: was_of[name] for name in ("ops", "api")})
 
 
