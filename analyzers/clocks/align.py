@@ -15,9 +15,10 @@ import pandas as pd
 
 from analyzers.arrays.groups import as_slice, first_of_each, label, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.clocks.ahead import AheadByHosts
 from analyzers.clocks.arrivals import last_arrivals
 from analyzers.clocks.hosts import HostBounds, host_bounds
-from analyzers.clocks.solve import FEW, Solution, apart_by_hosts, middle, solve, unaligned, unknown
+from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
@@ -50,7 +51,7 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     ----------
     enabled : False leaves times as captured; waits are then taken from those.
     """
-    matches = match(trace, (lambda members: apart_by_hosts(trace.once(host_bounds), members)) if enabled else None)
+    matches = match(trace, (lambda members: AheadByHosts(trace.once(host_bounds), members)) if enabled else None)
     if enabled and len(trace.processes) + len(matches.members) > 1:
         hosts = trace.once(host_bounds)
         matches = _with_clocks_of(hosts, matches, trace)

@@ -99,11 +99,6 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     return Solution(clocks, apart_ns)
 
 
-def apart_by_hosts(hosts: HostBounds, members: pd.DataFrame) -> Floats:
-    """[i, j], how far the clock of `Matches.members` j is at most ahead of i's, by hosts alone; inf where unknown."""
-    return _ByHosts(hosts, members).apart_ns()
-
-
 def unknown(count: int) -> Floats:
     """`Solution.apart_ns` of so many clocks of which nothing is known."""
     return np.where(np.eye(count, dtype=bool), 0.0, np.inf)

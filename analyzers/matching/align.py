@@ -10,16 +10,22 @@ one period.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from analyzers.arrays.types import Floats
-from analyzers.matching.pairs import DRIFT, JITTER_NS, Alignment, Sequence, keyed_by_symbol, nearest, pair
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.matching.pairs import DRIFT, FLOOR_NS, JITTER_NS, Alignment, Sequence, keyed_by_symbol, nearest, pair
 
-ANYWHERE = (-np.inf, np.inf)
 ANCHORS = 12
 NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
 NEAR_NS = 5 * JITTER_NS  # shifts this close to each other may be one
 HYPOTHESES = 3
+MOST_ALIKE = 24  # positions of one anchor
+MOST = (
+    0.75  # of the pairs of the best alignment that another has, too: all captures of a run are of about the same time
+)
+LAGS = 256  # calls before and after a pair among which one may be that fits as well, where calls repeat
 NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is not tried
 ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
 CLOSE_NS = 200_000.0  # clocks this close to each other decide,
@@ -29,8 +35,15 @@ BY_CLOCKS = 0.75  # confidence in what only the clocks decide,
 BY_STEPS = 0.9  # and in what only the numbers of training steps do,
 ONE_STEP = 0.98  # where so many of the pairs are of one step,
 FEWER_STEPS = 0.04  # and of every other alignment fewer by this
-ALONE = 0.3  # confidence in an alignment that rests on one pair
+ALONE = 0.3  # confidence in an alignment that rests on one pair,
+LOST_NS = 10 * JITTER_NS  # or that costs more than this, for it leaves most calls without another
+Within = Callable[[Ints], tuple[Floats, Floats]]
 CLEAR = 0.5  # a confidence from here on is sure; at this very one, though ends say nothing of clocks
+
+
+def anywhere(at: Ints) -> tuple[Floats, Floats]:
+    """How far a clock may be ahead at some instants, at least and at most, where nothing is known of it."""
+    return np.full(at.size, -np.inf), np.full(at.size, np.inf)
 
 
 def align(
@@ -39,29 +52,30 @@ def align(
     limit_ns: int | None,
     *,
     strict: bool = False,
-    ahead_ns: tuple[float, float] = ANYWHERE,
+    ahead_ns: Within = anywhere,
 ) -> Alignment:
     """Align `other` with `reference`.
 
     Parameters
     ----------
-    ahead_ns : how far the other's clock is ahead at least, and at most: no other alignment is looked at.
+    ahead_ns : how far the other's clock is ahead at least, and at most, ns, at instants of its own: no other alignment
+        is looked at.
     limit_ns : the clocks are known to be within this of each other; None where nothing is known, 0 where they are
         aligned already.
     strict : calls may be between other ranks than these two.
     """
     if limit_ns == 0:
         return pair(reference, other, 0.0, strict=strict, refine=False)[1]
-    slack = NEAR_NS + DRIFT * float(other.end_ns[-1] - other.end_ns[0])
-    least, most = ahead_ns[0] - slack, ahead_ns[1] + slack
-    hypotheses = _hypotheses(reference, other, limit_ns, (least, most))
-    tried = [pair(reference, other, shift, strict=strict) for shift in hypotheses]
+    (least,), (most,) = ahead_ns(np.median(other.end_ns, keepdims=True).astype(np.int64))
+    least, most = least - NEAR_NS, most + NEAR_NS
+    hypotheses = _hypotheses(reference, other, limit_ns, ahead_ns)
+    tried = [pair(reference, other, *hypothesis, strict=strict) for hypothesis in hypotheses]
     tried = [(cost, one) for cost, one in tried if least <= _shift(other, one) <= most]
     if not tried:
         nothing = np.full(len(other), -1, np.int64)
         refuted = bool(_hypotheses(reference, other, limit_ns))
         return Alignment(nothing, np.zeros(len(other)), other, np.inf, refuted=refuted)
-    tried.sort(key=lambda one: one[0])
+    tried = _with_periods_off(reference, other, tried, strict, limit_ns, (least, most))
     cost, best = tried[0]
     pairs = int(np.count_nonzero(best.index >= 0))
     others = tried[1:] + _neighbours(reference, other, best, strict, (least, most))
@@ -71,18 +85,82 @@ def align(
         if _differ(best, rival)
     ]
     margin = min([margin for margin, _ in rivals], default=1.0 if pairs > 1 else ALONE)
+    if best.told_ns > LOST_NS:
+        margin = min(margin, ALONE)
     equally_good = [best] + [rival for margin, rival in rivals if margin < CLEAR]
     of_steps = _by_steps(reference, other, equally_good) if margin < CLEAR else None
     if of_steps is not None:  # the ends do not tell; then the numbers of steps do
         best, margin = of_steps, BY_STEPS
     elif margin < CLEAR and limit_ns is not None:  # or clocks of one host, which are likely right
         shifts = np.abs([_shift(other, one) for one in equally_good])
-        least = int(np.argmin(shifts))
-        if shifts[least] <= ONE_HOST_NS:
-            rest = np.delete(shifts, least)
-            clocks_decide = shifts[least] <= CLOSE_NS and bool(np.all(rest > FARTHER * (shifts[least] + JITTER_NS)))
-            best, margin = equally_good[least], BY_CLOCKS if clocks_decide and pairs > 1 else margin
+        nearest_one = int(np.argmin(shifts))
+        shortest = shifts[nearest_one]
+        if shortest <= ONE_HOST_NS:
+            rest = np.delete(shifts, nearest_one)
+            clocks_decide = shortest <= CLOSE_NS and bool(np.all(rest > FARTHER * (shortest + JITTER_NS)))
+            best, margin = equally_good[nearest_one], BY_CLOCKS if clocks_decide and pairs > 1 else margin
     return Alignment(best.index, best.confidence * margin, best.shifted, best.scatter_ns, margin)
+
+
+def _with_periods_off(
+    reference: Sequence,
+    other: Sequence,
+    tried: list[tuple[float, Alignment]],
+    strict: bool,
+    limit_ns: int | None,
+    within: tuple[float, float],
+) -> list[tuple[float, Alignment]]:
+    """Alignments with their costs, best first, with those that fit about as well as the best, some calls off it.
+
+    Where calls repeat there are more of these than hypotheses, and the best may be among them.
+    """
+    tried = sorted(tried, key=lambda one: one[0])
+    best = None
+    while best is not tried[0][1]:
+        best = tried[0][1]
+        middle = _shift(other, best)
+        for off, drift in _periods_off(reference, other, best):
+            far = limit_ns is not None and abs(middle + off) > max(limit_ns, abs(middle))
+            if not far and within[0] <= middle + off <= within[1]:
+                cost, found = pair(reference, other, middle + off, drift, strict=strict)
+                if within[0] <= _shift(other, found) <= within[1] and all(_differ(one, found) for _, one in tried):
+                    tried.append((cost, found))
+        tried.sort(key=lambda one: one[0])
+    return tried
+
+
+def _periods_off(reference: Sequence, other: Sequence, best: Alignment) -> list[tuple[float, float]]:
+    """By how much more, and at which drift, the other's clock may be ahead for its calls to fit about as well.
+
+    Looked for among the commonest calls, up to `LAGS` of them before and behind each one's pair: by a few of them, and
+    where any fit by more.
+    """
+    rows = np.flatnonzero(best.index >= 0)
+    pairs, symbols = rows.size, other.symbol[rows]
+    rows = rows[symbols == np.bincount(symbols).argmax()] if pairs else rows
+    if rows.size < 2:
+        return []
+    order = np.flatnonzero(reference.symbol == other.symbol[rows[0]])  # by end, as the sequence is
+    lags, off = np.arange(-LAGS, LAGS + 1), np.zeros(0)
+    ratio = np.exp(2 * DECISIVE / np.sqrt(pairs))  # in cost, from which on a rival is none
+    for samples, slack in ((2 * ANCHORS, 2.0), (LAGS, 1.0)):
+        some = rows[np.unique(np.linspace(0, rows.size - 1, samples).astype(np.int64))]
+        at = np.searchsorted(order, best.index[some])[:, None] + lags
+        exists = (at >= 0) & (at < order.size)
+        ends = reference.end_ns[order[np.clip(at, 0, order.size - 1)]]
+        apart = np.where(exists, best.shifted.end_ns[some][:, None] - ends, np.nan)
+        known = exists.sum(axis=0) >= MOST * some.size
+        lags, apart = lags[known], apart[:, known]
+        off = np.nanmedian(apart, axis=0)
+        scatter = np.nanmean(np.minimum(np.abs(apart - off), 10 * JITTER_NS), axis=0) + FLOOR_NS
+        fits = (scatter <= slack * ratio * scatter[lags == 0]) & ((np.abs(off) > NEAR_NS) | (lags == 0))
+        lags, off, scatter = lags[fits], off[fits], scatter[fits]
+        if lags.size < 2:
+            return []
+    closest = [one for one in np.argsort(scatter, kind="stable").tolist() if lags[one]][:HYPOTHESES]
+    moved = (other.end_ns - best.shifted.end_ns)[[0, -1]]
+    drift = float((moved[1] - moved[0]) / max(int(other.end_ns[-1] - other.end_ns[0]), 1))
+    return [(float(off[one]), drift) for one in closest]
 
 
 def _neighbours(
@@ -133,9 +211,12 @@ def _differ(one: Alignment, other: Alignment) -> bool:
 
 
 def _hypotheses(
-    reference: Sequence, other: Sequence, limit_ns: int | None, within: tuple[float, float] = ANYWHERE
-) -> list[float]:
-    """Shifts (other's clock minus the reference's, at other's middle) that several anchors agree on, best first."""
+    reference: Sequence, other: Sequence, limit_ns: int | None, within: Within = anywhere
+) -> list[tuple[float, float]]:
+    """Shifts (other's clock minus the reference's, at other's middle) that several anchors agree on, with their drift.
+
+    The best comes first.
+    """
     at, shift, score = _anchors(reference, other, limit_ns, within)
     if not shift.size and limit_ns is not None:
         at, shift, score = _anchors(reference, other, None, within)
@@ -148,17 +229,36 @@ def _hypotheses(
     weight = np.zeros(shift.size)
     for time in np.unique(at):
         weight += np.max(support[:, at == time], axis=1)
-    chosen: list[float] = []
+    chosen: list[tuple[float, float]] = []
     open_positions = np.ones(shift.size, dtype=bool)
     while open_positions.any() and len(chosen) < HYPOTHESES:
         best = int(np.argmax(np.where(open_positions, weight, -1.0)))
         if weight[best] < NEGLIGIBLE * weight.max():
             break
-        drift = _slope(at[agree[best]], shift[agree[best]], score[agree[best]])
+        line = _line(best, at, shift, score, agree[best])
+        drift = _slope(at[line], shift[line], score[line])
         middle = 0.5 * (float(other.end_ns[0]) + float(other.end_ns[-1]))
-        chosen.append(float(shift[best]) + drift * (middle - float(at[best])))
+        chosen.append((float(shift[best]) + drift * (middle - float(at[best])), drift))
         open_positions &= ~agree[best]
     return chosen
+
+
+def _line(best: int, at: Floats, shift: Floats, score: Floats, agree: Mask) -> Ints:
+    """Of positions that agree with one of them, one an anchor: that to which those between the two lead.
+
+    Where calls repeat, within what clocks may drift until another anchor there are positions of several periods.
+    """
+    found = [best]
+    for side in (-1, 1):
+        last, drift = best, 0.0
+        for time in np.unique(at[agree & (side * (at - at[best]) > 0)])[::side]:
+            here, later = np.flatnonzero(agree & (at == time)), time - at[last]
+            apart = np.abs(shift[here] - shift[last] - drift * later) / (NEAR_NS + DRIFT * abs(later))
+            led_to = here[np.argmax(score[here] / (1.0 + apart**2))]
+            drift = float(np.clip((shift[led_to] - shift[last]) / later, -DRIFT, DRIFT))
+            last = int(led_to)
+            found.append(last)
+    return np.array(found)
 
 
 def _slope(at: Floats, shift: Floats, score: Floats) -> float:
@@ -175,7 +275,7 @@ def _slope(at: Floats, shift: Floats, score: Floats) -> float:
 
 
 def _anchors(
-    reference: Sequence, other: Sequence, limit_ns: int | None, within: tuple[float, float] = ANYWHERE
+    reference: Sequence, other: Sequence, limit_ns: int | None, within: Within
 ) -> tuple[Floats, Floats, Floats]:
     """(time of the anchor, shift, score) of the most promising positions of each anchor."""
     found: list[tuple[Floats, Floats, Floats]] = []
@@ -187,7 +287,8 @@ def _anchors(
             first, last = np.searchsorted(reference.end_ns, [end - limit_ns, end + limit_ns])
         positions = first + np.flatnonzero(reference.symbol[first:last] == other.symbol[row])
         shift = end - reference.end_ns[positions]
-        possible = (within[0] <= shift) & (shift <= within[1])
+        (least,), (most,) = within(other.end_ns[[row]])
+        possible = (least - NEAR_NS <= shift) & (shift <= most + NEAR_NS)
         positions, shift = positions[possible], shift[possible]
         if not positions.size:
             continue
@@ -195,7 +296,10 @@ def _anchors(
         wanted = other.end_ns[neighbours][None, :] - shift[:, None]
         apart = nearest(keyed, order, reference, np.broadcast_to(other.symbol[neighbours], wanted.shape), wanted)[1]
         score = 0.01 + np.sum(1.0 / (1.0 + (apart / JITTER_NS) ** 2), axis=1)
-        best = np.argsort(-score, kind="stable")[: 2 * HYPOTHESES]
+        # Of many that score about alike those of the least shift: so do other anchors', and they can agree.
+        best = np.lexsort((np.abs(shift), -np.rint(score)))
+        alike = int(np.count_nonzero(2 * score > score.max()))
+        best = best[: min(max(alike, 2 * HYPOTHESES), MOST_ALIKE)]
         found.append((np.full(best.size, float(end)), shift[best].astype(np.float64), score[best]))
     if not found:
         return np.empty(0), np.empty(0), np.empty(0)

@@ -19,7 +19,7 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.matching.align import CLEAR
 from analyzers.matching.calls import PAIRWISE, calls
 from analyzers.matching.fit import bases, estimate
-from analyzers.matching.merging import merge_sequences
+from analyzers.matching.merging import Ahead, merge_sequences
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.steps import find_steps, step_of_ops
@@ -40,13 +40,12 @@ _KEY = ["group", "group_ranks", "sequence"]  # that name a collective
 ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
 
 
-def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None) -> Matches:
+def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None) -> Matches:
     """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not.
 
     Parameters
     ----------
-    apart_ns : of `Matches.members`, [i, j], how far clock j is at most ahead of clock i: what no order of calls may
-        contradict.
+    ahead_of : of `Matches.members` how far their clocks are ahead of each other: what no order of calls may contradict.
     """
     found = calls(trace)
     members, table = found.members, found.table
@@ -57,7 +56,7 @@ def match(trace: Trace, apart_ns: Callable[[pd.DataFrame], Floats] | None = None
     in_order = _by_time(table, np.flatnonzero(~by_key))
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
     if sequences:
-        assignment.apart_ns = apart_ns(members) if apart_ns is not None and len(members) > 1 else None
+        assignment.ahead_ns = ahead_of(members) if ahead_of is not None and len(members) > 1 else None
         steps = find_steps(trace)
         assignment.step = np.append(steps.numbers, -1)[step_of_ops(trace)[ints(table, "op")]]
     for how, rows in sequences:
@@ -77,13 +76,13 @@ def _by_time(table: pd.DataFrame, rows: Ints) -> Ints:
 class _Assignment:
     """Collective, confidence and kind of match of each call, filled in sequence by sequence.
 
-    step : the number of each call's training step, -1 where none is known. apart_ns : as `merge_sequences` has it.
+    step : the number of each call's training step, -1 where none is known. ahead_ns : as `merge_sequences` has it.
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.table, self.next = table, 0
         self.step = np.full(len(table), -1)
-        self.apart_ns: Floats | None = None
+        self.ahead_ns: Ahead | None = None
         self.collective = np.full(len(table), -1, np.int64)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int64)
@@ -106,7 +105,7 @@ class _Assignment:
             limit_ns=limit_ns,
             one_group=how != "order",
             strict=how == "order" and _among_many(lane),
-            apart_ns=self.apart_ns,
+            ahead_ns=self.ahead_ns,
         )
         self.put(rows, index, confidence, how)
         self.refuted[rows] = refuted

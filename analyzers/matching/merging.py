@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.matching.align import ANYWHERE, CLEAR, align
+from analyzers.matching.align import CLEAR, align, anywhere
 from analyzers.matching.pairs import JITTER_NS, RESOLUTION_NS, Alignment, Sequence
 
 BELONGS_NS = 8 * JITTER_NS  # ends of ranks that share no communicator do not coincide this well
 SAMPLE = 256
+# Of two members: how far the second's clock is ahead of the first's at least, and at most, ns, at instants of its own.
+Ahead = Callable[[int, int, Ints], tuple[Floats, Floats]]
 APART = 5.0  # ends of two groups differ this many times as much as those within a group
 
 
@@ -27,7 +30,7 @@ def merge_sequences(
     limit_ns: int | None,
     one_group: bool,
     strict: bool = False,
-    apart_ns: Floats | None = None,
+    ahead_ns: Ahead | None = None,
 ) -> tuple[Ints, Floats, Mask]:
     """Number the collectives that calls of several members, sorted by end, belong to.
 
@@ -38,13 +41,13 @@ def merge_sequences(
         is known, and each member's times then count from its own first call.
     one_group : all members are known to communicate with each other.
     strict : calls may be between any two of the members, unnamed: only such as end closely together are one.
-    apart_ns : [i, j], how far member j's clock is at most ahead of member i's; None where nothing is known.
+    ahead_ns : what is known of how far members' clocks are ahead of each other; None where nothing is.
 
     Returns
     -------
     collective : number from 0, per call.
     confidence : 0 to 1, per call.
-    refuted : calls of members that match no other's, as `apart_ns` rules out what their order asks for.
+    refuted : calls of members that match no other's, as `ahead_ns` rules out what their order asks for.
     """
     rows = {key[0]: part for key, part in rows_by_key(member).items()}
     zero = int(start.min())
@@ -54,12 +57,13 @@ def merge_sequences(
         for one, mine in rows.items()
     }
 
-    def ahead_ns(one: int, other: int) -> tuple[float, float]:
+    def from_bases(one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
         """How far the other's sequence is ahead at least, and at most, each counted from its own base."""
-        if apart_ns is None:
-            return ANYWHERE
+        if ahead_ns is None:
+            return anywhere(at)
+        least, most = ahead_ns(one, other, at + bases[other])
         counted = float(bases[other] - bases[one])
-        return -float(apart_ns[other, one]) - counted, float(apart_ns[one, other]) - counted
+        return least - counted, most - counted
 
     collective = np.full(member.size, -1, np.int64)
     confidence = np.ones(member.size)
@@ -67,12 +71,12 @@ def merge_sequences(
     count, refuted = 0, set[int]()
     while pending:
         group = _Group(sequences[pending[0]])
-        joined, pending = _gather(group, pending, sequences, limit_ns, one_group, strict, ahead_ns)
+        joined, pending = _gather(group, pending, sequences, limit_ns, one_group, strict, from_bases)
         parts = [joined] if one_group else _subgroups(group, joined)
         for part in parts:
             if len(parts) > 1:  # what was merged with strangers is merged anew without them
                 group = _Group(sequences[part[0]])
-                _gather(group, part, sequences, limit_ns, True, strict, ahead_ns)
+                _gather(group, part, sequences, limit_ns, True, strict, from_bases)
             for one in part:
                 collective[rows[one]] = count + group.index[one]
                 confidence[rows[one]] = group.confidence[one]
@@ -126,7 +130,7 @@ def _gather(
     limit_ns: int | None,
     one_group: bool,
     strict: bool,
-    ahead_ns: Callable[[int, int], tuple[float, float]],
+    ahead_ns: Ahead,
 ) -> tuple[list[int], list[int]]:
     """Let members join until none of those left belongs; returns who joined and who is left."""
     first = pending[0]
@@ -138,7 +142,7 @@ def _gather(
     while progress and pending:
         progress, left = False, []
         for one in pending:
-            ahead = ahead_ns(first, one)
+            ahead = partial(ahead_ns, first, one)
             found = align(group.sequence, sequences[one], limit_ns, strict=strict, ahead_ns=ahead)
             if one_group and not strict:
                 found = _with_first_calls(group.sequence, found)

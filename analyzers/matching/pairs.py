@@ -58,12 +58,12 @@ class Alignment:
 
 
 def pair(
-    reference: Sequence, other: Sequence, shift: float, *, strict: bool, refine: bool = True
+    reference: Sequence, other: Sequence, shift: float, drift: float = 0.0, *, strict: bool, refine: bool = True
 ) -> tuple[float, Alignment]:
-    """Pair all calls under one shift, refining it and a drift as pairs are found; returns the cost and the pairs."""
+    """Pair all calls under one shift and drift, refining both as pairs are found; returns the cost and the pairs."""
     middle = 0.5 * (float(other.end_ns[0]) + float(other.end_ns[-1]))
     since = other.end_ns - middle
-    drift, tolerance = 0.0, 20 * JITTER_NS + DRIFT * 0.5 * float(other.end_ns[-1] - other.end_ns[0])
+    tolerance = 20 * JITTER_NS + DRIFT * 0.5 * float(other.end_ns[-1] - other.end_ns[0])
     keyed, order = keyed_by_symbol(reference)
     for _ in range(3 if refine else 0):
         moved = other.end_ns - np.rint(shift + drift * since).astype(np.int64)
@@ -121,7 +121,10 @@ def _line(at: Floats, difference: Floats) -> tuple[float, float]:
     span = float(np.median(at[half:]) - np.median(at[:half]))
     if span <= 0:
         return shift, 0.0
-    drift = float(np.clip((np.median(late) - np.median(early)) / span, -DRIFT, DRIFT))
+    drift = float(np.median(late) - np.median(early)) / span
+    left = difference - drift * at  # of which medians are those of many, no longer of the one in the middle
+    drift += float(np.median(left[half:]) - np.median(left[:half])) / span
+    drift = float(np.clip(drift, -DRIFT, DRIFT))
     return float(np.median(difference - drift * at)), drift
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Floats, Ints
 from analyzers.matching.pairs import Sequence
 
 MS = 1_000_000
@@ -31,3 +31,8 @@ def irregular(count: int, *, seed: int = 0, gap: int = MS) -> Ints:
     """Ends of calls whose gaps, of half to one and a half times the usual one, are all different."""
     gaps = np.random.default_rng(seed).permutation(np.linspace(0.5, 1.5, count) * gap)
     return np.cumsum(gaps).astype(np.int64)
+
+
+def within(least: float, most: float) -> Callable[[Ints], tuple[Floats, Floats]]:
+    """That a clock is ahead by so much at least and at most, at all instants."""
+    return lambda at: (np.full(at.size, float(least)), np.full(at.size, float(most)))

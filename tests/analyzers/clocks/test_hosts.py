@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzers.clocks.ahead import AheadByHosts
 from analyzers.clocks.align import align
 from analyzers.clocks.hosts import HostBounds, host_bounds, shared_hosts, witnesses
-from analyzers.clocks.solve import _ByHosts, _Estimated, apart_by_hosts
+from analyzers.clocks.solve import _ByHosts, _Estimated
 from analyzers.clocks.solve import solve as solution
 from analyzers.scale.summaries import summary_of
 from analyzers.trace.columns import ints
@@ -331,7 +332,13 @@ def test_bounds_between_clocks_are_those_of_all_ways_over_captures_and_hosts(
         between[CLOCKS + capture, -1] = between[-1, CLOCKS + capture] = error[capture]
     for over in range(size):
         between = np.minimum(between, between[:, [over]] + between[[over], :])
-    assert np.allclose(apart_by_hosts(bounded, members), between[:CLOCKS, :CLOCKS])
+    assert np.allclose(_ByHosts(bounded, members).apart_ns(), between[:CLOCKS, :CLOCKS])
+    ahead = AheadByHosts(bounded, members)  # which agrees where there is one instant
+    at = np.zeros(1, np.int64)
+    for one in range(CLOCKS):
+        for other in range(CLOCKS):
+            (least,), (most,) = ahead(one, other, at)
+            assert (least, most) == pytest.approx((-between[other, one], between[one, other]), abs=20)  # drift
     direct = np.full((CLOCKS, CLOCKS), np.inf)
     np.fill_diagonal(direct, 0.0)
     for i, j, ns in ends:

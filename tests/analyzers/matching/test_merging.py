@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from analyzers.matching.merging import _components, _Group, merge_sequences
 from analyzers.matching.pairs import Alignment, Sequence
-from tests.support.sequences import MS, calls, irregular
+from tests.support.sequences import MS, calls, irregular, within
 
 SECOND = 1_000 * MS
 
@@ -352,10 +352,10 @@ def test_members_whose_clocks_hosts_keep_apart_stay_apart_each_from_its_own_zero
     order = np.argsort(end, kind="stable")
     for limit in (None, SECOND):
         for shift, together in ((0.0, 9), (7.0 * MS, 10), (3.0 * MS, 0)):
-            apart = np.array([[0.0, shift + 1_000], [1_000 - shift, 0.0]])
+            ahead = {(0, 1): within(shift - 1_000, shift + 1_000), (1, 0): within(-shift - 1_000, 1_000 - shift)}
             collective, _, refuted = merge_sequences(
                 member[order], symbol[order], start[order], end[order], np.full(order.size, -1),
-                limit_ns=limit, one_group=True, apart_ns=apart,
+                limit_ns=limit, one_group=True, ahead_ns=lambda one, other, at, known=ahead: known[one, other](at),
             )  # fmt: skip
             assert np.count_nonzero(np.bincount(collective) == 2) == together
             assert np.count_nonzero(refuted) == (20 if not together else 0)

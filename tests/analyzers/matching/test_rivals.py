@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from analyzers.arrays.types import Ints
-from analyzers.matching.align import ANYWHERE, CLEAR, align
+from analyzers.matching.align import CLEAR, align
 from analyzers.matching.pairs import Alignment, Sequence
-from tests.support.sequences import calls
+from tests.support.sequences import MS, calls, within
 
 SECOND = 1_000_000_000
 PERIODS = [30_000, 60_000, 100_000, 149_000, 151_000, 400_000, 3_000_000]
@@ -85,8 +85,8 @@ def test_what_hosts_tell_may_make_an_answer_sure_and_without_them_it_is_that_or_
     for seed in range(4):
         reference, other, ahead = one_off(period, 1_000, seed)
         shift = float(ahead)
-        told = align(reference, other, None, ahead_ns=(shift - period / 4, shift + period / 4))
-        without = align(reference, other, None, ahead_ns=ANYWHERE)
+        told = align(reference, other, None, ahead_ns=within(shift - period / 4, shift + period / 4))
+        without = align(reference, other, None)
         right: Ints = np.arange(1, len(reference) + 1)
         for found in (told, without):
             sure = (found.index >= 0) & (found.confidence >= CLEAR)
@@ -100,3 +100,43 @@ def test_a_lost_call_within_what_both_cover_tells() -> None:
     found = align(reference, other, None)
     assert found.index.tolist() == [*range(1, 29), -1]
     assert found.confidence[:-1].min() >= CLEAR
+
+
+LONG = [(300, 1_000), (3_000, 1_000), (3_000, 20_000), (30_000, 1_000), (75_000, 20_000)]
+
+
+@pytest.mark.parametrize(("count", "jitter"), LONG)
+@pytest.mark.parametrize("drift", [0.0, 5e-6, -20e-6, 45e-6])
+@pytest.mark.parametrize("periods", [0, 3])
+def test_a_long_run_of_steps_almost_alike_is_right_or_not_sure(
+    count: int, jitter: int, drift: float, periods: int
+) -> None:
+    """Steps of 12 ms, but for microseconds; clocks of a quarter of an hour drift apart by more than three of them."""
+    dice = np.random.default_rng(count + jitter + periods)
+    true = np.cumsum(12 * MS + dice.integers(-jitter, jitter + 1, count))
+    read = true + 12_000 + 12 * MS * periods + np.rint(drift * (true - true[count // 2])).astype(np.int64)
+    read = read + dice.integers(-2_000, 2_001, count)
+    ahead = 12 * MS * periods + 12_000 + 25e-6 * float(true[-1]) * np.array([-1, 1])
+    for known in (within(-np.inf, np.inf), within(*ahead)):
+        found = align(calls(true, lasts=100_000), calls(read, lasts=100_000), SECOND, ahead_ns=known)
+        sure = (found.index >= 0) & (found.confidence >= CLEAR)
+        assert (found.index[sure] == np.flatnonzero(sure)).all()
+
+
+def test_of_a_long_run_of_equal_steps_the_one_that_hosts_allow_is_right() -> None:
+    """A quarter of an hour of three collectives each 12 ms: clocks may drift by periods, but hosts show all along."""
+    pattern = np.arange(75_000)[:, None] * 11_998_500 + np.array([0, 1_237_000, 5_113_000])
+    ends = pattern.ravel()
+    for periods in (-1, 0, 2):
+        shift = 12_000 + 11_998_500 * periods
+        known = within(shift - 11_000.0, shift + 12_000.0)
+        found = align(calls(ends, lasts=90_000), calls(ends + shift, lasts=90_000), SECOND, ahead_ns=known)
+        assert found.index.tolist() == list(range(ends.size))
+        assert found.confidence.min() >= CLEAR
+
+
+def test_what_leaves_most_calls_without_another_is_not_sure() -> None:
+    reference = calls(np.arange(400) * 7 * MS, lasts=100_000)
+    other = calls(np.arange(400) * 11 * MS, lasts=100_000)  # every seventh ends beside one of the other's
+    found = align(reference, other, None)
+    assert found.confidence.max() < CLEAR
