@@ -141,18 +141,20 @@ def _periods_off(reference: Sequence, other: Sequence, best: Alignment) -> list[
     if rows.size < 2:
         return []
     order = np.flatnonzero(reference.symbol == other.symbol[rows[0]])  # by end, as the sequence is
-    lags, off = np.arange(-LAGS, LAGS + 1), np.zeros(0)
+    lags, off = np.arange(-LAGS, LAGS + 1), np.empty(0, np.int64)
     ratio = np.exp(2 * DECISIVE / np.sqrt(pairs))  # in cost, from which on a rival is none
     for samples, slack in ((2 * ANCHORS, 2.0), (LAGS, 1.0)):
         some = rows[np.unique(np.linspace(0, rows.size - 1, samples).astype(np.int64))]
-        at = np.searchsorted(order, best.index[some])[:, None] + lags
+        at = lags[:, None] + np.searchsorted(order, best.index[some])
         exists = (at >= 0) & (at < order.size)
+        count = exists.sum(axis=1)
+        known = count >= MOST * some.size
+        lags, at, exists, count = lags[known], at[known], exists[known], count[known]
         ends = reference.end_ns[order[np.clip(at, 0, order.size - 1)]]
-        apart = np.where(exists, best.shifted.end_ns[some][:, None] - ends, np.nan)
-        known = exists.sum(axis=0) >= MOST * some.size
-        lags, apart = lags[known], apart[:, known]
-        off = np.nanmedian(apart, axis=0)
-        scatter = np.nanmean(np.minimum(np.abs(apart - off), 10 * JITTER_NS), axis=0) + FLOOR_NS
+        apart = np.where(exists, best.shifted.end_ns[some] - ends, np.iinfo(np.int64).max)
+        off = np.take_along_axis(np.sort(apart, axis=1), (count[:, None] - 1) // 2, axis=1)[:, 0]  # medians
+        distance = np.where(exists, np.minimum(np.abs(apart - off[:, None]), int(10 * JITTER_NS)), 0)
+        scatter = distance.sum(axis=1) / count + FLOOR_NS
         fits = (scatter <= slack * ratio * scatter[lags == 0]) & ((np.abs(off) > NEAR_NS) | (lags == 0))
         lags, off, scatter = lags[fits], off[fits], scatter[fits]
         if lags.size < 2:

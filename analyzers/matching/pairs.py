@@ -18,6 +18,7 @@ RESOLUTION_NS = 1_000
 FAR_APART = 16.0  # calls that end this many times as far apart as is usual are not one
 BETWEEN, BEYOND = 3.0, 0.5  # what a lost call costs, in jitters, between matched ones and beyond them
 SEVERAL = 3  # pairs from which on their distances tell what is usual
+MANY = 256  # pairs from which on a drift is looked for twice
 FLOOR_NS = 100.0  # ends differ by this at least
 _STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's first call
 
@@ -122,8 +123,9 @@ def _line(at: Floats, difference: Floats) -> tuple[float, float]:
     if span <= 0:
         return shift, 0.0
     drift = float(np.median(late) - np.median(early)) / span
-    left = difference - drift * at  # of which medians are those of many, no longer of the one in the middle
-    drift += float(np.median(left[half:]) - np.median(left[:half])) / span
+    if at.size >= MANY:  # medians of what is left are those of many, no longer of the one in the middle
+        left = difference - drift * at
+        drift += float(np.median(left[half:]) - np.median(left[:half])) / span
     drift = float(np.clip(drift, -DRIFT, DRIFT))
     return float(np.median(difference - drift * at)), drift
 

@@ -17,6 +17,7 @@ from analyzers.scale import answers
 from analyzers.syncs.report import OrderReport, order_of
 from analyzers.trace import by_process as splitting
 from analyzers.trace.by_process import ProcessesRun, by_process, taken_apart
+from analyzers.trace.columns import stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import OnePart, PartitionedRun
 from analyzers.trace.schemas import TABLES
@@ -114,6 +115,8 @@ def test_a_part_holds_the_rows_of_its_process_and_its_launches(apart: bool, monk
         launched = part.ops["launch"].to_numpy() >= 0
         here = part.api[LAUNCHED].iloc[part.ops["launch"][launched]].to_numpy().tolist()
         assert here == trace.api[LAUNCHED].iloc[trace.ops["launch"].iloc[rows[launched]]].to_numpy().tolist()
+        in_place = np.shares_memory(stored(part.api, "start_ns"), stored(run.trace.api, "start_ns"))
+        assert in_place == apart, "no second copy of what was taken apart"
     firsts = [(first.process, first.op, first.call) for first in run.firsts]
     assert firsts[0] == (0, 0, 0)
     assert firsts[3] == (0, *(sum(len(getattr(found[part], name)) for part in range(3)) for name in ("ops", "api")))
