@@ -17,6 +17,7 @@ import numpy as np
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.matching.pairs import DRIFT, FLOOR_NS, JITTER_NS, Alignment, Sequence, keyed_by_symbol, nearest, pair
 
+Within = Callable[[Ints], tuple[Floats, Floats]]  # least and most at some instants, ns
 ANCHORS = 12
 NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
 NEAR_NS = 5 * JITTER_NS  # shifts this close to each other may be one
@@ -37,7 +38,6 @@ ONE_STEP = 0.98  # where so many of the pairs are of one step,
 FEWER_STEPS = 0.04  # and of every other alignment fewer by this
 ALONE = 0.3  # confidence in an alignment that rests on one pair,
 LOST_NS = 10 * JITTER_NS  # or that costs more than this, for it leaves most calls without another
-Within = Callable[[Ints], tuple[Floats, Floats]]
 CLEAR = 0.5  # a confidence from here on is sure; at this very one, though ends say nothing of clocks
 
 

@@ -21,7 +21,7 @@ from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
-MANY = 50_000  # ops of a process, on average, from which on its tables are made anew in little of the time they save
+MANY = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
 
 
 def by_process(run: PartitionedRun) -> PartitionedRun:
