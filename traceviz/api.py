@@ -151,7 +151,7 @@ def check_overlap(
     from analyzers.verdict import check
 
     runs = [trace] if baseline is None else [trace, baseline]
-    with progress() as on_progress, opened_together(runs, reading, on_progress) as (run, *alone):
+    with progress() as on_progress, opened_together(runs, reading, on_progress, by_process=True) as (run, *alone):
         result = check.check_overlap(
             run,
             a,
@@ -354,7 +354,7 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, opened(trace, reading, on_progress, lists=True) as run:
+    with progress() as on_progress, opened(trace, reading, on_progress, lists=True, by_process=True) as run:
         return answers.syncs(run)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -42,9 +43,18 @@ class ReadingOptions(ReadingOfAll, total=False):
 
 
 def opened(
-    run: Run, how: ReadingOptions, on_progress: Progress, *, lists: bool = False, counters: bool = False
+    run: Run,
+    how: ReadingOptions,
+    on_progress: Progress,
+    *,
+    lists: bool = False,
+    counters: bool = False,
+    by_process: bool = False,
 ) -> AbstractContextManager[PartitionedRun]:
-    """A run to ask something of, for the time of a block; with its GPU counters, however many, where asked."""
+    """A run to ask something of, for the time of a block; with its GPU counters, however many, where asked.
+
+    What is read for it alone may come apart by process, as `analyzers.scale.parts.opened_together` says.
+    """
     from analyzers.scale.parts import opened
     from analyzers.trace import tables as tables
     from analyzers.trace.run import OnePart
@@ -52,13 +62,19 @@ def opened(
     if isinstance(run, tables.Trace):
         _refuse(how)
         return nullcontext(OnePart(run))
-    reading = replace(_reading(how), counters=counters)
-    return opened(paths_of((run,)), reading, align=how.get("align", True), lists=lists, progress=on_progress)
+    reading, align = replace(_reading(how), counters=counters), how.get("align", True)
+    paths = paths_of((run,))
+    return opened(paths, reading, align=align, lists=lists, by_process=by_process, progress=on_progress)
 
 
 @contextmanager
 def opened_together(
-    runs: Sequence[Run], how: ReadingOptions, on_progress: Progress, *, lists: bool = False
+    runs: Sequence[Run],
+    how: ReadingOptions,
+    on_progress: Progress,
+    *,
+    lists: bool = False,
+    by_process: bool = False,
 ) -> Iterator[list[PartitionedRun]]:
     """Several runs to ask something of, for the time of a block; those named by paths share a budget and workers."""
     from analyzers.scale.parts import opened_together
@@ -66,10 +82,14 @@ def opened_together(
 
     if any(isinstance(run, tables.Trace) for run in runs):
         with ExitStack() as each:
-            yield [each.enter_context(opened(run, how, on_progress, lists=lists)) for run in runs]
+            each_as = partial(opened, how=how, on_progress=on_progress, lists=lists, by_process=by_process)
+            yield [each.enter_context(each_as(run)) for run in runs]
         return
     paths, align = [paths_of((run,)) for run in runs], how.get("align", True)
-    with opened_together(paths, _reading(how), align=align, lists=lists, progress=on_progress) as found:
+    together = opened_together(
+        paths, _reading(how), align=align, lists=lists, by_process=by_process, progress=on_progress
+    )
+    with together as found:
         yield found
 
 

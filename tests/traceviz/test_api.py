@@ -16,6 +16,9 @@ import pytest
 
 import traceviz as tv
 from analyzers.load import load as load_quietly
+from analyzers.scale import parts as scale
+from analyzers.trace import by_process as splitting
+from analyzers.trace.run import PartitionedRun
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.command_lines import without_replay
@@ -272,6 +275,19 @@ def test_whatever_names_a_run_gets_the_same_answer(name: str, trace: Trace) -> N
     assert answers[1:] == answers[:1] * 2
     one_by_one = as_json(name, ask(TWO, memory="4GB", workers=1))
     assert without_replay(one_by_one) == without_replay(answers[0])
+
+
+@pytest.mark.parametrize("name", ["check_overlap", "sync_points"])
+def test_what_comes_apart_by_process_gets_the_same_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, report = getattr(tv, name), DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
+    whole = ask(tv.load(report))
+    made: list[PartitionedRun] = []
+    monkeypatch.setattr(splitting, "MANY", 0)
+    monkeypatch.setattr(scale, "taken_apart", lambda trace: made.append(splitting.taken_apart(trace)) or made[0])
+    by_process = ask(report)
+    assert [type(run) for run in made] == [splitting.ProcessesRun]
+    assert without_replay(as_json(name, by_process)) == without_replay(as_json(name, whole))
+    pd.testing.assert_frame_equal(by_process.to_frame(), whole.to_frame())
 
 
 def test_several_paths_are_one_run_however_they_are_given(trace: Trace) -> None:
