@@ -231,19 +231,36 @@ def _loop(  # one function, for the compiler's sake
             submits(unit, submitted[unit] - dispatch[unit][0])
 
     def returns(call: Any, back: Any) -> None:
-        call_end[call] = back
-        following = next_call[call]
-        if following >= 0:
-            earliest[following] = max(earliest[following], back + before[following])
-            call_needs[following] -= 1
-            if call_needs[following] == 0:
-                heappush(queue, (earliest[following], begin_, zero, following))
-        for at in range(handed_first[call], handed_first[call + 1]):
-            following = handed[at]
-            earliest[following] = max(earliest[following], back + handed_ns[following])
-            call_needs[following] -= 1
-            if call_needs[following] == 0:
-                heappush(queue, (earliest[following], begin_, zero, following))
+        # With it the calls after it on its thread begin and return, up to one that waits, or may find its queue full:
+        # whenever they do, nothing that happens until then changes when.
+        while True:
+            call_end[call] = back
+            for at in range(handed_first[call], handed_first[call + 1]):
+                following = handed[at]
+                earliest[following] = max(earliest[following], back + handed_ns[following])
+                call_needs[following] -= 1
+                if call_needs[following] == 0:
+                    heappush(queue, (earliest[following], begin_, zero, following))
+            call = next_call[call]
+            if call < 0:
+                return
+            earliest[call] = max(earliest[call], back + before[call])
+            call_needs[call] -= 1
+            if call_needs[call] > 0:
+                return
+            begin = earliest[call]
+            for at in range(launched_first[call], launched_first[call + 1]):
+                if place[launched[at]] >= 0:
+                    heappush(queue, (begin, begin_, zero, call))
+                    return
+            call_start[call] = begin
+            for at in range(launched_first[call], launched_first[call + 1]):
+                submits(launched[at], begin + submitted[launched[at]])
+            if call_waits[call] > 0:
+                return
+            back = begin + cost[call]
+            if done[call] >= 0:
+                back = max(back, done[call] + after[call])
 
     def drains(unit: Any, now: Any) -> None:
         drains_at[unit] = -1
@@ -319,7 +336,7 @@ def _loop(  # one function, for the compiler's sake
                     held[own + held_count[device]] = which
                     held_count[device] += 1
                     continue
-                for of in range(resources):
+                for of in range(resources):  # written out as four lines, numba 0.68 compiles it wrongly
                     in_use[of] += takes[of]
                 filling[device] += fills[which]
             unit_start[which] = now
@@ -386,11 +403,11 @@ def _loop(  # one function, for the compiler's sake
             count[0] -= 1
             number = changed[count[0]]
             first, last = member_first[number], member_first[number + 1]
-            beside = loads - 1
-            if last - first == 1 and here_count[gpu[members[first]]] <= 1:  # alone
-                beside = -1
-            while beside >= 0 and crowd[number][beside] == 0:
-                beside -= 1
+            beside = -1
+            if last - first > 1 or here_count[gpu[members[first]]] > 1:  # else it is alone
+                beside = loads - 1
+                while beside >= 0 and crowd[number][beside] == 0:
+                    beside -= 1
             for at in range(first, last):
                 unit = members[at]
                 if unit_began[unit] < 0 or unit_end[unit] >= 0:
@@ -398,15 +415,14 @@ def _loop(  # one function, for the compiler's sake
                 at_pace = 1.0 - slower[unit][beside] if beside >= 0 else 1.0
                 if at_pace == pace[unit] and ends_at[unit] >= 0:
                     continue
-                left[unit] -= (now - since[unit]) * pace[unit]
-                since[unit] = now
-                pace[unit] = at_pace
+                to_do = left[unit] - (now - since[unit]) * pace[unit]
+                left[unit], since[unit], pace[unit] = to_do, now, at_pace
                 if not drained[unit]:
-                    until_drained = max(left[unit] - (1.0 - until[unit]) * work[unit], 0.0)
-                    drains_at[unit] = now + int(until_drained / pace[unit])
-                    heappush(queue, (drains_at[unit], drain, zero, unit))
-                ends_at[unit] = now + round(max(left[unit], 0.0) / pace[unit])
-                heappush(queue, (ends_at[unit], end, zero, unit))
+                    until_drained = max(to_do - (1.0 - until[unit]) * work[unit], 0.0)
+                    drains_at[unit] = then = now + int(until_drained / at_pace)
+                    heappush(queue, (then, drain, zero, unit))
+                ends_at[unit] = then = now + round(max(to_do, 0.0) / at_pace)
+                heappush(queue, (then, end, zero, unit))
         if freed >= 0:
             if len(queue) > 0 and queue[0] < (now, drain, zero, freed):
                 heappush(queue, (now, drain, zero, freed))
