@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.groups import label, ordered
+from analyzers.arrays.groups import ordered
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.contention.timings import KIND_COLUMNS, Timings
+from analyzers.contention.timings import KIND_COLUMNS, Timings, numbered
 
 ALONE = 0.1  # share of its time up to which an op counts as alone
 BESIDE = 0.5  # and from which on as beside the other side
@@ -50,8 +49,7 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
     found = Alone(*(np.full(kinds, np.nan) for _ in range(3)))
     for one in runs:
         found = _filled(found, _alone(one, one.kind, kinds))
-    columns = [column for column in KIND_COLUMNS if column != "previous"]
-    broad = label(own.kinds.groupby(columns, sort=False, dropna=False).ngroup())
+    broad = numbered(own.kinds, [column for column in KIND_COLUMNS if column != "previous"])
     for one in runs:
         if np.isnan(found.taken_ns).any():
             found = _filled(found, _broad(found, one, broad))
@@ -60,10 +58,11 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
 
 def _broad(found: Alone, one: Timings, broad: Ints) -> Alone:
     """By kinds that differ in what came before them alone, where those of them that are known agree."""
-    known = pd.Series(found.taken_ns).groupby(broad)
-    agree = ((known.max() - known.min()) <= AGREE * known.median()).to_numpy(bool)
-    of_broad = _alone(one, broad[one.kind], int(broad.max()) + 1)
-    taken = np.where(agree | (known.count() == 0).to_numpy(bool), of_broad.taken_ns, np.nan)[broad]
+    known = _ByKind(broad, int(broad.max()) + 1, ~np.isnan(found.taken_ns))
+    times = known.ascending(found.taken_ns)
+    agree = known.spread(times) <= AGREE * known.median(times)
+    of_broad = _alone(one, broad[one.kind], agree.size)
+    taken = np.where(agree | (known.count == 0), of_broad.taken_ns, np.nan)[broad]
     return Alone(taken, of_broad.error_ns[broad], of_broad.least_ns[broad])
 
 
@@ -127,6 +126,11 @@ class _ByKind:
         """Of each kind's values, `ascending`, one that is hardly undercut (by one in a hundred); NaN of none."""
         first, count = self._first[self._has], self.count[self._has]
         return self._of_each(values[first + (count - 1) // UNDERCUT])
+
+    def spread(self, values: Floats) -> Floats:
+        """Of each kind's values, `ascending`, how far they are apart; NaN of none."""
+        first, count = self._first[self._has], self.count[self._has]
+        return self._of_each(values[first + count - 1] - values[first])
 
     def _of_each(self, values: Floats) -> Floats:
         found = np.full(self.count.size, np.nan)

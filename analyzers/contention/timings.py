@@ -31,7 +31,8 @@ WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
 _NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "sizes", "crowded")
 _LIMITS = np.iinfo(np.int64)
-KIND_COLUMNS = ("kind", "copy", "name", "group", "previous", *_NUMBERS)
+_TEXTS = ("kind", "copy", "name", "group", "previous")
+KIND_COLUMNS = (*_TEXTS, *_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -136,17 +137,23 @@ def join(parts: Iterable[Timings]) -> Timings:
     """All of several parts, their kinds numbered together; sizes that some captures don't say tell no kinds apart."""
     parts = list(parts)
     kinds = pd.concat([part.kinds for part in parts], ignore_index=True)
-    like = [column for column in KIND_COLUMNS if column not in ("previous", "sizes")]
-    said = kinds.groupby(like, sort=False, dropna=False)["sizes"].transform("min") >= 0
-    kinds["sizes"] = kinds["sizes"].where(said, -1)
-    number = label(kinds.groupby(list(KIND_COLUMNS), sort=False, dropna=False).ngroup())
+    like = numbered(kinds, [column for column in KIND_COLUMNS if column not in ("previous", "sizes")])
+    unsaid = np.zeros(int(like.max(initial=-1)) + 1, dtype=bool)
+    unsaid[like[ints(kinds, "sizes") < 0]] = True
+    kinds["sizes"] = np.where(unsaid[like], -1, ints(kinds, "sizes"))
+    number = numbered(kinds, KIND_COLUMNS)
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
     columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
     return Timings(
-        kinds.drop_duplicates(list(KIND_COLUMNS), ignore_index=True),
+        kinds.take(first_of_each(number)).reset_index(drop=True),
         np.concatenate([number[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
         *(np.concatenate([getattr(part, column) for part in parts]) for column in columns),
     )
+
+
+def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
+    """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
+    return label(*(pd.factorize(kinds[one])[0] if one in _TEXTS else ints(kinds, one) for one in columns))
 
 
 def over_all_ranks(found: Timings) -> Timings:
@@ -216,11 +223,11 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: pd.DataFrame) -> tupl
     numbers["bytes"][is_call] = ints(called, "bytes")
     numbers["sizes"] = np.where(is_call, -1, _sizes(trace)[rows])
     numbers["crowded"] = crowded.astype(np.int64)
-    number = label(*(texts[column][0] for column in KIND_COLUMNS[:5]), *numbers.values())
+    number = label(*(texts[column][0] for column in _TEXTS), *numbers.values())
     firsts = first_of_each(number)
     words = {
         column: [found[each] if each >= 0 else "" for each in texts[column][0][firsts].tolist()]
-        for column in KIND_COLUMNS[:5]
+        for column in _TEXTS
         for found in [texts[column][1]]
     }
     return pd.DataFrame({**words, **{column: values[firsts] for column, values in numbers.items()}}), number

@@ -4,8 +4,9 @@
 
 Ranks are synthetic (`tests.support.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the
 same with a quarter of the ranks, and with a half, gives how much a doubling takes. Each is measured in rounds, the
-least of which counts: what the system takes to clear pages varies by a second. Bars: 10 processor seconds, and 2.2
-times; it ends with exit code 1 where they are not met.
+least of which counts: what the system takes to clear pages varies by a second, and may grow faster than the memory
+does, so that it is told apart. Bars: 10 processor seconds, and 2.2 times; it ends with exit code 1 where they are not
+met.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ def make(ranks: int, count: int, keyed: str, folder: Path) -> None:
 
 def measure(count: int, folder: Path) -> dict[str, float]:
     """Seconds of each stage, and the peak of memory in MB."""
-    trace, busy = read_trace(folder), time.process_time()
+    trace, before = read_trace(folder), resource.getrusage(resource.RUSAGE_SELF)
     began = time.perf_counter()
     aligned = align(trace)
     matched = time.perf_counter()
     result = collectives(aligned)
     measured = time.perf_counter()
     text = markdown(collectives_view.blocks(result))
-    ended = time.perf_counter()
+    ended, after = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
     assert len(result) == count
     assert text
     return {
@@ -54,8 +56,9 @@ def measure(count: int, folder: Path) -> dict[str, float]:
         "measure": measured - matched,
         "report": ended - measured,
         "seconds": ended - began,
-        "of CPU": time.process_time() - busy,
-        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "of CPU": user + system,
+        "of that the system's": system,
+        "peak MB": after.ru_maxrss / 1e3,
     }
 
 
@@ -74,7 +77,7 @@ def main() -> None:
         else:
             print(json.dumps(measure(options.collectives, options.folder)))
         return
-    seconds = []
+    seconds, own = [], []
     for ranks in (options.ranks // 4, options.ranks // 2, options.ranks):
         with tempfile.TemporaryDirectory() as folder:
             words = ["--ranks", str(ranks), "--collectives", str(options.collectives), "--keyed", options.keyed]
@@ -86,9 +89,13 @@ def main() -> None:
             ]
             found = min(rounds, key=lambda one: one["of CPU"])
         seconds.append(found["of CPU"])
+        own.append(found["of CPU"] - found["of that the system's"])
         print(f"{ranks:5} ranks: " + ", ".join(f"{name} {value:.1f}" for name, value in found.items()), flush=True)
-    doubling = max(many / few for few, many in pairwise(seconds))
-    print(f"bar {BAR_SECONDS:g} s of CPU: {seconds[-1]:.1f} s; bar {BAR_DOUBLING} times a doubling: {doubling:.2f}")
+    doubling, doubling_own = (max(many / few for few, many in pairwise(each)) for each in (seconds, own))
+    print(
+        f"bar {BAR_SECONDS:g} s of CPU: {seconds[-1]:.1f} s; bar {BAR_DOUBLING} times a doubling: {doubling:.2f}, "
+        f"{doubling_own:.2f} without the system's"
+    )
     if seconds[-1] > BAR_SECONDS or doubling > BAR_DOUBLING:
         sys.exit(1)
 

@@ -89,7 +89,9 @@ def test_nearly_alone_ops_are_corrected_for_what_they_met() -> None:
 
 
 def kinds(count: int) -> pd.DataFrame:
-    return pd.DataFrame([{**dict.fromkeys(KIND_COLUMNS, ""), "grid": number, "sizes": -1} for number in range(count)])
+    texts = dict.fromkeys(("kind", "copy", "name", "group", "previous"), "")
+    alike = {**dict.fromkeys(KIND_COLUMNS, 0), **texts, "sizes": -1}
+    return pd.DataFrame([{**alike, "grid": number} for number in range(count)])
 
 
 def columns(taken: list[int], beside: list[int]) -> tuple[Ints, Ints, Ints, Mask]:
