@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -124,8 +125,7 @@ class TraceInfo:
         return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {len(self.steps)} step(s)>"
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What is counted of a trace; captures of a run add up.
 
     unknown : ops whose launch is not on record. occurrences, launches : by word and name of ranges.
@@ -151,7 +151,7 @@ class Facts:
         )
 
 
-_COUNTED = [field.name for field in fields(Facts)][2:]
+_COUNTED = Facts.__struct_fields__[2:]
 
 
 def info(trace: Trace) -> TraceInfo:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
+
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from traceviz.output.terminal import progress

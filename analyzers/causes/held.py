@@ -12,9 +12,9 @@ side last runs in them. Their `alone_ns` sum up, by gap and cause, to what `alon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
@@ -25,8 +25,7 @@ from analyzers.causes.table import TABLE, cause_of_parts
 from analyzers.trace.columns import ints, stored
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """What a capture records of an op's way to the GPU, from one instant to another.
 
     kind : "launch" (its call → the op), "event" (the op that it waited for ends → the op starts) or "record" (the event
@@ -43,8 +42,7 @@ class Link:
     to_op: int
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Pieces of one rank's device, by gap and time; a row a piece.
 
     side : the idle side, 0 for A, 1 for B; gap : which of the gaps it is of, from 0; op : row of the op that ended it.
@@ -86,7 +84,7 @@ def held(writer: EvidenceWriter, rank: int, device: int, instances: Sequence[int
     if not parts:
         return None
     words = np.cumsum([0] + [len(one.evidence) for one in parts])
-    columns = {each.name: np.concatenate([getattr(one, each.name) for one in parts]) for each in fields(Held)[:8]}
+    columns = {name: np.concatenate([getattr(one, name) for one in parts]) for name in Held.__struct_fields__[:8]}
     return Held(
         **columns,
         words=np.concatenate(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -54,8 +53,7 @@ def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared, warp if warp > 0 else 32)
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(msgspec.Struct, frozen=True):
     """Pieces [low, high) of windows, ns, by window and time; `row` is the window, `full` whether there was no room."""
 
     row: Ints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from statistics import median_high, median_low
 
 import msgspec
@@ -104,8 +104,7 @@ def unknown(count: int) -> Floats:
     return np.where(np.eye(count, dtype=bool), 0.0, np.inf)
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(msgspec.Struct, frozen=True):
     """Calls (rows of `Matches.calls`) whose ends should coincide, those that bound clocks, and each clock's island.
 
     `sure` is False where even unsure matches were needed: errors are then unknown.
@@ -118,7 +117,7 @@ class _Evidence:
 
     def only(self, rows: Mask) -> _Evidence:
         """Of some of the calls."""
-        return replace(self, ends=self.ends & rows, bounds=self.bounds & rows)
+        return msgspec.structs.replace(self, ends=self.ends & rows, bounds=self.bounds & rows)
 
 
 def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
@@ -166,8 +165,7 @@ def _islands(collective: Ints, member: Ints, members: int, rows: Mask) -> Ints:
     return island
 
 
-@dataclass(frozen=True)
-class _Estimated:
+class _Estimated(msgspec.Struct, frozen=True):
     """Estimates of clocks, and how far each may be ahead of another beyond them.
 
     Clock i runs ahead by `away[i]`, whole ns that may be years, and `offset_ns[i]`. drift, error_ns, count : as
@@ -198,8 +196,8 @@ class _Estimated:
 
     def put(self, members: Ints, part: _Estimated) -> None:
         """Fill in what was estimated of some of the clocks."""
-        for field in fields(self):
-            values, found = getattr(self, field.name), getattr(part, field.name)
+        for name in self.__struct_fields__:
+            values, found = getattr(self, name), getattr(part, name)
             if values.ndim == 2:
                 values[np.ix_(members, members)] = found
             else:

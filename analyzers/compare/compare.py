@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.resampling import LEAST_STEPS
@@ -51,8 +52,7 @@ PER_LANE = ("step_ns", "busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")  #
 OVERLAPS_ALREADY = 0.1  # real overlap of the first run above which its tasks are hardly alone
 
 
-@dataclass(frozen=True)
-class _Measured:
+class _Measured(msgspec.Struct, frozen=True):
     """The figures of a run, or of a part of it.
 
     timings : of both sides, in each part. has_calls : whether host calls were recorded.
@@ -155,7 +155,7 @@ def _part_of(run: PartitionedRun, narrowing: Narrowing, common: Common) -> Narro
     """The part of a run that is compared."""
     numbers = None if common.steps == (WHOLE_CAPTURE,) else common.steps
     everyone = narrowing.ranks is None and set(common.ranks) >= set(run.trace.rank_ids)
-    return replace(narrowing, ranks=None if everyone else common.ranks, numbers=numbers)
+    return msgspec.structs.replace(narrowing, ranks=None if everyone else common.ranks, numbers=numbers)
 
 
 def _measured(
@@ -181,7 +181,7 @@ def _measured(
         pair=pair,
         marks=StepMarks.of(run.trace),
         twins=twins,
-        compared=replace(compared, steps=None, window=None),
+        compared=msgspec.structs.replace(compared, steps=None, window=None),
     )
     parts = [*run.ask(measure, narrowing).values()]
     if len(parts) == 1:
@@ -196,7 +196,9 @@ def _measured(
             tuple(sorted((each for one in parts for each in one.memory_peaks), key=_device_key)),
             any(one.has_calls for one in parts),
         )
-    return replace(whole, memory_peaks=tuple(one for one in whole.memory_peaks if one.rank in common.ranks))
+    return msgspec.structs.replace(
+        whole, memory_peaks=tuple(one for one in whole.memory_peaks if one.rank in common.ranks)
+    )
 
 
 def _device_key(one: DeviceStates | MemoryPeak) -> Lane:
@@ -377,8 +379,7 @@ def _about_noise(runs: Sequence[ComparedRun], common: Common) -> list[TraceWarni
 # What all runs of a comparison have: ranks, devices and steps; the rest is left out, and said so.
 
 
-@dataclass(frozen=True)
-class Common:
+class Common(msgspec.Struct, frozen=True):
     """What all runs have."""
 
     lanes: tuple[Lane, ...]
@@ -414,7 +415,7 @@ def without_late_starts(common: Common, late: Sequence[LateStart | None]) -> Com
     """Leave a first step that a late profiler made long out of all runs, unless nothing would be left."""
     numbers = {one.step for one in late if one} & set(common.steps)
     steps = tuple(number for number in common.steps if number not in numbers)
-    return replace(common, steps=steps, late=tuple(sorted(numbers))) if steps else common
+    return msgspec.structs.replace(common, steps=steps, late=tuple(sorted(numbers))) if steps else common
 
 
 def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> str:

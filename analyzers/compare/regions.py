@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -27,8 +27,7 @@ from analyzers.trace.tables import Trace
 OUTSIDE = ""  # the region of work that is in no range
 
 
-@dataclass(frozen=True)
-class RegionFigures:
+class RegionFigures(msgspec.Struct, frozen=True):
     """Real busy time (waits for late ranks left out), ns: regions × lanes × steps. `names` has "" for no range.
 
     texts : of all ranges, in the order in which regions are named; used : those that launched ops themselves.
@@ -84,8 +83,7 @@ def regions_of_ops(trace: Trace, twins: Mapping[str, str]) -> tuple[Ints, tuple[
     return region, tuple(ids), frozenset(texts[name] for name in used)
 
 
-@dataclass(frozen=True)
-class Nested:
+class Nested(msgspec.Struct, frozen=True):
     """How many ops the ranges of one name hold that lie in ranges of another, or of the same.
 
     pairs : (own, around) -> ops, in the order in which names were first around; names : around -> ops in all.

@@ -9,11 +9,11 @@ is ahead and a side stream's waits for nothing. Where a capture has no marks, al
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import overlap_by_group
@@ -42,8 +42,7 @@ _LIMITS = np.iinfo(np.int64)
 Lane = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class StepGroups:
+class StepGroups(msgspec.Struct, frozen=True):
     """Which step of which device each op belongs to.
 
     `lanes` are (rank, k-th of its devices): the same rank may name its GPU 0 in one run and 3 in the next. `numbers`

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -31,8 +32,7 @@ from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(msgspec.Struct, frozen=True):
     """The ops of a part of a run, and what ran beside each on other streams.
 
     op : position in `timings`; name : of a kernel that ran beside it, a position in `names`; ns : for how long.

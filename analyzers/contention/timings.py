@@ -10,10 +10,11 @@ kernel that spins slows its neighbours, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import as_slice, first_of_each, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
@@ -35,8 +36,7 @@ _TEXTS = ("kind", "copy", "name", "group", "previous")
 KIND_COLUMNS = (*_TEXTS, *_NUMBERS)
 
 
-@dataclass(frozen=True)
-class Timings:
+class Timings(msgspec.Struct, frozen=True):
     """Ops of one side; those of several parts of a run, or of several runs, are joined by `join`.
 
     kinds : one row per kind of like ops: `KIND_COLUMNS`. kind : which of them each op is.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask

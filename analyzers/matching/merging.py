@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask

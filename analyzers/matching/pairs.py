@@ -5,9 +5,9 @@ Calls pair only within one *symbol* (operation, size, kernel): an integer that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Floats, Ints
 
@@ -23,8 +23,7 @@ FLOOR_NS = 100.0  # ends differ by this at least
 _STRIDE = np.int64(1) << 46  # 19 hours; times are taken relative to the run's first call
 
 
-@dataclass(frozen=True)
-class Sequence:
+class Sequence(msgspec.Struct, frozen=True):
     """Calls of one rank or of several merged: symbol, start_ns, end_ns, sorted by end; step, -1 where it has none."""
 
     symbol: Ints
@@ -36,8 +35,7 @@ class Sequence:
         return self.end_ns.size
 
 
-@dataclass(frozen=True)
-class Alignment:
+class Alignment(msgspec.Struct, frozen=True):
     """Where each call of a sequence lies in another.
 
     index : row in the reference, -1 where none matches; n.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -86,8 +85,7 @@ class Calls(msgspec.Struct, frozen=True):
         return self.call.size
 
 
-@dataclass(frozen=True)
-class HostCalls:
+class HostCalls(msgspec.Struct, frozen=True, dict=True):
     """The calls that order work, over the lanes of the trace; `kind` of each of `syncs` is an index in `BLOCKING`."""
 
     lanes: Lanes

@@ -12,7 +12,6 @@ there are lanes, in practice a few; a column is worked out when a question needs
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,8 +29,7 @@ from analyzers.trace.tables import Trace
 EDGE_KINDS = ("event", "host", "launch", "default")
 
 
-@dataclass(frozen=True)
-class Edges:
+class Edges(msgspec.Struct, frozen=True):
     """What nodes learn, one row an edge.
 
     The node is the point of `lane` at host instant `instant_ns`, `position` units in. There it learns that the first
@@ -59,9 +57,7 @@ class Edges:
 
 def join(parts: list[Edges]) -> Edges:
     """All the edges of several parts."""
-    return Edges(
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.__dataclass_fields__}
-    )
+    return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.__struct_fields__})
 
 
 class Graph:
@@ -73,7 +69,7 @@ class Graph:
 
     def __init__(self, lanes: Lanes, edges: Edges) -> None:
         order = ordered(edges.lane, edges.position, edges.instant_ns)
-        edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__dataclass_fields__})
+        edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__struct_fields__})
         keys = (edges.lane, edges.position, edges.instant_ns)
         new = run_heads(*keys)
         self.lanes, self.edges = lanes, edges

@@ -12,9 +12,9 @@ of turns that are alike are one place.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
@@ -29,8 +29,7 @@ LEVELS = 4  # how deep under the outermost range the steps of a run are searched
 PERIODS = 64  # how many candidates for a period are tried
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(msgspec.Struct, frozen=True, dict=True):
     """For each unit its place, and in which turn it is; -1 where its launch, or its turn, is not known."""
 
     place: Ids

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -126,8 +127,7 @@ class LastArrival:
     ratio_high: float | None = None
 
 
-@dataclass(frozen=True)
-class Arrivals:
+class Arrivals(msgspec.Struct, frozen=True):
     """Overlap of a side that is communication on the ranks that arrived last; parts of a run add up.
 
     ops : of the side; others : of them, those that are no communication.
@@ -142,8 +142,8 @@ class Arrivals:
     matched_ns: int = 0
     overlap_ns: int = 0
     achievable_ns: int = 0
-    transfer_ns: Mapping[DeviceKey, int] = field(default_factory=dict)
-    real_range: RealRange = field(default_factory=RealRange)
+    transfer_ns: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
+    real_range: RealRange = msgspec.field(default_factory=RealRange)
     open: int = 0
 
     def __add__(self, other: Arrivals) -> Arrivals:

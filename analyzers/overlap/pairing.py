@@ -9,7 +9,6 @@ where more of it overlaps that way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -32,8 +31,7 @@ _NO_ROWS = np.empty(0, np.int64)
 SHIFTS = (0, -1, 1)  # in the order in which they win where they are equally good
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(msgspec.Struct, frozen=True):
     """Instances of a pair.
 
     `a` and `b` give every op's instance (-1: not of that side), `process` and `label` each instance's; `shift` says
@@ -48,8 +46,7 @@ class Pairing:
     shift: int = 0
 
 
-@dataclass(frozen=True)
-class Possible:
+class Possible(msgspec.Struct, frozen=True):
     """How a part of a run can be paired; all parts are paired by one method.
 
     by_ranges, by_used : whether its processes have equally many of both sides' ranges, all or those that launched work.

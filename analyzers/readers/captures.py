@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from analyzers.cache import folder as cache
@@ -43,7 +44,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
     if one.url:
         with brought(one.url, keep=reading.keeps) as path:
             try:
-                trace = read_one(replace(one, path=path, url=""), reading, progress)
+                trace = read_one(msgspec.structs.replace(one, path=path, url=""), reading, progress)
             except TracevizError as error:
                 error.path = one.url
                 raise
@@ -55,7 +56,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
             trace = through_cache(
                 one.path,
                 one.kind,
-                lambda path: _read(replace(one, path=path), reading, progress),
+                lambda path: _read(msgspec.structs.replace(one, path=path), reading, progress),
                 counters=reading.counters,
             )
         else:
@@ -144,7 +145,8 @@ def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
     """In a worker: read a capture and say where its tables lie now."""
-    return stored(read_one(replace(one, rank=None, pids={}), reading, progress), one.path, one.kind, reading, scratch)
+    alone = msgspec.structs.replace(one, rank=None, pids={})
+    return stored(read_one(alone, reading, progress), one.path, one.kind, reading, scratch)
 
 
 def _from_cache(one: Input, reading: Reading) -> Trace | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -18,8 +17,7 @@ GZIP = b"\x1f\x8b"
 UNPACKED_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(msgspec.Struct, frozen=True, dict=True):
     """A file's name and its first bytes, which tell its format."""
 
     name: str

@@ -8,9 +8,10 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
@@ -30,8 +31,7 @@ GZIP_FOLD = 12  # bytes of JSON in one of .gz
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(msgspec.Struct, frozen=True):
     """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
 
     `pids` are the ranks of the processes in a file that holds several, by pid, `world_size` the ranks of the whole job,
@@ -42,10 +42,10 @@ class Input:
     path: Path
     kind: str
     rank: int | None = None
-    pids: Mapping[int, int] = field(default_factory=dict)
+    pids: Mapping[int, int] = msgspec.field(default_factory=dict)
     url: str = ""
     world_size: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def bytes(self) -> int:

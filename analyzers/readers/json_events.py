@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -45,8 +44,7 @@ _ONE = msgspec.json.Decoder(Event)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@dataclass
-class JsonEvents:
+class JsonEvents(msgspec.Struct):
     """The events of a file that last, and what its metadata call processes and threads; complete after `read`.
 
     unreadable : events whose name, process or thread is none.
@@ -54,8 +52,8 @@ class JsonEvents:
 
     path: Path
     progress: Progress
-    processes: dict[int, str] = field(default_factory=dict)
-    threads: dict[tuple[int, int], str] = field(default_factory=dict)
+    processes: dict[int, str] = msgspec.field(default_factory=dict)
+    threads: dict[tuple[int, int], str] = msgspec.field(default_factory=dict)
     unreadable: int = 0
 
     def read(self) -> Iterator[Event]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from analyzers.cache.folder import is_off
 from analyzers.trace.communication import Declared
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """How captures are read.
 
     nsys : the `nsys` that exports reports; found by itself where not given.

@@ -7,10 +7,11 @@ Selectors are those of every command (`named`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import Union

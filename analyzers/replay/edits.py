@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.intervals import Union, coverage
@@ -218,7 +217,7 @@ def in_pieces(tasks: Tasks, chosen: Ints, feeds: Ints, pieces: int) -> Tasks:
     new_feed = count + np.arange(fed.size * more).reshape(fed.size, more)
     new_piece = count + fed.size * more + np.arange(chosen.size * more).reshape(chosen.size, more)
     origin = np.concatenate([np.repeat(fed, more), np.repeat(chosen, more)]).astype(np.int64)
-    columns = {name: getattr(units, name) for name in Units.__dataclass_fields__ if name != "waits"}
+    columns = {name: getattr(units, name) for name in Units.__struct_fields__ if name != "waits"}
     columns = {name: np.concatenate([values, values[origin]]) for name, values in columns.items()}
     divided = np.concatenate([fed, chosen, np.arange(count, count + origin.size)])
     columns["transfer_ns"][divided] /= pieces

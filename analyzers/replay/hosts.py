@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import group_numbers, rows_by_key
 from analyzers.arrays.types import Ints, Mask

@@ -12,10 +12,10 @@ stream, the units that its stream was told to wait for. A collective moves data 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 
 from analyzers.arrays.types import Floats, Ints, Mask
 
@@ -51,8 +51,7 @@ class Lists(msgspec.Struct, frozen=True):
         return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
 
 
-@dataclass(frozen=True)
-class HostCalls:
+class HostCalls(msgspec.Struct, frozen=True):
     """Calls that launch or wait, sorted by thread and time; -1 where there is none.
 
     call : row in `Trace.api`. thread : number of its thread. start_ns, end_ns : as captured.
@@ -73,8 +72,7 @@ class HostCalls:
     waits: Lists
 
 
-@dataclass(frozen=True)
-class Units:
+class Units(msgspec.Struct, frozen=True):
     """Units of streams, by lane and position; -1 where there is none.
 
     op : row in `Trace.ops`. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
@@ -105,8 +103,7 @@ class Units:
     idle_ns: Ints
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """What units take of their GPU's multiprocessors; zero where the capture doesn't say, and of copies.
 
     load : which of `LOADS` each unit is to others beside it. gpu : number of each unit's GPU. limits : GPUs x 4, what a
@@ -127,8 +124,7 @@ class Room:
     rest: Ints
 
 
-@dataclass(frozen=True)
-class Tasks:
+class Tasks(msgspec.Struct, frozen=True):
     """All tasks of a run.
 
     refuted : how many waits the times rule out, which are left out. queue : how many launches of a stream that have not
@@ -156,6 +152,6 @@ class Tasks:
         kept = to_come[:-1] > to_come[np.searchsorted(calls.thread, calls.thread, side="right")]
         waits = kept[calls.waits.owner]
         yield from (calls.waits.owner[waits], calls.waits.items[waits], self.units.waits.first, self.units.waits.items)
-        yield from (each[kept] for each in vars(calls).values() if each is not calls.waits)
-        yield from (each for each in vars(self.units).values() if each is not self.units.waits)
-        yield from vars(self.room).values()
+        yield from (each[kept] for each in astuple(calls) if each is not calls.waits)
+        yield from (each for each in astuple(self.units) if each is not self.units.waits)
+        yield from astuple(self.room)

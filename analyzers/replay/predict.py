@@ -8,11 +8,11 @@ unchanged replay misses the capture. Where that is too much, nothing is predicte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Floats, Ints, Mask

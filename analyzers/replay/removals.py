@@ -14,10 +14,10 @@ That is what `analyzers.causes.without` does of one gap, everywhere:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from analyzers.causes.causes import LAUNCH_QUEUE
 from analyzers.ordering.ordering import Ordering

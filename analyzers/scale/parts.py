@@ -207,7 +207,7 @@ def open_run(
         if one.kind == PARQUET_EXPORT:
             hint = "Leave out --memory and --dask."
             raise TracevizError("This is an exported trace: it holds all ranks of a run.", path=one.path, hint=hint)
-    for_tasks = replace(reading, dask=None)  # a client is no business of its workers
+    for_tasks = msgspec.structs.replace(reading, dask=None)  # a client is no business of its workers
     tasks = [(one, for_tasks, workers.scratch) for one in inputs]
     found = workers.map(summarize_one, tasks, Overall(progress, "reading captures", [one.bytes for one in inputs]))
     read, bad = without_bad(inputs, found, reading.skip_bad)
@@ -223,7 +223,7 @@ def summarize_one(
     one: Input, reading: Reading, scratch: Path | None, progress: Progress
 ) -> tuple[CaptureSummary, Path | None]:
     """Read a capture; return its summary, and the folder where its tables lie for the next question."""
-    trace = read_one(replace(one, rank=None, pids={}), reading, progress)
+    trace = read_one(msgspec.structs.replace(one, rank=None, pids={}), reading, progress)
     folder = None if scratch is None else stored(trace, one.path, one.kind, reading, scratch)
     return summary_of(declare(claimed(trace, one), reading.comm)), folder
 
@@ -254,5 +254,5 @@ def in_context(
         with contextlib.suppress(Unusable):
             trace = cited(read_trace(folder), one.url or one.path)
     if trace is None:
-        trace = read_one(replace(one, rank=None, pids={}), reading, progress)
+        trace = read_one(msgspec.structs.replace(one, rank=None, pids={}), reading, progress)
     return apply_context(declare(trace, reading.comm), context)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -23,8 +23,7 @@ MOST_GROUPS = 12  # named in a message
 Launches = Callable[[str, Sequence[str]], Mapping[str, int]]  # kind of range, names -> GPU ops launched in each
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """What there is of a selector's words in GPU ops; parts of a run add up.
 
     picking : atoms that pick any op. kernels, streams, operations, copies, groups : what there is of each.
@@ -38,7 +37,7 @@ class Work:
     operations: frozenset[str] = frozenset()
     copies: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
-    kernel_ns: Counter[int] = field(default_factory=Counter)
+    kernel_ns: Counter[int] = msgspec.field(default_factory=Counter)
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -53,12 +52,11 @@ class Work:
         )
 
 
-@dataclass(frozen=True)
-class Ranges:
+class Ranges(msgspec.Struct, frozen=True):
     """What there is of a selector's words in ranges: atoms that name any, and all names of their kind; parts add up."""
 
     naming: frozenset[Atom] = frozenset()
-    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    names: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
 
     def __add__(self, other: Ranges) -> Ranges:
         kinds = {**self.names, **other.names}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -47,8 +46,7 @@ class Threads(msgspec.Struct, frozen=True):
         )
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The ops a selector picks.
 
     `picked` is a mask over `trace.ops`; `before` of those it would pick, had they not been launched before the capture

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import astuple, dataclass, replace
 from enum import Enum
 
+import msgspec
 import numpy as np
+from msgspec.structs import astuple, replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
@@ -28,8 +29,7 @@ class SharedOps(Enum):
     DISAGREEING = "nobody can tell: neither side lies inside the other"
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(msgspec.Struct, frozen=True):
     """How many ops both sides pick, and each; parts of a run add up.
 
     disagreeing : shared ops that neither side's ranges claim as the inner one, or both do; inner_a, inner_b : those of

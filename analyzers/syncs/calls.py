@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import ordered, rows_by_key
@@ -31,8 +31,7 @@ LAUNCHES, MOST = 10, 0.9  # where so many, and such a share of a process', retur
 SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
 
 
-@dataclass(frozen=True)
-class Blocking:
+class Blocking(msgspec.Struct, frozen=True):
     """Calls that blocked the host, by process, thread and time.
 
     `call` is the row in `Trace.api`, `last` that of the last call of a spin (else the same); `kind` an index in
@@ -55,7 +54,7 @@ class Blocking:
 
     def take(self, rows: Ints) -> Blocking:
         """Some of them."""
-        return Blocking(**{name: getattr(self, name)[rows] for name in Blocking.__dataclass_fields__})
+        return Blocking(**{name: getattr(self, name)[rows] for name in Blocking.__struct_fields__})
 
 
 def blocking_calls(trace: Trace) -> Blocking:
@@ -64,7 +63,7 @@ def blocking_calls(trace: Trace) -> Blocking:
     parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
     parts += [_memory(trace, ordering), _modules(trace), _launches(trace, ordering)]
     joined = Blocking(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}
+        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__struct_fields__}
     )
     start, end = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
     process, thread = ints_at(trace.api, "process", joined.call), ints_at(trace.api, "thread", joined.call)
@@ -162,9 +161,7 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
         op = copies[rows]
         lane, _ = ordering.lane_and_position(op)
         parts.append(_blocking(kind, launch[op], lane=lane, op=op, copy=op))
-    return Blocking(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__dataclass_fields__}
-    )
+    return Blocking(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__struct_fields__})
 
 
 def _memory(trace: Trace, ordering: Ordering) -> Blocking:

@@ -28,10 +28,11 @@ What a trace can't see is the data: an unordered pair is a race only where both 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -113,8 +114,7 @@ def missing_crossings(trace: Trace) -> Crossings:
     return Crossings(_table(trace, found.only(found.status == UNORDERED)))
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """Forks and joins in order of time, as in `Crossing`: `is_join` 0 or 1; `unit` and `behind` for the ops.
 
     `status` is a position in `STATUS`; `ordered` where `behind` is complete before `unit` may start, whatever else.
@@ -131,7 +131,7 @@ class _Found:
 
     def only(self, rows: Ints | Mask) -> _Found:
         """Some of them."""
-        return _Found(*(getattr(self, column.name)[rows] for column in fields(self)))
+        return _Found(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
 def _found(trace: Trace) -> _Found:
@@ -323,8 +323,7 @@ def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
 # Visits: a host thread launches on one stream for a while, then on another.
 
 
-@dataclass(frozen=True)
-class Visits:
+class Visits(msgspec.Struct, frozen=True):
     """Runs of launches by one host lane on one lane, one row a visit, by host lane and time.
 
     `parent` is the stream it forks from and comes back to: for a communication stream the computing stream that its

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -17,8 +17,7 @@ from analyzers.trace.steps import STEP
 _SAME = ["api", "kind", "hidden", "place", "origin", "frame", "copy", "waited"]
 
 
-@dataclass(frozen=True)
-class SyncGroup:
+class SyncGroup(msgspec.Struct, frozen=True):
     """Sync points alike; times are sums over all of them, ns, but `longest_ns`.
 
     id : of the costliest (`analyzers.common.ids`). range : the range that they were made in, steps' numbers as "*".

@@ -21,9 +21,9 @@ work can't have filled the GPU: an op before it ended meanwhile, or in that turn
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, runs
@@ -36,8 +36,7 @@ from analyzers.ordering.places import Places
 ANY = -2  # stands for whichever stream a wait is for
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """Units, and the unit that each does not wait for; `made` of `turns` others make that wait."""
 
     unit: Ints
@@ -51,7 +50,7 @@ def left_out(ordering: Ordering) -> LeftOut:
     waits = _waits(ordering)
     found = [_left_out(_AtLaunches(ordering, waits, after)) for after in (False, True)]
     unit, behind, made, turns = (
-        np.concatenate([getattr(one, column.name) for one in found]) for column in fields(LeftOut)
+        np.concatenate([getattr(one, name) for one in found]) for name in LeftOut.__struct_fields__
     )
     lane = ordering.lanes.lane_of_unit()
     order = np.lexsort((-behind, lane[behind], unit))  # of several of one stream, the last
@@ -59,8 +58,7 @@ def left_out(ordering: Ordering) -> LeftOut:
     return LeftOut(unit[order], behind[order], made[order], turns[order])
 
 
-@dataclass(frozen=True)
-class _Waits:
+class _Waits(msgspec.Struct, frozen=True):
     """Waits of which the capture says which stream waits.
 
     `lane` waits for `source`, for its unit `awaited` and all before it: what it had been given when the event was
@@ -98,8 +96,7 @@ def _waits(ordering: Ordering) -> _Waits:
     )
 
 
-@dataclass(frozen=True)
-class _AtLaunches:
+class _AtLaunches(msgspec.Struct, frozen=True, dict=True):
     """Waits, each at the launch that came before it, or after it."""
 
     ordering: Ordering
@@ -159,8 +156,7 @@ def _key(lane: Ints, anchor: Ints) -> Ints:
     return (lane.astype(np.int64) << 40) + anchor
 
 
-@dataclass(frozen=True)
-class _Habits:
+class _Habits(msgspec.Struct, frozen=True):
     """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
 
     `at` is the place of the anchor. `lane` waits for `source`: for the unit of `place` so many turns `ago`, or for all
@@ -184,7 +180,7 @@ class _Habits:
 
     def only(self, kept: Mask) -> _Habits:
         """Some of them."""
-        columns = [getattr(self, column.name)[kept] for column in fields(self)[:-1]]
+        columns = [getattr(self, name)[kept] for name in self.__struct_fields__[:-1]]
         return _Habits(*[*columns, self.waits[np.repeat(kept, self.count)]])
 
     def least(self, values: Ints | Mask) -> Ints:
@@ -213,8 +209,7 @@ def _habits(at: _AtLaunches) -> _Habits:
     return found.only(made < launched[found.at])
 
 
-@dataclass(frozen=True)
-class _Reasons:
+class _Reasons(msgspec.Struct, frozen=True):
     """What tells of each habit whether it may be left out before the first turn that makes it, `began`.
 
     `fresh` where each record was made for its wait, not for the launch before; `recorded` are the fewest records at

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -248,8 +249,7 @@ def _names(trace: Trace, rows: Ints) -> Any:
 # Find loops of chunks: ranges that repeat under one parent but for a number in their name, and what each launched.
 
 
-@dataclass(frozen=True)
-class Chunks:
+class Chunks(msgspec.Struct, frozen=True):
     """Ranges that may be chunks of a loop, one row a range.
 
     `row` in `Trace.ranges`, `parent` that of the range around it (-1 none), `loop` numbers the loops, `inside` lists

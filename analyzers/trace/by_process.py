@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -67,8 +68,7 @@ def _working(trace: Trace) -> Ints | None:
     return working if working.size > 1 and size >= working.size * MANY else None
 
 
-@dataclass(frozen=True)
-class ProcessesRun:
+class ProcessesRun(msgspec.Struct, frozen=True):
     """A loaded trace as a run of parts; `working` are its processes that have GPU ops, a part each.
 
     Processes without are part of the first one's. Captures, processes and ranks are numbered as in the trace. Where its
@@ -77,7 +77,7 @@ class ProcessesRun:
 
     trace: Trace
     working: Ints
-    was_of: Mapping[str, Ids] = field(default_factory=dict)
+    was_of: Mapping[str, Ids] = msgspec.field(default_factory=dict)
     is_one_part = False
 
     @property
@@ -125,7 +125,7 @@ class ProcessesRun:
 
     def said_as(self, trace: Trace) -> ProcessesRun:
         """The same run of that trace."""
-        return replace(self, trace=trace)
+        return msgspec.structs.replace(self, trace=trace)
 
     def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
         """What is asked for of each process, one after the other."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import label, rows_by_key
@@ -61,18 +62,17 @@ class Suggested:
         return f'kernel:"{self.name}"' if re.search(r'[,+)"]', self.name) else f"kernel:{self.name}"
 
 
-@dataclass(frozen=True)
-class CommunicationFacts:
+class CommunicationFacts(msgspec.Struct, frozen=True):
     """The same of one part of a run; parts add up.
 
     ops, ns : by rule. names : by function and stream, of kernels that no rule knows, off their device's main stream.
     on_main : functions that ran on a main stream, too. compute_ns : of all kernels that count as compute.
     """
 
-    ops: Counter[Rule] = field(default_factory=Counter)
-    ns: Counter[Rule] = field(default_factory=Counter)
-    names: Counter[tuple[str, int]] = field(default_factory=Counter)
-    names_ns: Counter[tuple[str, int]] = field(default_factory=Counter)
+    ops: Counter[Rule] = msgspec.field(default_factory=Counter)
+    ns: Counter[Rule] = msgspec.field(default_factory=Counter)
+    names: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
+    names_ns: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
     on_main: frozenset[str] = frozenset()
     compute_ns: int = 0
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
@@ -16,8 +17,7 @@ from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Narrowing:
+class Narrowing(msgspec.Struct, frozen=True):
     """A part of a run by ranks, steps [first, last) and window [low, high) ns; None where all of it.
 
     numbers : of what is left, steps of these numbers alone.
@@ -51,7 +51,7 @@ class Narrowing:
         TracevizError : nothing of it is here.
         """
         here = None if self.ranks is None else tuple(sorted(set(self.ranks) & set(trace.rank_ids)))
-        return replace(self, ranks=here).of(trace)
+        return msgspec.structs.replace(self, ranks=here).of(trace)
 
 
 _LIMITS = np.iinfo(np.int64)

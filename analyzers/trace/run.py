@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from analyzers.arrays.types import Ints
 from analyzers.trace.narrow import Narrowing
@@ -73,8 +74,7 @@ class PartitionedRun(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class OnePart:
+class OnePart(msgspec.Struct, frozen=True):
     """A loaded trace as a run."""
 
     trace: Trace

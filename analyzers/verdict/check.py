@@ -182,8 +182,8 @@ def _explained(
 
 def _with_reason(part: Part, side: int, reason: str) -> Part:
     sides = list(part.sides)
-    sides[side] = replace(sides[side], reason=reason)
-    return replace(part, sides=(sides[0], sides[1]))
+    sides[side] = msgspec.structs.replace(sides[side], reason=reason)
+    return msgspec.structs.replace(part, sides=(sides[0], sides[1]))
 
 
 def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:

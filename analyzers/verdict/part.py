@@ -8,10 +8,11 @@ paired, and whether B is moved. Each part decides these from what it holds; wher
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
@@ -75,8 +76,7 @@ class PairingDecision:
         )
 
 
-@dataclass(frozen=True)
-class PartSide:
+class PartSide(msgspec.Struct, frozen=True):
     """One side in a part: ops it picks, those left to it, why it is empty, graphs among its ops, who launched what."""
 
     picked: int
@@ -86,8 +86,7 @@ class PartSide:
     threads: tuple[Threads, ...]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One part of a run measured for a pair.
 
     devices : the (rank, device) that have ops, of either side or not.
@@ -105,10 +104,10 @@ class Part:
     sides: tuple[PartSide, PartSide]
     rank_ids: tuple[int, ...]
     devices: tuple[DeviceKey, ...]
-    possible: Possible = field(default_factory=Possible)
-    moves: Moves = field(default_factory=Moves)
+    possible: Possible = msgspec.field(default_factory=Possible)
+    moves: Moves = msgspec.field(default_factory=Moves)
     ranks: tuple[RankOverlap, ...] = ()
-    arrivals: tuple[Arrivals, Arrivals] = field(default_factory=lambda: (Arrivals(), Arrivals()))
+    arrivals: tuple[Arrivals, Arrivals] = msgspec.field(default_factory=lambda: (Arrivals(), Arrivals()))
     unclaimed_graphs: int = 0
     compared: bool = False
     calls: tuple[int, int] = (0, 0)
@@ -116,11 +115,11 @@ class Part:
     counters: tuple[DeviceStates, ...] = ()
     peers_absent: bool = False
     missing: tuple[MissingWait, ...] = ()
-    waited: Mapping[tuple[DeviceKey, DeviceKey], int] = field(default_factory=dict)
-    outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
+    waited: Mapping[tuple[DeviceKey, DeviceKey], int] = msgspec.field(default_factory=dict)
+    outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = msgspec.field(default_factory=dict)
     steps: tuple[int, ...] = ()
     worked: frozenset[tuple[int, int]] = frozenset()
-    communication: CommunicationFacts = field(default_factory=CommunicationFacts)
+    communication: CommunicationFacts = msgspec.field(default_factory=CommunicationFacts)
     times: tuple[DeviceTime, ...] = ()
 
 
@@ -270,7 +269,7 @@ def of_run(part: Part, rows: Callable[[Ints], Ints]) -> Part:
     """A part that names ops by their rows in the run, which `rows` tells of its own."""
     named = iter(rows(np.array([one.op for rank in part.ranks for one in rank.missed], np.int64)).tolist())
     ranks = (replace(rank, missed=tuple(replace(one, op=next(named)) for one in rank.missed)) for rank in part.ranks)
-    return replace(part, ranks=tuple(ranks))
+    return msgspec.structs.replace(part, ranks=tuple(ranks))
 
 
 def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
@@ -306,5 +305,5 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         outside = in_whole(trace, np.ones(len(trace.ops), np.int64), 0) == 0
         would_pick = [select(whole, str(side.selector)).picked & outside for side in (a, b)]
         picked = [in_part | (would_pick[side] & ~would_pick[1 - side]) for side, in_part in enumerate(picked)]
-    spread = replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
+    spread = msgspec.structs.replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import typer
+from msgspec.structs import replace
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions

@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 MOST_LETTERS = 300  # of captures in a command; a reader needs no more of them than a glob says
 CAPTURES = "TRACE..."  # where that is not to be had
@@ -27,8 +28,7 @@ _OPTIONS = {
 _DEFAULTS = {"a": "comm", "b": "compute", "min_overlap": "60%"}
 
 
-@dataclass(frozen=True)
-class CommandLine:
+class CommandLine(msgspec.Struct, frozen=True):
     """What a command was given: `Context.params`."""
 
     given: Mapping[str, Any]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from analyzers.readers.reading import Reading
 from traceviz.options.arguments import read_bytes, read_numbers, read_steps, read_window
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """What the options on captures come to; `steps` are [first, last), `window` is [low, high) in ns.
 
     accept_apparent : whether apparent figures decide where ranks were not captured.

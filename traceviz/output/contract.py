@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from analyzers.common.ids import collective_id, gap_id, instance_id, sync_id
 
 if TYPE_CHECKING:
@@ -235,7 +237,7 @@ def syncs(result: OrderReport) -> Json:
             {"id": sync_id(one["rank"], one["start_ns"]), **one}
             for one in _records(result.syncs.table, "process", "device", "waited_op", "call")
         ],
-        "groups": [{**vars(one), "ranks": list(one.ranks)} for one in sync_groups(result.syncs)],
+        "groups": [{**asdict(one), "ranks": list(one.ranks)} for one in sync_groups(result.syncs)],
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [
             {

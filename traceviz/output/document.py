@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from analyzers.common.notebook import plain as plain
 from analyzers.common.wording import in_one_unit, stream_word
@@ -13,8 +15,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 _LINKS = re.compile(r"(@|:(?=//)|\bwww(?=\.))", re.IGNORECASE)  # what GitHub makes links of by itself
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(msgspec.Struct, frozen=True):
     """The answer in one line: a coloured word and a sentence."""
 
     word: str
@@ -22,24 +23,21 @@ class Headline:
     mood: str = ""
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(msgspec.Struct, frozen=True):
     """Prose; `title` stands in front of it."""
 
     text: str
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Bullets:
+class Bullets(msgspec.Struct, frozen=True):
     """A list under a title, or under none."""
 
     title: str
     items: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A table, its times in one unit; columns whose header is in `numeric` are set to the right.
 
     `note` explains it below, in lines.
@@ -48,11 +46,11 @@ class Table:
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
-    numeric: frozenset[str] = field(default_factory=frozenset)
+    numeric: frozenset[str] = msgspec.field(default_factory=frozenset)
     note: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", in_one_unit(self.rows))
+        force_setattr(self, "rows", in_one_unit(self.rows))
 
 
 Block = Headline | Paragraph | Bullets | Table

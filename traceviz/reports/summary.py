@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from msgspec.structs import asdict
+
 from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
@@ -128,7 +130,7 @@ def _short(block: Block) -> Block:
         )
     if isinstance(block, Bullets):
         return Bullets(_cut(block.title), [_cut(item) for item in block.items])
-    return type(block)(**{name: _cut(text) for name, text in vars(block).items()})
+    return type(block)(**{name: _cut(text) for name, text in asdict(block).items()})
 
 
 def _cut(text: str) -> str:

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -140,8 +139,7 @@ def whole(value: Any) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """Rows of one group. `head` counts `Heads`, `comm` the list of communication args (-1: none); times are ns."""
 
     head: Ints
@@ -164,19 +162,17 @@ class Rows:
         return Rows(self.head[which], self.start[which], self.duration[which], self.comm[which], fields)
 
 
-@dataclass
-class Batch:
+class Batch(msgspec.Struct):
     """What one piece of the file held; `at` is each row's place among the piece's events."""
 
-    rows: dict[str, Rows] = field(default_factory=dict)
-    at: dict[str, Ints] = field(default_factory=dict)
-    comms: list[Args] = field(default_factory=list)
+    rows: dict[str, Rows] = msgspec.field(default_factory=dict)
+    at: dict[str, Ints] = msgspec.field(default_factory=dict)
+    comms: list[Args] = msgspec.field(default_factory=list)
     events: int = 0
     unreadable: int = 0
 
 
-@dataclass(frozen=True, order=True)
-class Head:
+class Head(msgspec.Struct, frozen=True, order=True):
     """What many events share: category, name, process and thread (device and stream for those of the GPU)."""
 
     category: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Any
 
@@ -267,8 +266,7 @@ _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
 
 
-@dataclass(frozen=True)
-class Runs:
+class Runs(msgspec.Struct, frozen=True):
     """Runs of digits of many texts: where in its text each starts, how long it is, and which is each text's first."""
 
     starts: Ints
@@ -276,8 +274,7 @@ class Runs:
     first: Ints
 
 
-@dataclass(frozen=True)
-class Texts:
+class Texts(msgspec.Struct, frozen=True):
     """Texts end to end: text i is data[offsets[i]:offsets[i + 1]]."""
 
     data: Bytes

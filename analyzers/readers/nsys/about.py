@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -35,8 +35,7 @@ FIRST_STOP = "The first rank that calls cudaProfilerStop ends a one-report captu
 EARLY = 0.05  # of the capture's span: a process whose GPU work ends earlier than this was probably cut off
 
 
-@dataclass(frozen=True)
-class About:
+class About(msgspec.Struct, frozen=True):
     """Facts of one export that are no events.
 
     Attributes

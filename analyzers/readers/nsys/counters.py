@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -71,8 +71,7 @@ def counter_of(metric: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True):
     """Samples as the table has them, and what was left out.
 
     unread : rows, as nobody asked for them. lacks : what a reader of the counters has to know, in words.
@@ -140,8 +139,7 @@ def _of_gpus(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int) -
     return frames, lacks
 
 
-@dataclass(frozen=True)
-class _Metrics:
+class _Metrics(msgspec.Struct, frozen=True):
     """counter : (GPU, metric id) -> the counter that it is, or is a part of; names : metric's name -> counter."""
 
     counter: dict[tuple[int, int], str]

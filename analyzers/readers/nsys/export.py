@@ -12,8 +12,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from analyzers.cache import folder as cache
 from analyzers.cache.folder import VARIABLE
@@ -42,8 +43,7 @@ TAIL = 1 << 16  # bytes at a report's end in which its own version stands
 Version = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Nsys:
+class Nsys(msgspec.Struct, frozen=True):
     """One nsys that runs here."""
 
     path: Path

@@ -8,13 +8,13 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import connectorx
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -328,8 +328,7 @@ Batch = dict[str, Ints]
 Filled = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """One table of the export: SQL of the columns to read, and what columns of the Trace a batch of them makes.
 
     Texts are made as integer codes; a column that is not made keeps its default.

@@ -7,8 +7,8 @@ ncclGroupEnd that follows: there, several calls may share one kernel.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -191,8 +191,7 @@ FIELDS = {  # as NCCL names them -> our name and how many bytes it takes
 }
 
 
-@dataclass(frozen=True)
-class Payload:
+class Payload(msgspec.Struct, frozen=True):
     """Columns by NVTX row; -1 where the payload lacks a field. Communicators are 64-bit ids as signed numbers."""
 
     rows: Ints

@@ -8,8 +8,8 @@ They are sampled each at its own instants: their means are taken over the sample
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -28,16 +28,14 @@ GBIT_PER_S = 8  # of a byte/ns
 WHOLE = 0.5  # of a sample that each card has to have been sampled for
 
 
-@dataclass(frozen=True)
-class Nics:
+class Nics(msgspec.Struct, frozen=True):
     """Samples, by time: "start_ns", "end_ns", and "nic_in" and "nic_out" in Gbit/s, -1 where not sampled."""
 
     samples: dict[str, Ints]
     lacks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Series:
+class _Series(msgspec.Struct, frozen=True):
     """One metric of one port: its samples, by time, in bytes/ns."""
 
     start: Ints

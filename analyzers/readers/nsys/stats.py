@@ -14,11 +14,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -49,8 +49,7 @@ _LARGEST = 2**62  # leaves room to add and subtract
 _LAUNCH = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem", "DymSMem")
 
 
-@dataclass(frozen=True)
-class _Units:
+class _Units(msgspec.Struct, frozen=True):
     start: int = 1
     duration: int = 1
     shared: int = 1_000_000

@@ -10,10 +10,11 @@ ones: torch writes all begins of a group and then all ends, in the same order; r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
@@ -107,8 +108,7 @@ _OWN_CLOCKS = 64  # clocks from here on are a sequence's own
 _MOST_NS = 2**62
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(msgspec.Struct, frozen=True):
     """What slices stand on: a thread, a process (its `tid` is -1), or what else has a name."""
 
     pid: int = -1
@@ -117,8 +117,7 @@ class Track:
     name: str = ""
 
 
-@dataclass
-class Slice:
+class Slice(msgspec.Struct):
     """What lasted from `start` to `end`, ns; `said` are its annotations."""
 
     track: int
@@ -129,8 +128,7 @@ class Slice:
     end: int = -1
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """An op of a GPU; texts are as the file names them."""
 
     gpu: int
@@ -144,13 +142,12 @@ class Stage:
     said: dict[str, Any]
 
 
-@dataclass
-class Packets:
+class Packets(msgspec.Struct):
     """What a file holds. unpaired : begins without an end, or ends without a begin. lost : whether packets are."""
 
-    slices: list[Slice] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
-    tracks: dict[int, Track] = field(default_factory=dict)
+    slices: list[Slice] = msgspec.field(default_factory=list)
+    stages: list[Stage] = msgspec.field(default_factory=list)
+    tracks: dict[int, Track] = msgspec.field(default_factory=dict)
     unpaired: int = 0
     lost: bool = False
 

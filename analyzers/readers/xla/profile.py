@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -58,20 +57,19 @@ class Line(msgspec.Struct, frozen=True):
         )
 
 
-@dataclass
-class Events:
+class Events(msgspec.Struct):
     """Columns of events; times in ps, texts "" where there are none. `line` counts `Profile.lines`."""
 
-    line: list[int] = field(default_factory=list)
-    name: list[str] = field(default_factory=list)
-    start_ps: list[int] = field(default_factory=list)
-    end_ps: list[int] = field(default_factory=list)
-    correlation: list[int] = field(default_factory=list)
-    hlo_op: list[str] = field(default_factory=list)
-    hlo_module: list[str] = field(default_factory=list)
-    run: list[str] = field(default_factory=list)  # of the module, as far as it is said
-    details: list[str] = field(default_factory=list)  # of a kernel, copy or memset
-    step: list[str] = field(default_factory=list)
+    line: list[int] = msgspec.field(default_factory=list)
+    name: list[str] = msgspec.field(default_factory=list)
+    start_ps: list[int] = msgspec.field(default_factory=list)
+    end_ps: list[int] = msgspec.field(default_factory=list)
+    correlation: list[int] = msgspec.field(default_factory=list)
+    hlo_op: list[str] = msgspec.field(default_factory=list)
+    hlo_module: list[str] = msgspec.field(default_factory=list)
+    run: list[str] = msgspec.field(default_factory=list)  # of the module, as far as it is said
+    details: list[str] = msgspec.field(default_factory=list)  # of a kernel, copy or memset
+    step: list[str] = msgspec.field(default_factory=list)
 
     def add(self, line: int, name: str, start_ps: int, end_ps: int, said: dict[str, str]) -> None:
         """One event, with what is said of it, by the names that XLA has for that."""
@@ -92,8 +90,7 @@ DETAILS = ("kernel_details", "memcpy_details", "memset_details")
 SAID = ("correlation_id", "hlo_op", "hlo_module", "run_id", "group_id", *DETAILS, "step_num")
 
 
-@dataclass
-class Profile:
+class Profile(msgspec.Struct):
     """A file: its lines, its events, when it began (ns since 1970, None: not said), events that could not be read.
 
     cut : whether the profiler may have left events out of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -350,7 +351,7 @@ def test_bounds_between_clocks_are_those_of_all_ways_over_captures_and_hosts(
         between = np.minimum(between, between[:, [over]] + between[[over], :])
     if (between.diagonal() < 0).any():
         return
-    estimated = replace(_Estimated.nothing(CLOCKS), most_ns=direct)
+    estimated = msgspec.structs.replace(_Estimated.nothing(CLOCKS), most_ns=direct)
     apart, agree, left_out = _ByHosts(bounded, members).joined(estimated, 0)
     assert not left_out
     assert np.allclose(apart.most_ns, between[:CLOCKS, :CLOCKS])

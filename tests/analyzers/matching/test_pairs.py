@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from analyzers.matching.pairs import DRIFT, Sequence, keyed_by_symbol, nearest, pair
 from tests.support.sequences import MS, apart, calls, irregular

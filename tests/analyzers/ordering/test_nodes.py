@@ -47,7 +47,7 @@ class Net:
 
     @property
     def edges(self) -> Edges:
-        columns = {name: array(*(row[name] for row in self.rows)) for name in Edges.__dataclass_fields__}
+        columns = {name: array(*(row[name] for row in self.rows)) for name in Edges.__struct_fields__}
         return Edges(**{**columns, "exact": columns["exact"] == 1})  # type: ignore[arg-type]
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from analyzers.replay import engine
 from analyzers.replay.engine import places, run
@@ -175,5 +175,5 @@ def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
         slower = np.random.default_rng(seed).uniform(0, 0.6, (found.units.op.size, len(LOADS)))
         few = replace(found, queue=random.Random(seed).choice([3, 1_021]))
         one, other = (run(few, slower, loop) for loop in (engine._loop, engine.compiled()))
-        for name in engine.Times.__dataclass_fields__:
+        for name in engine.Times.__struct_fields__:
             assert np.array_equal(getattr(one, name), getattr(other, name)), (seed, name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import traceviz as tv
 from analyzers.replay.changes import DropSync, combined
@@ -62,13 +62,13 @@ def test_any_number_that_differs_counts() -> None:
     assert found.same_as(replace(found, refuted=9, blind_ns=9))  # what is only told of them
     for part in ("calls", "units", "room"):
         record = getattr(found, part)
-        for each in fields(record):
-            value = getattr(record, each.name)
+        for name in record.__struct_fields__:
+            value = getattr(record, name)
             if isinstance(value, Lists):
                 other = Lists.of(np.append(value.owner, 0), np.append(value.items, 1), value.first.size - 1)
             else:
                 other = value.copy()
                 other.flat[0] = not other.flat[0]
-            changed: Tasks = replace(found, **{part: replace(record, **{each.name: other})})
-            assert not found.same_as(changed), each.name
+            changed: Tasks = replace(found, **{part: replace(record, **{name: other})})
+            assert not found.same_as(changed), name
     assert not found.same_as(replace(found, queue=1))
