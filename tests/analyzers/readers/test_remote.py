@@ -124,7 +124,7 @@ ALONE_AND_BY_PARTS = pytest.mark.parametrize(
 def test_urls_of_a_web_server_give_the_answers_of_their_files(site: str, more: list[str]) -> None:
     urls = [f"{site}/{path.name}" for path in TORCH]
     words = ["check-overlap", *urls, "--format", "json", *more]
-    assert script(COMMAND, *words) == run_text("check-overlap", *PATHS)
+    assert script(COMMAND, *words) == run_text("check-overlap", *PATHS, *more)
 
 
 @by_http
@@ -164,7 +164,7 @@ URL = "s3://captures/run7/dpmp_overlap.rank*.json.gz"
 @ALONE_AND_BY_PARTS
 def test_captures_on_s3_give_the_answers_of_their_files(more: list[str]) -> None:
     words = ["check-overlap", URL, "--format", "json", *more]
-    assert script(S3, *PATHS, *words, **KEYS) == run_text("check-overlap", *PATHS)
+    assert script(S3, *PATHS, *words, **KEYS) == run_text("check-overlap", *PATHS, *more)
 
 
 @on_s3
@@ -235,7 +235,7 @@ def test_captures_on_google_cloud_storage_give_the_answers_of_their_files(
     google: dict[str, str], more: list[str]
 ) -> None:
     words = ["check-overlap", URL.replace("s3:", "gs:"), "--format", "json", *more]
-    assert script(COMMAND, *words, **google) == run_text("check-overlap", *PATHS)
+    assert script(COMMAND, *words, **google) == run_text("check-overlap", *PATHS, *more)
 
 
 @on_gs
