@@ -41,7 +41,7 @@ from analyzers.causes.causes import (
     Explainer,
 )
 from analyzers.causes.queues import EVENT, LAUNCH, NEVER, NODE, STREAM
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, stored
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
 MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no number
@@ -232,7 +232,7 @@ class _Replay:
             waits = behind.size and (op, which) != self.dropped
             released.append(max(map(self._end, behind.tolist())) if waits else NEVER)
             bound = max(bound, int(queues.ended(behind).max(initial=NEVER)))
-        start, end, wait = (int(ints(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
+        start, end, wait = (int(stored(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
         release = max(released) if max(released) > NEVER else self.low
         begins = min(release + start - bound, start) if bound > NEVER else start
         if begins < start and op in self.between and op not in self.idle:

@@ -19,10 +19,11 @@ from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
-from analyzers.trace.schemas import TABLES
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE
 from analyzers.trace.tables import Trace
 
 MANY = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
+_MOSTLY_SMALL = ("wait_ns", *WAIT_RANGE, "bytes", "grid", "shared_bytes")  # 32 bits hold what nearly every capture says
 
 
 def by_process(run: PartitionedRun) -> PartitionedRun:
@@ -51,7 +52,7 @@ def taken_apart(trace: Trace) -> PartitionedRun:
     if trace.matches is not None:
         op = _inverse(order["ops"])[ints(trace.matches.calls, "op")]
         found = replace(found, matches=replace(trace.matches, calls=assigned(trace.matches.calls, {"op": op})))
-    del order
+    del order, launch
     give_back_freed_memory(len(found.ops))
     return ProcessesRun(found, working, {name: was_of[name] for name in ("ops", "api")})
 
@@ -157,7 +158,8 @@ class ProcessesRun(msgspec.Struct, frozen=True):
 def _used_up(name: str, frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
     """A table's rows in another order; the table loses each column as it is there in that order.
 
-    Numbers of processes, ranks and devices are mostly small, and take as few bytes as hold them.
+    Numbers of processes, ranks and devices are mostly small, and take as few bytes as hold them; so do durations and
+    sizes, in 32 bits or 64.
     """
     if (rows[1:] > rows[:-1]).all():
         return frame
@@ -165,6 +167,8 @@ def _used_up(name: str, frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
     for column, (kind, _) in TABLES[name].items():
         values = stored(frame, column)
         del frame[column]
+        if column in _MOSTLY_SMALL and not is_repeated(values):
+            values = narrowed(values, "id")
         columns[column] = _at(values, rows)
         if kind == "key" and not is_repeated(columns[column]):
             columns[column] = _packed(columns[column])
@@ -188,7 +192,9 @@ def _taken(name: str, frame: pd.DataFrame, rows: Ints | slice) -> pd.DataFrame:
     """Some rows of a table, column by column: what is one value throughout still takes no room."""
     return pd.DataFrame(
         {
-            column: _widened(_at(stored(frame, column), rows)) if kind == "key" else _at(stored(frame, column), rows)
+            column: _widened(_at(stored(frame, column), rows))
+            if kind == "key" and column not in OF_COLLECTIVES
+            else _at(stored(frame, column), rows)
             for column, (kind, _) in TABLES[name].items()
         },
         copy=False,
