@@ -12,7 +12,7 @@ import pandas as pd
 from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, squeezed, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, squeezed, stored
 from analyzers.trace.tables import Trace
 
 _CALLS = {
@@ -38,19 +38,19 @@ def call_kind(name: str) -> str:
     return next((kind for kind, pattern in _CALLS.items() if re.match(pattern, name)), "")
 
 
-def calls_of_kind(trace: Trace, *kinds: str) -> Ints:
+def calls_of_kind(trace: Trace, *kinds: str) -> Ids:
     """Rows of `Trace.api` that are calls of these kinds, in order of time."""
     rows, kind = trace.once(_ordering_calls)
     return rows[np.array([each in kinds for each in _CALLS])[kind]]
 
 
-def _ordering_calls(trace: Trace) -> tuple[Ints, Ints]:
+def _ordering_calls(trace: Trace) -> tuple[Ids, Ids]:
     """Rows of `Trace.api` that are calls of any kind, in order of time, and the kind of each: an index in the table."""
     code, names = codes(trace.api, "name")
     number = {"": -1} | {kind: index for index, kind in enumerate(_CALLS)}
     kind = np.array([number[call_kind(name)] for name in names], np.int8)
     rows = np.flatnonzero(of_codes(code, kind >= 0))
-    rows = rows[ordered(ints_at(trace.api, "start_ns", rows))]
+    rows = rows[ordered(ints_at(trace.api, "start_ns", rows))].astype(np.int32)
     return rows, kind[code[rows]]
 
 
@@ -64,20 +64,20 @@ class Calls(msgspec.Struct, frozen=True):
     """Host calls of one kind, in order of time; -1 is unknown.
 
     `call` is the row in `Trace.api`, `sync` that in `Trace.syncs`, `host` the lane of the calling thread, `lane` the
-    stream that records, waits or is waited for.
+    stream that records, waits or is waited for. All but times take 32 bits where they fit.
     """
 
-    call: Ints
-    sync: Ints
-    process: Ints
-    host: Ints
+    call: Ids
+    sync: Ids
+    process: Ids
+    host: Ids
     start_ns: Ints
     end_ns: Ints
-    context: Ints
-    lane: Ints
-    event: Ints
-    event_sync: Ints
-    correlation: Ints
+    context: Ids
+    lane: Ids
+    event: Ids
+    event_sync: Ids
+    correlation: Ids
 
     @property
     def size(self) -> int:
@@ -92,7 +92,7 @@ class HostCalls(msgspec.Struct, frozen=True, dict=True):
     records: Calls
     waits: Calls
     syncs: Calls
-    kind: Ints
+    kind: Ids
 
     def is_kind(self, kind: str) -> Mask:
         """Which of `syncs` are of one kind."""
@@ -111,9 +111,7 @@ def host_calls(trace: Trace) -> HostCalls:
     all_calls = np.concatenate([*found.values(), blocking])
     lanes = find_lanes(trace, *(ints_at(trace.api, column, all_calls) for column in ("process", "thread")))
     code, names = codes(trace.api, "name")
-    kinds = np.array(
-        [BLOCKING.index(kind) if (kind := call_kind(name)) in BLOCKING else -1 for name in names], np.int64
-    )
+    kinds = np.array([BLOCKING.index(kind) if (kind := call_kind(name)) in BLOCKING else -1 for name in names], np.int8)
     waits_without_call = _waits_without_call(trace)
     return HostCalls(
         lanes=lanes,
@@ -162,7 +160,12 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, without
     if without_call.size:
         order = ordered(start)
         columns = {name: values[order] for name, values in columns.items()}
-    return Calls(**{name: squeezed(values) for name, values in columns.items()})
+    return Calls(
+        **{
+            name: squeezed(values if name in ("start_ns", "end_ns") else narrowed(values, "id"))
+            for name, values in columns.items()
+        }
+    )
 
 
 def _waits_without_call(trace: Trace) -> Ints:

@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, communication_around
 from analyzers.ordering.inference import Inference
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.places import Places, find_places
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, narrowed
 from analyzers.trace.tables import Trace
 
 
@@ -22,8 +22,8 @@ class Links(msgspec.Struct, frozen=True):
     whether the capture says so itself; exact and unknown is a record from before the capture.
     """
 
-    record: Ints
-    source: Ints
+    record: Ids
+    source: Ids
     exact: Mask
 
 
@@ -36,7 +36,7 @@ class LinkedCalls(msgspec.Struct, frozen=True):
 
     calls: HostCalls
     places: Places
-    wait_lane: Ints
+    wait_lane: Ids
     own: Mask
     waits: Links
     syncs: Links
@@ -61,7 +61,11 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
         inference = Inference(trace, calls, places, wait_lane, around, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
         syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
-    return LinkedCalls(calls, places, wait_lane, around >= 0, waits, syncs)
+    return LinkedCalls(calls, places, narrowed(wait_lane, "id"), around >= 0, _narrow(waits), _narrow(syncs))
+
+
+def _narrow(links: Links) -> Links:
+    return Links(narrowed(links.record, "id"), narrowed(links.source, "id"), links.exact)
 
 
 def _waiting_lanes(calls: HostCalls) -> Ints:
