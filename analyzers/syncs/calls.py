@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import ordered, rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, stored
 from analyzers.trace.tables import Trace
 
 KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")
@@ -39,13 +39,13 @@ class Blocking(msgspec.Struct, frozen=True):
     row of `Trace.ops`; `copy` the copy that the call made. -1 where there is none.
     """
 
-    call: Ints
-    last: Ints
-    kind: Ints
-    lane: Ints
-    event: Ints
-    op: Ints
-    copy: Ints
+    call: Ids
+    last: Ids
+    kind: Ids
+    lane: Ids
+    event: Ids
+    op: Ids
+    copy: Ids
 
     @property
     def size(self) -> int:
@@ -72,7 +72,11 @@ def blocking_calls(trace: Trace) -> Blocking:
     keep = np.ones(order.size, dtype=bool)
     for rows in rows_by_key(process[order], thread[order]).values():
         keep[rows[1:]] = low[rows[1:]] >= np.maximum.accumulate(high[rows])[:-1]
-    return joined.take(order[keep])
+    return _narrow(joined.take(order[keep]))
+
+
+def _narrow(found: Blocking) -> Blocking:
+    return Blocking(**{name: narrowed(getattr(found, name), "id") for name in Blocking.__dataclass_fields__})
 
 
 def _blocking(kind: str, call: Ints, **more: Ints) -> Blocking:

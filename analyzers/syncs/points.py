@@ -137,13 +137,13 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "copy": _text(trace.ops, "copy", copy),
         "bytes": take_or(ints(trace.ops, "bytes"), copy),
         "waited_stream": take_or(lanes.stream, lane),
-        "waited_event": points.blocking.event,
-        "waited_op": op,
+        "waited_event": points.blocking.event.astype(np.int64),
+        "waited_op": op.astype(np.int64),
         "waited_name": _text(trace.ops, "name", op),
         "gpu_idle_ns": idle,
         "after_ns": cost_of.after_ns,
         "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
-        "call": call,
+        "call": call.astype(np.int64),
     }
     order = np.lexsort((start, start - end, -idle))
     return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))
