@@ -41,11 +41,14 @@ def in_words(one: Inferred) -> str:
 
 def _of_link(ordering: Ordering, record: Step, wait: Step) -> Inferred:
     """Of one link: over all inferred links of the same two streams behind which the op of the same place comes."""
-    edges, lanes = ordering.graph.edges, ordering.lanes
-    is_link = (edges.call == wait.call) & (edges.record == record.call) & (edges.instant_ns == wait.instant_ns)
-    link = int(np.flatnonzero(is_link & ~edges.exact)[0])
-    rows = np.flatnonzero(~edges.exact & (edges.lane == edges.lane[link]) & (edges.source == edges.source[link]))
-    unit, place = lanes.unit(edges.lane[rows], edges.position[rows]), ordering.linked.places.place
+    graph, edges, lanes = ordering.graph, ordering.graph.edges, ordering.lanes
+    links = np.flatnonzero((edges.call == wait.call) & (edges.record == record.call) & ~edges.exact)
+    link = links[graph.instant_ns[graph.node_of(links)] == wait.instant_ns][0]
+    rows = np.flatnonzero(~edges.exact & (edges.source == edges.source[link]))
+    node, of_link = graph.node_of(rows), graph.node_of(np.array([link]))
+    same_lane = graph.lane[node] == graph.lane[of_link]
+    rows, node = rows[same_lane], node[same_lane]
+    unit, place = lanes.unit(graph.lane[node], graph.position[node]), ordering.linked.places.place
     same = (take_or(place, unit) == take_or(place, unit[rows == link])) | (rows == link)
     rows, unit = rows[same & (unit >= 0)], unit[same & (unit >= 0)]
     ended = _ends_that_hold(ordering, rows)
@@ -58,8 +61,9 @@ def _of_link(ordering: Ordering, record: Step, wait: Step) -> Inferred:
 
 def _ends_that_hold(ordering: Ordering, rows: Ints) -> Ints:
     """When the work behind some edges ended, ns; `MIN_NS` where other work, or the launch, held the op longer."""
-    edges, lanes = ordering.graph.edges, ordering.lanes
-    lane, position = edges.lane[rows], edges.position[rows]
+    graph, edges, lanes = ordering.graph, ordering.graph.edges, ordering.lanes
+    node = graph.node_of(rows)
+    lane, position = graph.lane[node], graph.position[node]
     unit, before = lanes.unit(lane, position), lanes.unit(lane, position - 1)
     source = lanes.unit(edges.source[rows], edges.source_position[rows] - 1)
     ended = take_or(lanes.end_ns, source, MIN_NS)

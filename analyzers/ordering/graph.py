@@ -29,18 +29,14 @@ from analyzers.trace.tables import Trace
 EDGE_KINDS = ("event", "host", "launch", "default")
 
 
-class Edges(msgspec.Struct, frozen=True):
+class Learned(msgspec.Struct, frozen=True):
     """What nodes learn, one row an edge.
 
-    The node is the point of `lane` at host instant `instant_ns`, `position` units in. There it learns that the first
-    `source_position` units of lane `source` are complete, and all that `source` knew at host instant
-    `source_instant_ns`. `kind` is an index in `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1 none): the
-    event record, and the wait or synchronization; `exact` is False where the edge is inferred.
+    That is that the first `source_position` units of lane `source` are complete, and all that `source` knew at host
+    instant `source_instant_ns`. `kind` is an index in `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1
+    none): the event record, and the wait or synchronization; `exact` is False where the edge is inferred.
     """
 
-    lane: Ids
-    instant_ns: Ints
-    position: Ids
     source: Ids
     source_instant_ns: Ints
     source_position: Ids
@@ -52,7 +48,15 @@ class Edges(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """How many edges."""
-        return self.lane.size
+        return self.source.size
+
+
+class Edges(Learned, frozen=True):
+    """Edges with where it is learned: the point of `lane` at host instant `instant_ns`, `position` units in."""
+
+    lane: Ids
+    instant_ns: Ints
+    position: Ids
 
 
 def join(parts: list[Edges]) -> Edges:
@@ -69,15 +73,18 @@ class Graph:
 
     def __init__(self, lanes: Lanes, edges: Edges) -> None:
         order = ordered(edges.lane, edges.position, edges.instant_ns)
-        edges = Edges(**{name: getattr(edges, name)[order] for name in Edges.__struct_fields__})
-        keys = (edges.lane, edges.position, edges.instant_ns)
-        new = run_heads(*keys)
-        self.lanes, self.edges = lanes, edges
-        self.edge_first = np.flatnonzero(new)
-        self.node_of_edge = np.cumsum(new, dtype=np.int32) - 1
+        columns = {name: getattr(edges, name) for name in Edges.__struct_fields__}
+        del edges  # which mostly nobody else holds: each column gives its memory to the next one in order
+        for name in columns:
+            columns[name] = columns[name][order]
+        del order
+        keys = tuple(columns.pop(name) for name in ("lane", "position", "instant_ns"))
+        self.lanes, self.edges = lanes, Learned(**columns)
+        self.edge_first: Ids = np.flatnonzero(run_heads(*keys)).astype(np.int32)
         self.lane, self.position, self.instant_ns = (key[self.edge_first] for key in keys)
         self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
-        self.source_node: Ids = self.last_before(edges.source, edges.source_instant_ns).astype(np.int32)
+        del keys
+        self.source_node: Ids = self.last_before(self.edges.source, self.edges.source_instant_ns).astype(np.int32)
         self._tells: Mask | None = None
         self._columns: dict[int, Ints] = {}
         starts = np.searchsorted(lanes.process, distinct(lanes.process))
@@ -88,6 +95,10 @@ class Graph:
         graph = copy(self)
         graph._tells, graph._columns = self.edges.exact, {}
         return graph
+
+    def node_of(self, edge: Ints) -> Ints:
+        """The node that each of some edges is of; -1 for -1."""
+        return np.searchsorted(self.edge_first, edge, side="right") - 1
 
     def last_before(self, lane: Ints, instant: Ints) -> Ints:
         """The last node of each lane before a host instant, -1 where there is none."""
@@ -133,11 +144,14 @@ class Graph:
         lift *= int(learned_directly.max(initial=0)) + 1
         learned = learned_directly
         while True:
-            known = np.maximum.accumulate(np.maximum.reduceat(learned, heads) + lift) - lift
+            known = np.maximum.reduceat(learned, heads) + lift
+            np.maximum.accumulate(known, out=known)
+            known -= lift
             if np.array_equal(known, found[low:high]):
                 return found
             found[low:high] = known
-            learned = np.maximum(learned_directly, take_or(found, source, 0))
+            learned = take_or(found, source, 0)
+            np.maximum(learned, learned_directly, out=learned)
 
 
 # Make the edges of the happens-before graph out of host calls and launches.

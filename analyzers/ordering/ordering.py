@@ -156,8 +156,8 @@ class Ordering:
     @cached_property
     def guessed(self) -> Ints:
         """Processes of which some links are inferred."""
-        edges = self.graph.edges
-        return np.unique(self.lanes.process[edges.lane[~edges.exact]])
+        node = self.graph.node_of(np.flatnonzero(~self.graph.edges.exact))
+        return np.unique(self.lanes.process[self.graph.lane[node]])
 
     def lane_and_position(self, ops: Ints) -> tuple[Ints, Ints]:
         """Lane and position of each op's unit."""
@@ -222,12 +222,13 @@ class Ordering:
         return Step("op", stream, -1, int(self.lanes.enqueue_ns[unit]), op=op, call=int(self._launch[op]))
 
     def _edge_steps(self, edge: int) -> list[Step]:
-        edges, lanes = self.graph.edges, self.lanes
+        graph, edges, lanes = self.graph, self.graph.edges, self.lanes
+        node = graph.node_of(np.array([edge]))[0]
         kind = EDGE_KINDS[edges.kind[edge]]
         steps = []
         for what, lane, instant, call in (
             ("record", edges.source[edge], edges.source_instant_ns[edge] - 1, edges.record[edge]),
-            (_STEPS[kind], edges.lane[edge], edges.instant_ns[edge], edges.call[edge]),
+            (_STEPS[kind], graph.lane[node], graph.instant_ns[node], edges.call[edge]),
         ):
             if what != "record" or kind == "event":
                 where = int(lanes.stream[lane]), int(lanes.thread[lane])

@@ -52,7 +52,8 @@ def _stream_waits(graph: Graph) -> tuple[Lists, int]:
     edges, lanes = graph.edges, graph.lanes
     is_wait = np.isin(edges.kind, [EDGE_KINDS.index("event"), EDGE_KINDS.index("default")])
     rows = np.flatnonzero(is_wait)
-    unit = lanes.unit(edges.lane[rows], edges.position[rows])
+    node = graph.node_of(rows)
+    unit = lanes.unit(graph.lane[node], graph.position[node])
     group = np.flatnonzero(np.append(True, (np.diff(graph.lane) != 0) | (np.diff(graph.position) != 0)))
     head = group[np.searchsorted(group, np.arange(graph.lane.size), side="right") - 1] if graph.lane.size else group
     edge_ends = np.append(graph.edge_first, edges.size)

@@ -76,7 +76,7 @@ def blocking_calls(trace: Trace) -> Blocking:
 
 
 def _narrow(found: Blocking) -> Blocking:
-    return Blocking(**{name: narrowed(getattr(found, name), "id") for name in Blocking.__dataclass_fields__})
+    return Blocking(**{name: narrowed(getattr(found, name), "id") for name in Blocking.__struct_fields__})
 
 
 def _blocking(kind: str, call: Ints, **more: Ints) -> Blocking:

@@ -140,7 +140,8 @@ class _Checks:
         previous = lanes.unit(worker, position - 1)
         since = take_or(lanes.enqueue_ns, previous, MIN_NS)
         edge = self._last_event(worker, self.main, queued_ns)
-        direct = take_or(self.ordering.graph.edges.instant_ns, edge, MIN_NS) > since
+        graph = self.ordering.graph
+        direct = take_or(graph.instant_ns, graph.node_of(edge), MIN_NS) > since
         count = lanes.queued_before(self.main, began)
         indirect = (count > 0) & (self.ordering.complete(self.main, worker, position) >= count)
         indirect_exact = self.ordering.complete(self.main, worker, position, exact=True) >= count
@@ -179,16 +180,16 @@ class _Checks:
     @cached_property
     def _edges_by_pair(self) -> dict[tuple[int, ...], Ints]:
         """Edges by lane, source and kind."""
-        edges = self.ordering.graph.edges
-        return rows_by_key(edges.lane, edges.source, edges.kind)
+        graph, edges = self.ordering.graph, self.ordering.graph.edges
+        return rows_by_key(graph.lane[graph.node_of(np.arange(edges.size))], edges.source, edges.kind)
 
     def _last_event(self, lane: Ints, source: Ints, before: Ints) -> Ints:
         """The last event edge from a source to a lane before each instant, -1 where there is none."""
-        edges, found = self.ordering.graph.edges, np.full(lane.size, -1, np.int64)
+        graph, found = self.ordering.graph, np.full(lane.size, -1, np.int64)
         for (lane_key, other), rows in rows_by_key(lane, source).items():
             event_edges = self._edges_by_pair.get((lane_key, other, EDGE_KINDS.index("event")))
             if event_edges is not None:
-                at = np.searchsorted(edges.instant_ns[event_edges], before[rows])
+                at = np.searchsorted(graph.instant_ns[graph.node_of(event_edges)], before[rows])
                 found[rows] = take_or(event_edges, at - 1)
         return found
 

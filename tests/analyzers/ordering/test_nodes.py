@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from analyzers.ordering.graph import EDGE_KINDS, Edges, Graph, LatestWaits, join
@@ -107,12 +108,16 @@ def test_a_node_is_each_point_at_which_a_lane_learns() -> None:
     for net in nets(40):
         graph = Graph(net.lanes, net.edges)
         assert list(zip(graph.lane, graph.position, graph.instant_ns, strict=True)) == net.nodes
-        assert sorted(plain(graph.edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
+        of_edges = graph.node_of(np.arange(graph.edges.size))
+        places = {name: getattr(graph, name)[of_edges] for name in ("lane", "position", "instant_ns")}
+        edges = Edges(**msgspec.structs.asdict(graph.edges), **places)
+        assert sorted(plain(edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
+        assert graph.node_of(np.array([-1])).tolist() == [-1]
         ends = np.append(graph.edge_first, graph.edges.size)
         for number, node in enumerate(net.nodes):
             calls = graph.edges.call[ends[number] : ends[number + 1]].tolist()
+            assert of_edges[ends[number] : ends[number + 1]].tolist() == [number] * len(calls)
             assert sorted(calls) == sorted(row["call"] for row in net.of(node))
-            assert graph.node_of_edge[ends[number] : ends[number + 1]].tolist() == [number] * len(calls)
         for lane in range(net.lanes.size):
             own = range(*graph.first[lane : lane + 2])
             assert list(own) == [number for number, node in enumerate(net.nodes) if node[0] == lane]
