@@ -127,7 +127,7 @@ def instances_of(trace: Trace, order: Order, text: str, like: Sides) -> Work | s
 
 def _work(order: Order, instance: Ints) -> Work:
     ops = np.flatnonzero(instance >= 0)
-    return Work.of(order.ordering, ops, instance[ops])
+    return Work.of(order.ordering, ops, instance[ops].astype(np.int64, copy=False))
 
 
 def _absent(trace: Trace, text: str, selection: Selection) -> str:

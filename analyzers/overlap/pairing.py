@@ -15,7 +15,7 @@ import numpy as np
 
 from analyzers.arrays.groups import distinct, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, lay
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.select.select import Selection
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.steps import find_steps, step_of_ops
@@ -39,8 +39,8 @@ class Pairing(msgspec.Struct, frozen=True):
     """
 
     rule: str
-    a: Ints
-    b: Ints
+    a: Ids
+    b: Ids
     process: Ints
     label: tuple[str, ...]
     shift: int = 0
@@ -107,7 +107,8 @@ def moves(trace: Trace, pairing: Pairing) -> Moves:
     sides = []
     for instance in (pairing.a, pairing.b):
         rows = np.flatnonzero(instance >= 0)
-        sides.append((starts[rows] + waits[rows], ends[rows], instance[rows] * devices + device[rows]))
+        group = np.multiply(instance[rows], devices, dtype=np.int64) + device[rows]
+        sides.append((starts[rows] + waits[rows], ends[rows], group))
     laid = lay(sides[0], sides[1], pairing.process.size * devices)
     b_instance = laid.group(laid.b) // devices
     found = [0] * len(SHIFTS)
@@ -156,7 +157,7 @@ def _numbered(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing 
     if by_process is None:
         return None
     starts = ints(trace.ranges, "start_ns")
-    instance = np.full((2, starts.size + 1), -1, np.int64)
+    instance = np.full((2, starts.size + 1), -1, np.int32)
     process: list[int] = []
     labels: list[str] = []
     for number, both in by_process.items():
@@ -177,7 +178,7 @@ def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairi
     key = process * per_process + np.where(step < 0, per_process - 1, _start_order(trace, steps.rows)[step])
     in_instance = (a.picked | b.picked) & ((step >= 0) | (not marked))
     found, instance = np.unique(key[in_instance], return_inverse=True)
-    instance_of_op = np.full(process.size, -1, np.int64)
+    instance_of_op = np.full(process.size, -1, np.int32)
     instance_of_op[in_instance] = instance
     number = np.full(found.size, -1, np.int64)
     number[instance_of_op[in_instance]] = np.where(
@@ -219,7 +220,7 @@ def shifted(pairing: Pairing, shift: int) -> Pairing:
     )
 
 
-def _moved(process: Ints, instance: Ints, shift: int) -> Ints:
+def _moved(process: Ints, instance: Ids, shift: int) -> Ids:
     """The instance that each is moved to within its process; -1 where there is none, or it is none."""
     target = instance + shift
     inside = (instance >= 0) & (target >= 0) & (target < process.size)

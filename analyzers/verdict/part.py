@@ -40,7 +40,7 @@ from analyzers.overlap.peers import DeviceTime, device_times, steps_of_ranks
 from analyzers.select.language import atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, repeated
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
@@ -156,6 +156,8 @@ def examine(
     if sharing in UNDECIDABLE:
         return Part(PairingDecision(sharing), shared, part_sides, tuple(trace.rank_ids), devices_of(trace))
     pairing, decided, possible, shift_overlaps = _paired(trace, sides, sharing, agreed)
+    del picked  # which range an op is of only pairing asks for
+    sides = _without_ranges(sides[0]), _without_ranges(sides[1])
     ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
     ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
@@ -222,6 +224,10 @@ def _paired(
     shift_overlaps = moves(trace, pairing)
     shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
     return shifted(pairing, shift), PairingDecision(sharing, method, shift), possible, shift_overlaps
+
+
+def _without_ranges(side: Selection) -> Selection:
+    return msgspec.structs.replace(side, occurrence=repeated(-1, np.int32, side.picked.size))
 
 
 def _names(sides: tuple[Selection, Selection]) -> tuple[str, str]:
