@@ -20,7 +20,7 @@ from analyzers.arrays.groups import as_slice, first_of_each, label, ordered, row
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints, lanes, squeezed, stored
+from analyzers.trace.columns import codes, ints, lanes, narrowed, squeezed, stored
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
@@ -44,14 +44,15 @@ class Timings(msgspec.Struct, frozen=True):
     something of the other side was resident; collective : its number in the run, -1 where it is none.
     usual : False in a first step, behind a long idle time, where a window cuts an op, and where it is not known which
         part of it only waited for a late rank: such are like no others.
+    Times take 32 bits where they fit, until parts are joined.
     """
 
     kinds: pd.DataFrame
     kind: Ids
     rank: Ids
     device: Ids
-    taken_ns: Ints
-    beside_ns: Ints
+    taken_ns: Ids
+    beside_ns: Ids
     collective: Ids
     usual: Mask
 
@@ -129,7 +130,14 @@ def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints, about: pd.Dat
         squeezed(stored(trace.ops, column)[rows]) for column in ("rank", "device", "collective")
     )
     return Timings(
-        kinds, kind.astype(np.int32), rank, device, taken, beside[rows], collective, trace.once(_usual)[rows]
+        kinds,
+        kind.astype(np.int32),
+        rank,
+        device,
+        narrowed(taken, "id"),
+        narrowed(beside[rows], "id"),
+        collective,
+        trace.once(_usual)[rows],
     )
 
 
@@ -144,10 +152,11 @@ def join(parts: Iterable[Timings]) -> Timings:
     number = numbered(kinds, KIND_COLUMNS)
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
     columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
+    types = {"taken_ns": np.int64, "beside_ns": np.int64}
     return Timings(
         kinds.take(first_of_each(number)).reset_index(drop=True),
         np.concatenate([number[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
-        *(np.concatenate([getattr(part, column) for part in parts]) for column in columns),
+        *(np.concatenate([getattr(part, column) for part in parts], dtype=types.get(column)) for column in columns),
     )
 
 

@@ -348,6 +348,7 @@ def test_parts_together_say_what_the_whole_says() -> None:
     both = [sides_of(trace) for trace in traces]
     joined = join([part[1] for part in both])
     assert joined.kind.size == sum(part[1].kind.size for part in both)
+    assert joined.taken_ns.dtype == joined.beside_ns.dtype == np.int64, "which hold sums of what parts keep in 32 bits"
     names = [part[1].kinds["name"].iloc[part[1].kind].tolist() for part in both]
     assert joined.kinds["name"].iloc[joined.kind].tolist() == [name for some in names for name in some]
 
