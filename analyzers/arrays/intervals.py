@@ -88,6 +88,8 @@ def complement(a: Union, low: int, high: int) -> Union:
 
 def clip(a: Union, low: int, high: int) -> Union:
     """Instants of `a` in [low, high)."""
+    if a.starts.size and a.starts[0] >= low and a.ends[-1] <= high:
+        return a
     starts, ends = np.maximum(a.starts, low), np.minimum(a.ends, high)
     non_empty = ends > starts
     return Union(starts[non_empty], ends[non_empty])

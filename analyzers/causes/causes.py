@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import Union, union
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.hardware_queues import QueueOrder, queue_order
 from analyzers.causes.occupancy import ByStart, Columns, Limits, Pieces, by_start, limits_of, occupancy_columns, room
@@ -37,6 +37,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.freed_memory import give_back_freed_memory
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
@@ -62,8 +63,8 @@ class Parts(msgspec.Struct, frozen=True):
     copies_itself : whether the launch of the gap's op blocks until the op is done.
     """
 
-    gap: Ints
-    state: Ints
+    gap: Ids
+    state: Ids
     low_ns: Ints
     high_ns: Ints
     ns: Ints
@@ -117,14 +118,21 @@ class Explainer:
         self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
         self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
         self.queues = PredecessorIndex(trace, self.ordering, (a, b), self._launched())
+        give_back_freed_memory(len(trace.ops))
         self.queue_order = self._queue_order()  # takes most room: before there are gaps
 
     def explain(self, rank: int, device: int) -> list[Explained]:
         """Explain all gaps of one rank's device."""
         self._ordered.clear()  # those of the rank before, which are hardly asked for any more
         device_ops = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
+        # Each step's columns are of another length, and fit what the one before it freed badly.
+        give_back_freed_memory(device_ops.size)
         found = find_gaps(self.trace, device_ops[self.a[device_ops]], device_ops[self.b[device_ops]], self.pairing)
-        return [self._explain(gaps, device_ops) for gaps in found if gaps.size]
+        give_back_freed_memory(device_ops.size)
+        explained = [self._explain(gaps, device_ops) for gaps in found if gaps.size]
+        if device_ops.size == len(self.trace.ops):  # no other device asks for them
+            self.queues.forget_origins()
+        return explained
 
     def ops_of(self, process: int, device: int) -> Ints:
         """Rows of the ops of one process on one device."""
@@ -141,27 +149,29 @@ class Explainer:
     @cached_property
     def _waiting(self) -> dict[tuple[int, ...], Ints]:
         """By process: the ops of either side that waited for a late rank."""
-        rows = np.flatnonzero((ints(self.trace.ops, "wait_ns") > 0) & (self.a | self.b))
+        rows = np.flatnonzero((stored(self.trace.ops, "wait_ns") > 0) & (self.a | self.b))
         return {key: rows[mine] for key, mine in rows_by_key(ints_at(self.trace.ops, "process", rows)).items()}
 
-    @cached_property
-    def _ahead(self) -> dict[tuple[int, ...], Ints]:
-        """By process and launching thread: when the launches returned that were well ahead of their op, ascending."""
-        _, _, returned = self.launches
-        ahead = ints(self.trace.ops, "start_ns") > returned + DISPATCH_NS
-        return {key: np.sort(returned[rows[ahead[rows]]]) for key, rows in ops_by_launcher(self.trace).items()}
+    def _ahead(self, launcher: tuple[int, ...]) -> Ints:
+        """When the launches of a process's thread returned that were well ahead of their op, ascending."""
+        rows = ops_by_launcher(self.trace).get(launcher, np.empty(0, np.int64))
+        returned = self.launches[2][rows]
+        return np.sort(returned[ints_at(self.trace.ops, "start_ns", rows) > returned + DISPATCH_NS])
 
     def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
         """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
         ops = self.trace.ops
         op = int(gaps.op[gap])
-        start, wait = ints(ops, "start_ns"), ints(ops, "wait_ns")
-        low, high = int(gaps.start_ns[gap]), int(start[op] + wait[op])
+        low = int(gaps.start_ns[gap])
+        high = sum(int(stored(ops, column)[op]) for column in ("start_ns", "wait_ns"))
         rows = self._waiting.get((int(stored(ops, "process")[op]),), np.empty(0, np.int64))
-        rows = rows[(start[rows] < high) & (start[rows] + wait[rows] > low)]
-        if not rows.size:
+        start = ints_at(ops, "start_ns", rows)
+        until = start + ints_at(ops, "wait_ns", rows)
+        met = (start < high) & (until > low)
+        if not met.any():
             return None
-        longest = int(rows[np.argmax(np.minimum(start[rows] + wait[rows], high) - np.maximum(start[rows], low))])
+        together = np.minimum(until[met], high) - np.maximum(start[met], low)
+        longest = int(rows[met][np.argmax(together)])
         return longest, int(stored(ops, "last_rank")[longest]), int(stored(ops, "last_device")[longest])
 
     def same_thread(self, op: int, other: int) -> bool:
@@ -231,7 +241,7 @@ class Explainer:
 
     def _queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
-        released = self.queues.released_ns().max(axis=0)
+        released = self.queues.last_released_ns()
         return queue_order(
             self.trace,
             self._by_process,
@@ -275,14 +285,12 @@ class Explainer:
             (BEHIND_NEITHER, (everything, held_until, bound)),
             (IN_QUEUE, (everything, bound, let_go)),
         ]
-        rows = [_not_empty(each, *one) for each, one in spans]
-        rows.append((free.row, self._states_of_free(gaps, releases, let_go, free), free.low_ns, free.high_ns))
-        gap, state, low, high = (np.concatenate(each) for each in zip(*rows, strict=True))
-        ns = gaps.alone(low, high, gap)
-        gap, state, low, high, ns = (each[ns > 0] for each in (gap, state, low, high, ns))
-        peer, from_ns, to_ns = gaps.peer_spans()
-        waits = peer, np.full(peer.size, PEER_WAITS), from_ns, to_ns, to_ns - from_ns
-        gap, state, low, high, ns = (np.append(*each) for each in zip(waits, (gap, state, low, high, ns), strict=True))
+        found = [_beside(gaps, np.int8(state), *span) for state, span in spans]
+        states = self._states_of_free(gaps, releases, let_go, free)
+        found.append(_beside(gaps, states, free.row, free.low_ns, free.high_ns))
+        peer, low, high = gaps.peer_spans()
+        found.insert(0, [peer.astype(np.int32), np.full(peer.size, PEER_WAITS, np.int8), low, high, high - low])
+        gap, state, low, high, ns = (np.concatenate([one.pop(0) for one in found]) for _ in range(5))
         return Parts(gap, state, low, high, ns, releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
 
     def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
@@ -345,7 +353,7 @@ class Explainer:
             return Pieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
         return room(columns, ops, low, high, device_ops, limits)
 
-    def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ints:
+    def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: Pieces) -> Ids:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free.
 
         Parameters
@@ -366,7 +374,7 @@ class Explainer:
             [no_room, ~on_its_way, released_by_queue, released_by_launch, released_by_holder],
             [NO_ROOM, FREE, IN_QUEUE, NOT_LAUNCHED, BEHIND_OTHER],
             BEHIND_NEITHER,
-        )
+        ).astype(np.int8)
 
     def _launched(self) -> Ints:
         """When each op was launched: when its call returned, if it had not begun by then; NEVER where that is unknown.
@@ -408,7 +416,7 @@ class Explainer:
                 continue
             launched = returned[ops[rows]]
             last_sync = np.searchsorted(blocked.ends, launched, side="right") - 1
-            ahead_of_gpu = self._ahead.get(key, np.empty(0, np.int64))
+            ahead_of_gpu = self._ahead(key)
             regained = np.searchsorted(ahead_of_gpu, launched, side="left") - np.searchsorted(
                 ahead_of_gpu, blocked.ends[np.maximum(last_sync, 0)], side="right"
             )
@@ -425,10 +433,13 @@ def _between(rows: Ints, start: Ints, end: Ints, taken: Spans) -> Spans:
     return first[order], lows[order], highs[other]
 
 
-def _not_empty(state: int, gap: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Spans in which an op waits for one thing, as (gap, state, from, to), without empty ones."""
+def _beside(gaps: Gaps, state: Ids | np.int8, gap: Ints, low: Ints, high: Ints) -> list[Ids]:
+    """Spans in which an op waits for what `state` says, as [gap, state, from, to, ns]: those the other side runs in."""
     rows = np.flatnonzero(high > low)
-    return gap[rows], np.full(rows.size, state), low[rows], high[rows]
+    gap, low, high, state = gap[rows], low[rows], high[rows], np.broadcast_to(state, high.shape)[rows]
+    ns = gaps.alone(low, high, gap)
+    rows = np.flatnonzero(ns > 0)
+    return [gap[rows].astype(np.int32), state[rows], low[rows], high[rows], ns[rows]]
 
 
 def _unions_by_thread(trace: Trace, blocking: Blocking) -> dict[tuple[int, ...], Union]:

@@ -18,9 +18,9 @@ import numpy as np
 
 from analyzers.arrays.groups import runs
 from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, meets, subtract, union
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.overlap.pairing import Pairing
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, squeezed, stored
 from analyzers.trace.tables import Trace
 
 
@@ -34,9 +34,9 @@ class Gaps(msgspec.Struct, frozen=True):
     real_start_ns : when the op really runs, behind its wait for a late rank.
     """
 
-    side: Ints
-    instance: Ints
-    op: Ints
+    side: Ids
+    instance: Ids
+    op: Ids
     start_ns: Ints
     end_ns: Ints
     peer_ns: Ints
@@ -105,7 +105,7 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
     shared = np.flatnonzero(is_shared)
     if not shared.size:
         return []
-    a, b = a[is_shared[pairing.a[a]]], b[is_shared[pairing.b[b]]]
+    a, b = _kept(is_shared[pairing.a[a]], a)[0], _kept(is_shared[pairing.b[b]], b)[0]
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1
     size = max(int(LIMIT // span), 1)
@@ -114,26 +114,38 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
         part = shared[first : first + size]
         sides = []
         for rows, owner in ((a, pairing.a[a]), (b, pairing.b[b])):
-            in_part = (owner >= part[0]) & (owner <= part[-1])
-            sides.append((rows[in_part], owner[in_part]))
+            sides.append(_kept((owner >= part[0]) & (owner <= part[-1]), rows, owner))
         found.append(_find(trace, sides, part, span))
     return found
+
+
+def _kept(rows: Mask, *columns: Ints) -> tuple[Ints, ...]:
+    """Some rows of columns; where that is all of them the columns themselves, which take no room twice."""
+    return columns if rows.all() else tuple(column[rows] for column in columns)
 
 
 class _Laid(msgspec.Struct, frozen=True):
     """One side, instances laid one behind another: its unions and its ops by real start."""
 
-    rows: Ints
+    rows: Ids
     real_start_ns: Ints
     real: Union
     plain: Union
     waiting: Union
 
 
-def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: int) -> Gaps:
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: int) -> Gaps:
+    """The gaps of some instances; `sides`, the ops of each with their instances, are used up.
+
+    Millions of ops have columns of many megabytes: each is given up after its last use.
+    """
+    starts, ends, waits = (stored(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     base = min(int(starts[rows].min()) for rows, _ in sides)
-    laid = [_lay(starts, ends, waits, rows, np.searchsorted(instances, owner) * span - base) for rows, owner in sides]
+    laid = []
+    while sides:
+        rows, owner = sides.pop(0)
+        laid.append(_lay(starts, ends, waits, rows, _lift(instances, owner, span, base)))
+    del rows, owner
     instance_start = np.full(instances.size, np.iinfo(np.int64).max)
     for one in laid:
         np.minimum.at(instance_start, one.plain.starts // span, one.plain.starts)
@@ -144,25 +156,46 @@ def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: i
         running.append(alone)
         peer_wait = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
         peers.append(peer_wait)
-        parts.append(_gaps_of_side(idle, instance_start, alone, peer_wait, starts, base, span))
-    idle_side = np.repeat([0, 1], [parts[0][0].size, parts[1][0].size])
-    op, start, end, peer_ns, real_start, instance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+        parts.append([*_gaps_of_side(idle, instance_start, alone, peer_wait, starts, base, span)])
+    del laid, one, idle, other
+    idle_side = np.repeat(np.array([0, 1], np.int8), [parts[0][0].size, parts[1][0].size])
+    op, start, end, peer_ns, real_start, instance = (np.concatenate([part.pop(0) for part in parts]) for _ in range(6))
     lift = instance * span - base
-    instants = start - lift, end - lift, peer_ns, real_start - lift
-    return Gaps(idle_side, instances[instance], op, *instants, lift, (running[0], running[1]), (peers[0], peers[1]))
+    for each in (start, end, real_start):
+        each -= lift
+    instance = instances[instance].astype(np.int32)
+    instants = start, end, squeezed(peer_ns), real_start
+    return Gaps(idle_side, instance, op, *instants, lift, (running[0], running[1]), (peers[0], peers[1]))
+
+
+def _lift(instances: Ints, owner: Ids, span: int, base: int) -> Ints:
+    """What moves each op's times to where its instance is laid."""
+    lift = np.searchsorted(instances, owner)
+    lift *= span
+    lift -= base
+    return lift
 
 
 def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
-    begin, arrived, ended = starts[rows] + lift, starts[rows] + waits[rows] + lift, ends[rows] + lift
-    any_waits = bool(waits[rows].any())
+    begin, ended, waited = starts[rows], ends[rows], waits[rows]
+    begin += lift
+    ended += lift
+    del lift
+    any_waits = bool(waited.any())
+    arrived = begin + waited if any_waits else begin
     real = union(arrived, ended)
     plain = union(begin, ended) if any_waits else real
     # Of ops that start together the one queued in the capture's order would depend on the order of rows.
     order = np.argsort(arrived, kind="stable")
-    if np.any(arrived[order[1:]] == arrived[order[:-1]]):
+    real_start = arrived[order]
+    if np.any(real_start[1:] == real_start[:-1]):
         order = np.lexsort((ended, begin, arrived))
-    non_empty = order[(ended > arrived)[order]]
-    return _Laid(rows[non_empty], arrived[non_empty], real, plain, subtract(plain, real) if any_waits else EMPTY)
+    non_empty = (ended > arrived)[order]
+    del begin, arrived, ended, waited
+    order, real_start = _kept(non_empty, order, real_start)
+    rows = rows[order].astype(np.int32)
+    del order
+    return _Laid(rows, real_start, real, plain, subtract(plain, real) if any_waits else EMPTY)
 
 
 def _gaps_of_side(
@@ -172,10 +205,12 @@ def _gaps_of_side(
     previous_end = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
     begins_instance = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
     low, high = np.where(begins_instance, instance_start[group], previous_end), idle.real.starts
+    del previous_end, begins_instance
     missed = np.flatnonzero(meets(low, high, running) | meets(low, high, peer))
     low, high, group = low[missed], high[missed], group[missed]
     op = idle.rows[np.searchsorted(idle.real_start_ns, high)]
     wait = coverage(low, high, peer)
-    begun = np.clip(starts[op] + group * span - base, low, high)
-    is_gap = meets(low, begun, running) | (wait > 0)
-    return op[is_gap], low[is_gap], begun[is_gap], wait[is_gap], high[is_gap], group[is_gap]
+    begun = starts[op]
+    begun += group * span - base
+    np.clip(begun, low, high, out=begun)
+    return _kept(meets(low, begun, running) | (wait > 0), op, low, begun, wait, high, group)

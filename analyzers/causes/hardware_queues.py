@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
 from analyzers.trace.columns import ints, ints_at, is_one_of, repeated, stored
@@ -56,9 +56,9 @@ class _Tested(msgspec.Struct, frozen=True):
     refuted : whether one of them began before that.
     """
 
-    rows: Ints
+    rows: Ids
     until_ns: Ints
-    behind: Ints
+    behind: Ids
     refuted: bool
 
 
@@ -78,16 +78,14 @@ def queue_order(
     released_ns : when each op was free to run, by its launch, stream and event waits.
     unsure : which of some ops something else may have held: a wait that is not on record, or a full GPU.
     """
-    parts: list[tuple[str, Ints, Ints, Ints, bool]] = []
+    parts: list[tuple[str, Ids, Ints, Ids, bool]] = []
     for process, on_record, rows in _shared(trace, devices):
-        rows = rows[np.argsort(launches[2][rows], kind="stable")]
-        returned = launches[2][rows]
-        first = rows[: np.searchsorted(returned, returned[min(FIRST, rows.size - 1)], side="right")]
+        first = _by_return(_returned_first(rows, launches[2]), launches[2])
         hip = trace.captures[trace.processes[process].capture].runtime == "HIP"
         for by_end in (True, False) if hip else (False,):
             if _tested(trace, first, launches, released_ns, by_end=by_end).refuted:
                 continue
-            tested = _tested(trace, rows, launches, released_ns, by_end=by_end)
+            tested = _tested(trace, _by_return(rows, launches[2]), launches, released_ns, by_end=by_end)
             held = _held(trace, tested, released_ns, unsure, on_record=bool(on_record))
             if held.size:
                 parts.append((on_record, tested.rows[held], tested.until_ns[held], tested.behind[held], by_end))
@@ -110,23 +108,39 @@ def _shared(trace: Trace, devices: Mapping[tuple[int, ...], Ints]) -> Iterator[t
     for (process, _), ops in devices.items():
         kernels = ops[is_kernel[ops]]
         for (number,), at in rows_by_key(_queues(trace, kernels)).items():
-            stream = stored(trace.ops, "stream")[kernels[at]]
-            if (stream != stream[0]).any():
+            rows = kernels if at.size == kernels.size else kernels[at]
+            if _differ(stored(trace.ops, "stream")[rows]):
                 on_record = f"hardware queue {number}" if number >= 0 else setting_of(trace, process, ONE_QUEUE)
-                yield process, on_record, kernels[at]
+                yield process, on_record, rows
+
+
+def _differ(values: Ids) -> bool:
+    return bool((values != values[0]).any())
+
+
+def _returned_first(rows: Ints, returned_ns: Ints) -> Ints:
+    """Of kernels those whose launches returned first, FIRST of them or more."""
+    returned = returned_ns[rows]
+    last = min(FIRST, rows.size - 1)
+    return rows[returned <= np.partition(returned, last)[last]]
+
+
+def _by_return(rows: Ints, returned_ns: Ints) -> Ids:
+    """Kernels by when their launch returned."""
+    return rows[np.argsort(returned_ns[rows], kind="stable")].astype(np.int32)
 
 
 def _queues(trace: Trace, rows: Ints) -> Ints:
     """The hardware queue of each op's stream, -1 where the capture doesn't number it."""
     numbered = trace.streams[ints(trace.streams, "queue") >= 0]
     if not len(numbered):
-        return np.full(rows.size, -1, np.int64)
+        return repeated(-1, np.int64, rows.size)
     of_streams = (ints(numbered, column) for column in ("process", "stream"))
     row = first_row_of(*of_streams, *(ints_at(trace.ops, column, rows) for column in ("process", "stream")))
     return np.append(ints(numbered, "queue"), -1)[row]
 
 
-def _tested(trace: Trace, rows: Ints, launches: tuple[Ints, Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
+def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
     """What each kernel would be held by: of those whose launch had returned before its own began the last to begin.
 
     Parameters
@@ -137,10 +151,14 @@ def _tested(trace: Trace, rows: Ints, launches: tuple[Ints, Ints, Ints], release
     start, end, stream = (stored(trace.ops, name) for name in ("start_ns", "end_ns", "stream"))
     when = (end if by_end else start)[rows]
     latest = np.maximum.accumulate(when)
-    holder = np.maximum.accumulate(np.where(when == latest, np.arange(rows.size), 0))
-    before = np.searchsorted(returned[rows], began[rows], side="right") - 1
+    holder = np.where(when == latest, np.arange(rows.size, dtype=np.int32), np.int32(0))
+    del when  # there may be millions of kernels
+    np.maximum.accumulate(holder, out=holder)
+    before = np.searchsorted(returned[rows], began[rows], side="right")
+    before -= 1
     until = take_or(latest, before, NEVER)
     behind = take_or(rows, take_or(holder, before))
+    del latest, holder, before
     others = (behind >= 0) & (stream[behind] != stream[rows])
     free = released_ns[rows]
     tests = others & (free > NEVER) & (until > free + CLOSE_NS)
@@ -148,7 +166,7 @@ def _tested(trace: Trace, rows: Ints, launches: tuple[Ints, Ints, Ints], release
     return _Tested(rows, until, behind, bool(np.any(start[rows] + TOGETHER_NS < until)))
 
 
-def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ints], Mask], *, on_record: bool) -> Ints:
+def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ids], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
     start, rows, until, behind = ints(trace.ops, "start_ns"), tested.rows, tested.until_ns, tested.behind
     close, nothing = start[rows] <= until + CLOSE_NS, rows[:0]

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import distinct, rows_by_key, runs
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.groups import as_slice, rows_by_key, runs
+from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.ordering.lanes import run_heads
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -64,7 +65,9 @@ class Pieces(msgspec.Struct, frozen=True):
 
 def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits) -> Pieces:
     """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none."""
-    times = distinct(np.concatenate([_of(columns, column, device_ops) for column in ("start_ns", "end_ns")]))
+    times = np.concatenate([_of(columns, column, device_ops) for column in ("start_ns", "end_ns")])
+    times.sort()
+    times = times[run_heads(times)]
     first = np.searchsorted(times, low, side="right")
     cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
     count = np.where(high > low, cuts + 1, 0)
@@ -73,6 +76,7 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
     end = np.append(begin[1:], 0)
     last_piece = piece == count[row] - 1
     end[last_piece] = high[row[last_piece]]
+    del times, first, cuts, count, piece, last_piece  # long columns, before there are others
     full = no_room(columns, ops[row], running_at(columns, device_ops, begin), limits)
     begins_piece = np.ones(row.size, dtype=bool)
     begins_piece[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
@@ -145,7 +149,8 @@ def block_needs(columns: Columns, ops: Ints, limits: Limits) -> dict[str, Ints]:
 
 def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]:
     """For each stream of a device: the op (of `device_ops`, rows of the table) that runs at each instant, or -1."""
-    keys = [_of(columns, column, device_ops) for column in ("process", "context", "stream")]
+    here = as_slice(device_ops)
+    keys = [columns[column][here] for column in ("process", "context", "stream")]
     found = []
     for rows in rows_by_key(*keys).values():
         stream_ops = device_ops[rows]
@@ -159,24 +164,29 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
 class ByStart(msgspec.Struct, frozen=True):
     """Ops of one device, rows of their table, by start; `reached_ns` is when the last of those so far has ended."""
 
-    rows: Ints
+    rows: Ids
     starts_ns: Ints
     reached_ns: Ints
 
-    def running(self, low: int, high: int) -> Ints:
+    def running(self, low: int, high: int) -> Ids:
         """Rows of all ops that run in [low, high), and maybe of some that ended before, by start."""
         first, last = np.searchsorted(self.reached_ns, low, side="right"), np.searchsorted(self.starts_ns, high)
         return self.rows[first:last]
 
-    def started(self, low: int, high: int) -> Ints:
+    def started(self, low: int, high: int) -> Ids:
         """Rows of the ops that start after `low` and before `high`."""
         return self.rows[np.searchsorted(self.starts_ns, low, side="right") : np.searchsorted(self.starts_ns, high)]
 
 
 def by_start(columns: Columns, device_ops: Ints) -> ByStart:
     """Order ops of one device by their start."""
-    rows = device_ops[np.argsort(_of(columns, "start_ns", device_ops), kind="stable")]
-    return ByStart(rows, _of(columns, "start_ns", rows), np.maximum.accumulate(_of(columns, "end_ns", rows)))
+    starts = _of(columns, "start_ns", device_ops)
+    order = np.argsort(starts, kind="stable")
+    starts = starts[order]
+    rows: Ids = device_ops.astype(np.int32)[order]
+    del order
+    ends = _of(columns, "end_ns", rows)
+    return ByStart(rows, starts, np.maximum.accumulate(ends, out=ends))
 
 
 def _of(columns: Columns, name: str, ops: Ints) -> Ints:

@@ -41,10 +41,10 @@ class LaunchBounds(msgspec.Struct, frozen=True):
     """
 
     released_ns: Ints
-    last: Ints
-    holder: Ints
-    late: Ints
-    unseen: Ints
+    last: Ids
+    holder: Ids
+    late: Ids
+    unseen: Ids
     held_until_ns: Ints
     same_stream: Mask
 
@@ -72,7 +72,8 @@ class PredecessorIndex:
     def releases(self, ops: Ints, side: Ints) -> LaunchBounds:
         """What released each op (rows of `Trace.ops`); side : 0 where it is of A, 1 where it is of B."""
         released = self.released_ns(ops)
-        last, origin = np.full(ops.size, -1, np.int64), np.full(ops.size, -1, np.int64)
+        last: Ids = np.full(ops.size, -1, np.int32)
+        origin: Ids = last.copy()
         is_holder = np.zeros(ops.size, dtype=bool)
         for one_side in (0, 1):
             rows = np.flatnonzero(side == one_side)
@@ -81,7 +82,7 @@ class PredecessorIndex:
                 origin[rows] = take_or(self._origin(1 - one_side), last[rows])
                 is_holder[rows] = take_or(self.sides[1 - one_side], origin[rows], False)
         by_itself = self._bound_by_launch[ops] | self.nodes.unseen[ops]
-        origin = np.where(by_itself, ops, origin)
+        origin = np.where(by_itself, ops, origin).astype(np.int32, copy=False)
         is_holder &= ~by_itself
         is_unseen = ~is_holder & take_or(self.nodes.unseen, origin, False)
         is_late = ~is_holder & take_or(self._bound_by_launch, origin, False)
@@ -94,6 +95,11 @@ class PredecessorIndex:
     def released_ns(self, ops: Ints | slice = slice(None)) -> Ints:
         """When ops were released, ns (`NEVER`: unknown, or by nothing): a row for LAUNCH, STREAM and EVENT."""
         return np.stack([self.launched_ns[ops], self.ended(self.previous[ops]), self.ended(self.waited[ops])])
+
+    def last_released_ns(self) -> Ints:
+        """When each op was released by all of these, ns; `NEVER` where by nothing."""
+        found = np.maximum(self.launched_ns, self.ended(self.previous))
+        return np.maximum(found, self.ended(self.waited), out=found)
 
     def ended(self, ops: Ids) -> Ints:
         """When ops were done, ns, `NEVER` for -1."""
@@ -141,6 +147,10 @@ class PredecessorIndex:
         launched, by_stream, by_event = self.launched_ns, self.ended(self.previous), self.ended(self.waited)
         by_launch = (launched > NEVER) & (launched >= by_stream) & (launched >= by_event)
         return by_launch & ~self.nodes.unseen
+
+    def forget_origins(self) -> None:
+        """Give up what `releases` worked out for all ops: evidence asks for none of it."""
+        self._origins.clear()
 
     def _origin(self, other: int) -> Ids:
         """For every op what its chain begins with: the first op of that side, bound by launch, or behind nothing."""

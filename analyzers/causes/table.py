@@ -90,4 +90,5 @@ def alone_by(one: Explained, counts: Mask) -> Ints:
 
 def cause_of_parts(parts: Parts) -> Ids:
     """The cause that each part belongs to, as its position in `CAUSES`."""
-    return np.select([cause.claims(parts) for cause in TABLE], list(range(len(TABLE)))).astype(np.int8)
+    numbers = [np.int8(number) for number in range(len(TABLE))]
+    return np.select([cause.claims(parts) for cause in TABLE], numbers, np.int8(0))
