@@ -9,7 +9,7 @@ for a stream whose queue is full goes on once the unit that many places before h
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from heapq import heappop, heappush
 from typing import Any
 
@@ -35,7 +35,55 @@ class Times(msgspec.Struct, frozen=True):
     unit_end: Ints
 
 
-def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | None = None) -> Times:
+class Layout:
+    """Tasks as the loop over events reads them: laid out once for all runs of them.
+
+    Runs may differ by how long units take, and by how long and how much of their room they keep.
+    """
+
+    def __init__(self, tasks: Tasks) -> None:
+        calls, units, room = tasks.calls, tasks.units, tasks.room
+        n_calls, n_units = calls.call.size, units.op.size
+        of_call, followed = np.flatnonzero(units.call >= 0), np.flatnonzero(units.previous >= 0)
+        launched = Lists.of(units.call[of_call], of_call, n_calls)
+        followers = Lists.of(
+            np.append(units.waits.items, units.previous[followed]), np.append(units.waits.owner, followed), n_units
+        )
+        blocked = Lists.of(calls.waits.items, calls.waits.owner, n_units)
+        after_other = np.flatnonzero(calls.handed >= 0)
+        handed = Lists.of(calls.handed[after_other], after_other, n_calls)
+        first_of_thread = np.append(True, np.diff(calls.thread) != 0)[:n_calls]
+        next_call = np.where(np.append(first_of_thread[1:], True)[:n_calls], -1, np.arange(n_calls) + 1)
+        count = int(units.collective.max(initial=-1)) + 1
+        team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
+        members = Lists.of(team, np.arange(n_units), count + n_units)
+        self.read = (
+            *(np.arange(_END + 1), calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns),
+            *(next_call, handed.first, handed.items, launched.first, launched.items),
+            *(units.call, units.submitted_ns, units.previous, units.dispatch_ns, units.room_ns),
+            *(room.load, team, places(units, tasks.queue), followers.first, followers.items),
+            *(blocked.first, blocked.items, members.first, members.items),
+            *(room.gpu, room.limits, room.needed, room.taken, room.fills.astype(np.int64)),
+            np.searchsorted(np.sort(room.gpu), np.arange(len(room.limits))).astype(np.int64),
+        )
+        self.counted_down = (
+            *(np.diff(calls.waits.first), ~first_of_thread + (calls.handed >= 0).astype(np.int64)),
+            *(np.diff(units.waits.first) + (units.previous >= 0) + 1, np.diff(members.first)),
+        )
+        self.needs_none = (room.needed[:, 0] == 0).astype(np.int64)
+
+    @cached_property
+    def as_lists(self) -> list[Any]:
+        """`read`, which no run changes."""
+        return [each.tolist() for each in self.read]
+
+
+def run(
+    tasks: Tasks,
+    slower: Floats | None = None,
+    loop: Callable[..., None] | None = None,
+    layout: Layout | None = None,
+) -> Times:
     """Run all tasks.
 
     Parameters
@@ -43,48 +91,31 @@ def run(tasks: Tasks, slower: Floats | None = None, loop: Callable[..., None] | 
     slower : per unit and load the share of its pace that it loses beside others; its `transfer_ns` is then what it
     takes alone.
     loop : the one to use, plain or compiled; by default what suits the number of tasks.
+    layout : of the same tasks, or of such as differ only by `transfer_ns`, `until` and `rest`; made where not given.
     """
-    calls, units, room = tasks.calls, tasks.units, tasks.room
-    n_calls, n_units = calls.call.size, units.op.size
-    of_call, followed = np.flatnonzero(units.call >= 0), np.flatnonzero(units.previous >= 0)
-    launched = Lists.of(units.call[of_call], of_call, n_calls)
-    followers = Lists.of(
-        np.append(units.waits.items, units.previous[followed]), np.append(units.waits.owner, followed), n_units
-    )
-    blocked = Lists.of(calls.waits.items, calls.waits.owner, n_units)
-    after_other = np.flatnonzero(calls.handed >= 0)
-    handed = Lists.of(calls.handed[after_other], after_other, n_calls)
-    first_of_thread = np.append(True, np.diff(calls.thread) != 0)[:n_calls]
-    next_call = np.where(np.append(first_of_thread[1:], True)[:n_calls], -1, np.arange(n_calls) + 1)
-    count = int(units.collective.max(initial=-1)) + 1
-    team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
-    members = Lists.of(team, np.arange(n_units), count + n_units)
-    times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
+    layout = layout or Layout(tasks)
+    n_calls, n_units = tasks.calls.call.size, tasks.units.op.size
     slower = np.zeros((n_units, len(LOADS))) if slower is None else slower
-    gpus = np.arange(len(room.limits))
-    given = (
-        *(np.arange(_END + 1), calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns),
-        *(np.diff(calls.waits.first), next_call, ~first_of_thread + (calls.handed >= 0).astype(np.int64)),
-        *(handed.first, handed.items, launched.first, launched.items, units.call, units.submitted_ns, units.previous),
-        *(units.dispatch_ns, units.room_ns, units.transfer_ns, slower, room.load, team, places(units, tasks.queue)),
-        *(np.diff(units.waits.first) + (units.previous >= 0) + 1, followers.first, followers.items),
-        *(blocked.first, blocked.items, members.first, members.items, np.diff(members.first)),
-        *(room.gpu, room.limits, room.needed, room.taken, room.fills.astype(np.int64), room.until, room.rest),
-        *_state(tasks, team, np.searchsorted(np.sort(room.gpu), gpus), np.diff(members.first).size),
-    )
     loop = loop or (compiled() if n_units >= MANY else None) or _loop
+    changes = (
+        *(tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest),
+        *(each.copy() for each in layout.counted_down),
+        *_state(tasks, layout),
+    )
+    times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
     if loop is _loop:  # plain Python is some three times quicker on lists
-        as_lists = [each.tolist() for each in (*given, *times)]
-        loop(*as_lists)
+        as_lists = [each.tolist() for each in (*changes, *times)]
+        loop(*layout.as_lists, *as_lists)
         return Times(*(np.array(each, np.int64) for each in as_lists[-len(times) :]))
-    loop(*given, *times)
+    loop(*layout.read, *changes, *times)
     return Times(*times)
 
 
-def _state(tasks: Tasks, team: Ints, own_first: Ints, teams: int) -> tuple[npt.NDArray[Any], ...]:
+def _state(tasks: Tasks, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
     """What the loop keeps track of, as it begins."""
-    calls, units, room = tasks.calls.call.size, tasks.units, tasks.room
-    count, gpus = units.op.size, len(room.limits)
+    room = tasks.room
+    calls, count, gpus = tasks.calls.call.size, tasks.units.op.size, len(room.limits)
+    teams = layout.counted_down[-1].size
 
     def zeros(*shape: int) -> Ints:
         return np.zeros(shape, np.int64)
@@ -94,10 +125,10 @@ def _state(tasks: Tasks, team: Ints, own_first: Ints, teams: int) -> tuple[npt.N
 
     return (
         *(zeros(calls), none(calls), none(count)),
-        *(units.transfer_ns.astype(float), np.ones(count), zeros(count), none(count), none(count)),
-        *((room.needed[:, 0] == 0).astype(np.int64), none(count)),
+        *(tasks.units.transfer_ns.astype(float), np.ones(count), zeros(count), none(count), none(count)),
+        *(layout.needs_none.copy(), none(count)),
         *(zeros(teams, len(LOADS)), zeros(4 * count + 4), zeros(1)),
-        *(zeros(gpus, room.limits.shape[1]), zeros(gpus), zeros(gpus), zeros(gpus), own_first.astype(np.int64)),
+        *(zeros(gpus, room.limits.shape[1]), zeros(gpus), zeros(gpus), zeros(gpus)),
         *(zeros(count), zeros(count), zeros(gpus, len(LOADS)), room.load.astype(np.int64)),
     )
 
@@ -142,9 +173,7 @@ def _loop(  # one function, for the compiler's sake
     handed_ns: _Array,
     cost: _Array,
     after: _Array,
-    call_waits: _Array,
     next_call: _Array,
-    call_needs: _Array,
     handed_first: _Array,
     handed: _Array,
     launched_first: _Array,
@@ -154,26 +183,29 @@ def _loop(  # one function, for the compiler's sake
     previous: _Array,
     dispatch: _Array,
     room_ns: _Array,
-    work: _Array,
-    slower: _Array,
     load: _Array,
     team: _Array,
     place: _Array,
-    unit_needs: _Array,
     follower_first: _Array,
     followers: _Array,
     blocked_first: _Array,
     blocked: _Array,
     member_first: _Array,
     members: _Array,
-    absent: _Array,
     gpu: _Array,
     limits: _Array,
     needed: _Array,
     taken: _Array,
     fills: _Array,
+    own_first: _Array,
+    work: _Array,
+    slower: _Array,
     until: _Array,
     rest: _Array,
+    call_waits: _Array,
+    call_needs: _Array,
+    unit_needs: _Array,
+    absent: _Array,
     earliest: _Array,
     done: _Array,
     there: _Array,
@@ -191,7 +223,6 @@ def _loop(  # one function, for the compiler's sake
     filling: _Array,
     held_count: _Array,
     here_count: _Array,
-    own_first: _Array,
     held: _Array,
     here: _Array,
     loads_here: _Array,

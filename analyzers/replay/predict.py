@@ -23,7 +23,7 @@ from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slow
 from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
-from analyzers.replay.engine import Times, run
+from analyzers.replay.engine import Layout, Times, run
 from analyzers.replay.model import Tasks
 from analyzers.replay.pace import Pace, pace
 from analyzers.replay.path import Segment, clipped, critical_path
@@ -84,6 +84,7 @@ class Replayed:
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+        self._last = self.tasks, Layout(self.tasks)  # of the tasks that ran last
         self.now = self.runs(self.tasks)
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
@@ -124,10 +125,11 @@ class Replayed:
         alone_ns = self.pace.alone_ns(slower)[origin] * scale
         if variant.roomy:
             room = replace(room, until=room.roomy, rest=np.zeros_like(room.rest))
+        layout = self._laid_out(changed)
 
         def outcome(alone_ns: Floats) -> Outcome:
             alone = replace(units, transfer_ns=alone_ns)
-            times = run(replace(changed, units=alone, room=room), slower[origin])
+            times = run(replace(changed, units=alone, room=room), slower[origin], layout=layout)
             if (times.unit_end < 0).any():
                 raise CantReplayError("run again, the program would wait for itself for ever")
             return self._outcome(times, changed)
@@ -140,6 +142,14 @@ class Replayed:
         if np.abs(longer_on - 1).max(initial=0) < NO_LONGER:
             return found
         return outcome(np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns))
+
+    def _laid_out(self, changed: Tasks) -> Layout:
+        """The layout of some tasks, which are mostly run several times in a row."""
+        last, layout = self._last
+        if last is not changed:
+            layout = Layout(changed)
+            self._last = changed, layout
+        return layout
 
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""

@@ -288,7 +288,7 @@ def test_communication_that_blocks_is_told_from_what_is_merely_exposed() -> None
 
 
 def test_a_capture_that_waits_for_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stuck(*_: object) -> engine.Times:
+    def stuck(*_: object, **__: object) -> engine.Times:
         nothing = np.full(8, -1)
         return engine.Times(nothing, nothing, nothing, nothing, nothing)
 
