@@ -19,7 +19,7 @@ import pyarrow as pa
 from analyzers.cache.folder import ABOUT
 from analyzers.cache.keys import FORMAT
 from analyzers.trace.about import about, restored
-from analyzers.trace.columns import repeated
+from analyzers.trace.columns import framed, repeated
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
@@ -118,7 +118,7 @@ def _read_table(path: Path) -> pd.DataFrame:
         else:
             numbers = batch.column(column).to_numpy(zero_copy_only=True)
         columns[column] = numbers if stored["texts"] is None else _categorical(numbers, stored["texts"])
-    return pd.DataFrame(columns, copy=False)
+    return framed(columns)
 
 
 def _categorical(numbers: Any, texts: list[str]) -> Any:

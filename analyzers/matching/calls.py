@@ -14,7 +14,7 @@ from pandas.api.types import union_categoricals
 
 from analyzers.arrays.groups import WIDEST, first_row, label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, framed, ints, is_one_of
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
@@ -88,7 +88,7 @@ def calls(trace: Trace) -> Calls:
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
-    table = pd.DataFrame(columns, copy=False)
+    table = framed(columns)
     unknown = is_declared(trace)[rows] & (columns["operation"].codes < 0)
     if unknown.any():
         table = table[~unknown].reset_index(drop=True)

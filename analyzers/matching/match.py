@@ -21,7 +21,7 @@ from analyzers.matching.calls import PAIRWISE, calls
 from analyzers.matching.fit import bases, estimate
 from analyzers.matching.merging import Ahead, merge_sequences
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, framed, ints, is_one_of
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -283,4 +283,4 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
     )
     calls_of = {"collective": np.repeat(np.arange(count.size), count), "confidence": confidence[order]}
     calls_of |= {column: ints(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
-    return Matches(members, pd.DataFrame(calls_of, copy=False), collectives)
+    return Matches(members, framed(calls_of), collectives)

@@ -13,7 +13,7 @@ import pandas as pd
 from analyzers.arrays.groups import as_slice, distinct, ordered
 from analyzers.arrays.types import Ids, Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import assigned, ints, is_repeated, narrowed, repeated, squeezed, stored
+from analyzers.trace.columns import assigned, framed, ints, is_repeated, narrowed, repeated, squeezed, stored
 from analyzers.trace.freed_memory import freed_memory_kept, give_back_freed_memory
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
@@ -172,7 +172,7 @@ def _used_up(name: str, frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
         columns[column] = _at(values, rows)
         if kind == "key" and not is_repeated(columns[column]):
             columns[column] = _packed(columns[column])
-    return pd.DataFrame(columns, copy=False)
+    return framed(columns)
 
 
 def _packed(values: Ids) -> Ids:
@@ -190,14 +190,13 @@ def _inverse(order: Ints) -> Ints:
 
 def _taken(name: str, frame: pd.DataFrame, rows: Ints | slice) -> pd.DataFrame:
     """Some rows of a table, column by column: what is one value throughout still takes no room."""
-    return pd.DataFrame(
+    return framed(
         {
             column: _widened(_at(stored(frame, column), rows))
             if kind == "key" and column not in OF_COLLECTIVES
             else _at(stored(frame, column), rows)
             for column, (kind, _) in TABLES[name].items()
-        },
-        copy=False,
+        }
     )
 
 

@@ -34,10 +34,24 @@ def table(name: str, columns: Mapping[str, Any] | None = None, length: int | Non
         raise ValueError(f"table {name!r} has no column {sorted(unknown)}")
     if length is None:
         length = next((len(values) for values in given.values() if not np.isscalar(values)), 0)
-    return pd.DataFrame(
-        {column: _column(given.get(column, default), kind, length) for column, (kind, default) in schema.items()},
-        copy=False,
+    return framed(
+        {column: _column(given.get(column, default), kind, length) for column, (kind, default) in schema.items()}
     )
+
+
+def framed(columns: Mapping[str, Any], index: pd.Index[Any] | None = None) -> pd.DataFrame:
+    """A table of columns as they are, which are not copied.
+
+    Tables with the same columns share what pandas looks them up by: to make it takes longer than a small table.
+    """
+    frame = pd.DataFrame(dict(enumerate(columns.values())), index=index, copy=False)
+    frame.columns = _labels(tuple(columns))
+    return frame
+
+
+@lru_cache(maxsize=256)
+def _labels(columns: tuple[str, ...]) -> pd.Index[str]:
+    return pd.Index(columns)
 
 
 def _column(values: Any, kind: str | tuple[str, ...], length: int) -> Any:
@@ -73,7 +87,7 @@ def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
 def assigned(frame: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
     """A table with some columns instead of its own, or behind them; `frame.assign` would copy them first."""
     own = {column: stored(frame, column) for column in frame.columns}
-    return pd.DataFrame(own | dict(columns), index=frame.index, copy=False)
+    return framed(own | dict(columns), frame.index)
 
 
 def _repeated(code: int, texts: tuple[str, ...], length: int) -> Any:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import assigned, categorical, ints, is_repeated, narrowed, repeated, stored
+from analyzers.trace.columns import assigned, categorical, framed, ints, is_repeated, narrowed, repeated, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -94,12 +94,11 @@ def _columns(frame: pd.DataFrame) -> Columns:
 
 def _concat(parts: Sequence[Columns]) -> pd.DataFrame:
     stacked = {column: [part[column] for part in parts] for column in parts[0]}
-    return pd.DataFrame(
+    return framed(
         {
             column: _stacked(each) if isinstance(each[0], pd.Categorical) else _joined(each)
             for column, each in stacked.items()
-        },
-        copy=False,
+        }
     )
 
 
