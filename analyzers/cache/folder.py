@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from analyzers.common.errors import TracevizError
 
@@ -66,6 +65,8 @@ def root() -> Path:
     try:
         if chosen and not is_off():
             return Path(chosen).expanduser().absolute()
+        import platformdirs  # which few commands need
+
         return platformdirs.user_cache_path("traceviz", appauthor=False)
     except RuntimeError:  # a home folder nobody can name
         return Path(os.devnull) / "traceviz"

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from analyzers.common.errors import TracevizError
 from analyzers.select.language import parse
 from analyzers.trace.communication import Declared
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 KEYS = ("comm",)
 _EXAMPLE = 'Write it as comm = ["kernel:my_all_to_all", "stream:20"].'
@@ -72,16 +67,26 @@ def _nearest(folder: Path) -> tuple[Path | None, dict[str, Any]]:
     return None, {}
 
 
-def _table(path: Path, keys: Iterable[str]) -> dict[str, Any] | None:
+def _table(path: Path, keys: Sequence[str]) -> dict[str, Any] | None:
     """A table of a file; None where the file, or the table in it, is not there."""
     try:
-        found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = {} if any(key not in text for key in keys) else _parsed(text)
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
         return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         if keys:  # a pyproject.toml that is no concern of ours; its own tools will tell
             return None
         raise TracevizError(f"can't be read: {error}.", path=path, hint=_EXAMPLE) from error
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None
+
+
+def _parsed(text: str) -> Any:
+    """The tables of a TOML file; a ValueError where it is none. What reads it is loaded where there is one."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
