@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any
 
@@ -52,12 +53,11 @@ _LARGEST = 2**31 - 1  # offsets are int32
 
 
 class Known:
-    """Heads and shapes met so far; may be asked from several threads."""
+    """Heads met so far; may be asked from several threads."""
 
     def __init__(self, heads: Heads) -> None:
         self.heads = heads
         self._heads: dict[bytes, int] = {}
-        self._plans: dict[bytes, Plan] = {}
 
     def head(self, text: bytes) -> int:
         """Number of the head in `heads`; -1 for what is no head."""
@@ -65,13 +65,6 @@ class Known:
         if number is None:
             number = self._heads[text] = self._parse(text)
         return number
-
-    def plan(self, shape: bytes) -> Plan:
-        """How to read the texts of a shape."""
-        known = self._plans.get(shape)
-        if known is None:
-            known = self._plans[shape] = plan(shape)
-        return known
 
     def _parse(self, text: bytes) -> int:
         members = text.strip()
@@ -199,7 +192,7 @@ def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Ma
     shape, texts = shapes.distinct()
     if _is_much(len(texts), number) or not _is_list(texts, shape[form], events[2], text.size):
         return None
-    plans = Plans(np.array([known.plan(each) for each in texts])[shape], runs)
+    plans = Plans(np.array([plan(each) for each in texts])[shape], runs)
     readable = plans.readable[form] & (head >= 0)
     group_of = np.array([*(each.group for each in known.heads.all), ""])  # the last answers for head -1
     for group in FIELDS:
@@ -324,10 +317,12 @@ def with_nines(text: Bytes) -> Bytes:
     return found
 
 
+@lru_cache(maxsize=1_000)
 def plan(shape: bytes) -> Plan:
     """For each of `_COLUMNS`, which run of the shape holds it.
 
-    -1 is none; a run with a minus sign is -2 - run. Without a run for "ts" the shape can't be read by runs.
+    -1 is none; a run with a minus sign is -2 - run. Without a run for "ts" the shape can't be read by runs. The shapes
+    of one rank are mostly the next one's, too.
     """
     numbers = count(_TAG)
     text = b"{" + _RUN.sub(lambda _: b"%d" % next(numbers), shape).strip().rstrip(b",")

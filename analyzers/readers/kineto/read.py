@@ -31,6 +31,7 @@ from analyzers.trace.tables import Capture, Process, Trace
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
 
 WORKERS = 2
+LITTLE = 1 << 20  # bytes of a piece: less is decoded before a thread for it has begun
 EVENT_BYTES = 240  # of JSON, as torch prints it
 MOST_KINDS = 5  # of unknown events that are named
 HOST_ERROR_NS = 10_000  # measured: host clocks of two captures of one host lie within twice that
@@ -106,6 +107,9 @@ def in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch])
     waiting: deque[Future[Batch]] = deque()
     with ThreadPoolExecutor(WORKERS) as pool:
         for item in items:
+            if len(item) < LITTLE and not waiting:
+                results.append(work(item))
+                continue
             waiting.append(pool.submit(work, item))
             if len(waiting) > WORKERS:
                 results.append(waiting.popleft().result())
