@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
@@ -34,8 +35,7 @@ WORDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and t
 FEW = 3  # steps below which a median is not one
 
 
-@dataclass(frozen=True)
-class RankInfo:
+class RankInfo(Record, frozen=True):
     """One rank's GPU work in one capture: op counts, streams, and the span from first start to last end, ns.
 
     samples, sample_period_ns : of GPU counters; counters : which, by their columns in `Trace.counters`.
@@ -60,8 +60,7 @@ class RankInfo:
     counters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class RangeInfo:
+class RangeInfo(Record, frozen=True):
     """One range name: how often it occurs over all ranks, and how many GPU ops it launched.
 
     word : by which selectors name it: "nvtx", or "hlo" of XLA's ops and modules.
@@ -73,8 +72,7 @@ class RangeInfo:
     word: str = "nvtx"
 
 
-@dataclass(frozen=True)
-class TraceInfo:
+class TraceInfo(Record, frozen=True):
     """What is in a trace; `cannot` says in words what it can't answer, `steps` the numbers of its step marks.
 
     communication : what counts as communication and by which rule, and what is on neither side.
@@ -93,13 +91,13 @@ class TraceInfo:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per rank: the fields of `RankInfo`."""
-        return pd.DataFrame([vars(rank) for rank in self.ranks]).set_index("rank")
+        return pd.DataFrame([values(rank) for rank in self.ranks]).set_index("rank")
 
     def ranges_frame(self) -> pd.DataFrame:
         """One row per range name that can be selected, most launches first: occurrences, launches."""
-        return pd.DataFrame([vars(one) for one in self.ranges], columns=["name", "occurrences", "launches"]).set_index(
-            "name"
-        )
+        return pd.DataFrame(
+            [values(one) for one in self.ranges], columns=["name", "occurrences", "launches"]
+        ).set_index("name")
 
     def _repr_html_(self) -> str:
         headers = ("rank", "known by", "GPU", "kernels", "comm", "copies", "streams", "span")

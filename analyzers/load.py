@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from analyzers.clocks.align import align as align_clocks
 from analyzers.common.errors import TracevizError, TraceWarning

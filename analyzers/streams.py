@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,6 +11,7 @@ from analyzers.arrays.intervals import Union, depth, measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
@@ -20,8 +19,7 @@ from analyzers.trace.tables import Trace
 CELLS = 1 << 22  # of the segment × stream matrix held at once
 
 
-@dataclass(frozen=True)
-class StreamUse:
+class StreamUse(Record, frozen=True):
     """One stream: ops, busy time, and busy time while no other stream was, ns."""
 
     stream: int
@@ -30,8 +28,7 @@ class StreamUse:
     alone_ns: int
 
 
-@dataclass(frozen=True)
-class RankStreams:
+class RankStreams(Record, frozen=True):
     """Stream concurrency of one rank's device.
 
     `span_ns` runs from its first op's start to its last op's end; `busy_streams_ns[k]` is the time during which k
@@ -57,8 +54,7 @@ class RankStreams:
         return sum(self.busy_streams_ns[1:])
 
 
-@dataclass(frozen=True)
-class StreamsResult:
+class StreamsResult(Record, frozen=True):
     """What `streams` found, one entry per (rank, device)."""
 
     ranks: tuple[RankStreams, ...]

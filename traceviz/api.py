@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError as TracevizError
 from traceviz.opening import ReadingOfAll, ReadingOptions, loaded, opened, opened_together, paths_of, refuse_dask

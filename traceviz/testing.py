@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from analyzers.common.records import Record
 
 if TYPE_CHECKING:
     from analyzers.contracts.result import ContractResult as ContractResult
@@ -110,8 +111,7 @@ def check_step(
     return result
 
 
-@dataclass(frozen=True)
-class _Outcome:
+class _Outcome(Record, frozen=True):
     """What the first rank found, for all of them."""
 
     result: Any = None  # a ContractResult

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Trace(tables.Trace):
+class Trace(tables.Trace, frozen=True, dict=True, weakref=True, eq=False):
     """Captures of one run as plain tables, on one clock; columns and units stand in `analyzers.trace.schemas`.
 
     `.ops` has a row per GPU op; `.api`, `.ranges`, `.syncs`, `.records`, `.comms`, `.memory`, `.devices` and `.streams`

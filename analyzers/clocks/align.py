@@ -6,12 +6,12 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import as_slice, first_of_each, label, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask

@@ -8,16 +8,17 @@ each rank its duration less the fastest rank's is waiting, whatever the clocks s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
+from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import match
 from analyzers.trace.columns import codes, ints, is_one_of, table
@@ -32,8 +33,7 @@ _CALLS = (
 )
 
 
-@dataclass(frozen=True)
-class PeerCopies:
+class PeerCopies(Record, frozen=True):
     """Exchanges by copy engines.
 
     table : a row an exchange, in order of time: index, ranks (how many were seen in it), copies and bytes (of the rank

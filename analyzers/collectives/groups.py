@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import label, rows_by_key
+from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.groups import Group
 
 _TEXTS = ("group", "group_description", "group_ranks", "communicator")
 
 
-@dataclass(frozen=True)
-class GroupSum:
+class GroupSum(Record, frozen=True):
     """The collectives of one process group, times in ns.
 
     ranks : how many ranks were seen in them. count : collectives; those seen on one rank only are among them.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
@@ -17,6 +17,7 @@ from analyzers.collectives.groups import GroupSum, sum_by_group
 from analyzers.collectives.summary import Summary, summarize
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import codes, ints
@@ -39,8 +40,7 @@ _BUS_FACTORS = {
 _TEXTS = ("dtype", "group", "group_description", "group_ranks")
 
 
-@dataclass(frozen=True)
-class RankCall:
+class RankCall(Record, frozen=True):
     """One rank's part of a collective, ns on the reference's clock; wait + transfer = duration."""
 
     rank: int
@@ -51,8 +51,7 @@ class RankCall:
     transfer_ns: int
 
 
-@dataclass(frozen=True)
-class Collective:
+class Collective(Record, frozen=True):
     """One collective over the ranks that were seen.
 
     bytes : message size as nccl-tests counts it: the buffer all ranks' data makes (the gathered result, the input of a
@@ -92,8 +91,7 @@ class Collective:
     ranks: tuple[RankCall, ...]
 
 
-@dataclass(frozen=True)
-class Collectives:
+class Collectives(Record, frozen=True):
     """All collectives of a trace, and the clocks they were compared on.
 
     table : a row a collective, columns as the fields of `Collective` without `ranks`; unknown is -1, nan or "".

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Record, frozen=True):
     """Collectives of one operation and size.
 
     bytes : message size; None where the trace does not say.
@@ -43,8 +43,7 @@ class Kind:
     unsure: int
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(Record, frozen=True):
     """One `Kind` per operation and size, the most time first."""
 
     kinds: tuple[Kind, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from analyzers.common.records import Record
 
 
 class TracevizError(Exception):
@@ -32,8 +33,7 @@ class TracevizError(Exception):
         return f"{where}{self.message}{hint}"
 
 
-@dataclass(frozen=True)
-class TraceWarning:
+class TraceWarning(Record, frozen=True):
     """Something the reader of a result must know; `code` is stable, `message` is for people."""
 
     code: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints

@@ -8,19 +8,18 @@ says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.compare.noise import Change, change
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.gain import effective_gain, instances_of, speedup, speedup_bound
 
 
-@dataclass(frozen=True)
-class PairGain:
+class PairGain(Record, frozen=True):
     """Medians per instance on one rank, of the first run and of this one, ns.
 
     a, b : A's and B's own busy time; what they grow by is contention.

@@ -15,7 +15,6 @@ step is left out on all, since medians are taken over the same steps. It takes t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -23,6 +22,7 @@ import numpy as np
 
 from analyzers.arrays.intervals import measure_before, overlap_by_group, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.compare.noise import Spread, spread
 from analyzers.compare.steps import (
@@ -45,8 +45,7 @@ SCATTERS = 3  # times what they differ from it
 LEAST_OTHERS = 2
 
 
-@dataclass(frozen=True)
-class LateStart:
+class LateStart(Record, frozen=True):
     """The step that is left out, and the device on which it waits longest.
 
     rank, device : who waits; late_rank : for whom, -1 where nothing says. wait_ns, usual_ns : in this step, and the

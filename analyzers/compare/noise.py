@@ -10,7 +10,6 @@ one run to the next (another node, other clocks).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, comb, inf, log2, sqrt
 from statistics import NormalDist, fmean, stdev
 from typing import Any
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from analyzers.arrays.resampling import DRAWS, LEVEL
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 
 _MANY_STEPS = 1_000
 _AT_ONCE = 1 << 22  # drawn numbers held in memory
@@ -34,8 +34,7 @@ RUNS_APART = 0.03
 Floats = npt.NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True)
-class Spread:
+class Spread(Record, frozen=True):
     """What one figure is over the steps, ns: median, 90th percentile, and the median's 95 % interval."""
 
     median_ns: int
@@ -45,8 +44,7 @@ class Spread:
     steps: int
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Record, frozen=True):
     """How a figure's median changed, ns; `low_ns` to `high_ns` is the interval of the difference.
 
     `call` is "equal" (every step is), "noise" (the interval holds 0, or the sign test is not passed), "more", "less",
@@ -163,8 +161,7 @@ _T99 = (6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718, 2.
         2.552, 2.539)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Trend:
+class Trend(Record, frozen=True):
     """The newest value of a figure against those before: `call` is "regression", "improvement", "steady" or "too-few".
 
     low, high : where the next value was expected; None where there are too few before.

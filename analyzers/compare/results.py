@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.compare.gain import PairGain
 from analyzers.compare.late_start import LateStart
@@ -21,18 +22,16 @@ from analyzers.verdict.claim import Claim
 from analyzers.verdict.result import OverlapResult
 
 
-@dataclass(frozen=True)
-class LaneFigures:
+class LaneFigures(Record, frozen=True):
     """One rank's device: its figures, and their changes against the first run (none in the first run)."""
 
     rank: int
     device: int
     figures: Mapping[str, Spread]
-    changes: Mapping[str, Change] = field(default_factory=dict)
+    changes: Mapping[str, Change] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(Record, frozen=True):
     """One region's own real busy time on one device; None where the first run or this one has no such region."""
 
     name: str
@@ -48,8 +47,7 @@ class Region:
         return (self.after.median_ns if self.after else 0) - (self.before.median_ns if self.before else 0)
 
 
-@dataclass(frozen=True)
-class ComparedRun:
+class ComparedRun(Record, frozen=True):
     """One run of a comparison.
 
     `figures` (`analyzers.compare.steps.FIGURES`) are per step: step time on its slowest device, others a mean over the
@@ -64,8 +62,8 @@ class ComparedRun:
 
     label: str
     captures: tuple[str, ...]
-    figures: Mapping[str, Spread] = field(default_factory=dict)
-    changes: Mapping[str, Change] = field(default_factory=dict)
+    figures: Mapping[str, Spread] = msgspec.field(default_factory=dict)
+    changes: Mapping[str, Change] = msgspec.field(default_factory=dict)
     lanes: tuple[LaneFigures, ...] = ()
     regions: tuple[Region, ...] = ()
     overlap: OverlapResult | None = None
@@ -123,8 +121,7 @@ def _change_values(change: Change) -> tuple[object, ...]:
     return tuple(getattr(change, column) for column in _CHANGE)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Record, frozen=True):
     """Runs side by side; the first is what the others are held against.
 
     `steps` are the steps that all have (empty: the captures have no marks, each is one step), `ranks` the ranks.

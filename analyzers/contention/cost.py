@@ -8,11 +8,11 @@ kind that never ran alone pay at the rate of those that did, if these are at lea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.groups import as_slice, rows_by_key
+from analyzers.common.records import Record
 from analyzers.common.wording import duration, part_of, percent
 from analyzers.contention.alone import Alone, alone
 from analyzers.contention.timings import Timings, join, over_all_ranks
@@ -24,8 +24,7 @@ SURE = 2.0  # standard errors
 SLOWED = 1.02  # a slowdown surely above this is one
 
 
-@dataclass(frozen=True)
-class SideCost:
+class SideCost(Record, frozen=True):
     """What one side lost; None where too few of its ops have like ones that ran alone.
 
     slowdown_beside, low, high : time of its ops while beside the other side, over what the same work takes alone.
@@ -48,8 +47,7 @@ class SideCost:
         return self.low is not None and self.low > SLOWED
 
 
-@dataclass(frozen=True)
-class Contention:
+class Contention(Record, frozen=True):
     """What overlap cost on one rank's device: both sides, and the real overlap less what they paid, ns.
 
     net_overlap_ns : None where a side's loss is not known; high_ns is then the most it can be, and low_ns None.

@@ -10,16 +10,15 @@ what like ops take longer alone is the clocks'; what one run has more ops of, or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from analyzers.common.records import Record
 from analyzers.contention.alone import alone
 from analyzers.contention.timings import Timings, join, over_all_ranks
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Record, frozen=True):
     """How much longer a side's ops take than in the first run, ns a rank and step, and to what that is due.
 
     The three parts, and `unknown_ns` of ops that ran alone in neither run, sum to `growth_ns`.

@@ -7,7 +7,6 @@ ran beside it by how long each did: 300 µs lost beside 1 ms of X and 2 ms of Y 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -16,6 +15,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Floats, Ints
 from analyzers.common.notebook import card
+from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
 from analyzers.contention.alone import alone
 from analyzers.contention.timings import (
@@ -45,8 +45,7 @@ class Neighbours(msgspec.Struct, frozen=True):
     ns: Ints
 
 
-@dataclass(frozen=True)
-class Suffering:
+class Suffering(Record, frozen=True):
     """A kernel beside other streams: how many of its ops, for how long, how much slower, and what it lost, ns.
 
     slowdown, paid_ns : None where no like op ran alone.
@@ -59,8 +58,7 @@ class Suffering:
     paid_ns: int | None
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Record, frozen=True):
     """A kernel beside another: for how long, how much slower it was, and what it lost to that one, ns."""
 
     name: str
@@ -70,8 +68,7 @@ class Pair:
     paid_ns: int
 
 
-@dataclass(frozen=True)
-class StreamContention:
+class StreamContention(Record, frozen=True):
     """What `streams --contention` found: kernels, and pairs of them, that lost most first."""
 
     kernels: tuple[Suffering, ...]
@@ -99,12 +96,12 @@ class StreamContention:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per kernel: name, ops, beside_ns, slowdown, paid_ns."""
-        frame = pd.DataFrame([vars(one) for one in self.kernels], columns=[*Suffering.__dataclass_fields__])
+        frame = pd.DataFrame([values(one) for one in self.kernels], columns=Suffering.__struct_fields__)
         return frame.astype({"paid_ns": "Int64"})  # none where no like op ran alone
 
     def pairs_frame(self) -> pd.DataFrame:
         """One row per pair of kernels: name, beside, beside_ns, slowdown, paid_ns."""
-        return pd.DataFrame([vars(one) for one in self.pairs], columns=[*Pair.__dataclass_fields__])
+        return pd.DataFrame([values(one) for one in self.pairs], columns=Pair.__struct_fields__)
 
 
 def neighbours(trace: Trace) -> Neighbours:

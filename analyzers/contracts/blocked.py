@@ -9,12 +9,11 @@ What depends on timing alone does not count: first loads of kernels, and allocat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.common.wording import ranks_in_words
 from analyzers.contracts.rules import NoHostSync, range_atom
 from analyzers.select.language import Atom
@@ -29,8 +28,7 @@ from analyzers.trace.tables import Trace
 BY_CHANCE = ("memory", "module")  # kinds of sync points
 
 
-@dataclass(frozen=True)
-class Blocked:
+class Blocked(Record, frozen=True):
     """A call, a row of `Trace.api`, that blocked the host inside a range; `where` is which of the range's."""
 
     rank: int
@@ -39,8 +37,7 @@ class Blocked:
     where: str
 
 
-@dataclass(frozen=True)
-class BlockedIn:
+class BlockedIn(Record, frozen=True):
     """What blocked the host in `occurrences` of a range, `broken` of which have a call that is not excepted.
 
     `open` says what may have, `reason` why nothing can be told; "" where there is none.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning

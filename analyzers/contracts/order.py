@@ -18,13 +18,13 @@ Times take possibilities away: what still ran when an op began on the same devic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
 from analyzers.ordering.lanes import MIN_NS, take_or
 from analyzers.ordering.links import Links
@@ -35,8 +35,7 @@ from analyzers.trace.lost import cut_off_at
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Record, frozen=True):
     """Some ops with their instance, and the lane and position of each one's unit; by instance, lane and position."""
 
     op: Ints

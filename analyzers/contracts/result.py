@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import ranks_in_words
 from analyzers.contracts.rules import Contract, Rule
 
@@ -18,8 +17,7 @@ MOODS = {HELD: "good", BROKEN: "bad", INCONCLUSIVE: "middle"}
 SINGULAR = {"instances": "instance", "occurrences": "occurrence", "streams": "stream", "copies": "copy"}
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Record, frozen=True):
     """One place where a rule is broken, or where that can't be told.
 
     `where` is the step or occurrence; `at_ns` when the host asked for what breaks it; `path` the steps from what runs
@@ -35,8 +33,7 @@ class Finding:
     exact: bool = True
 
 
-@dataclass(frozen=True)
-class RuleResult:
+class RuleResult(Record, frozen=True):
     """What became of a rule.
 
     `checked` counts what it was held against (steps of all ranks; occurrences of a range; streams), `failed` those of
@@ -78,8 +75,7 @@ class RuleResult:
         return ranks_in_words(one.rank for one in self.findings)
 
 
-@dataclass(frozen=True)
-class ContractResult:
+class ContractResult(Record, frozen=True):
     """What became of each rule of a contract, in the contract's order."""
 
     contract: Contract

@@ -13,11 +13,11 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analyzers.common.errors import TracevizError
+from analyzers.common.records import Record
 from analyzers.common.wording import percent
 from analyzers.select.language import Atom, parse
 
@@ -30,8 +30,7 @@ ALL, SOME = "all", "some"
 RANGE, STEP = "range", "step"  # what one range of A is held against: the range of B of its number, or all of its step
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(Record, frozen=True):
     """No order between ops of A and ops of B in a step: between none of them, or not between all (`pairs`)."""
 
     name: str
@@ -50,8 +49,7 @@ class Beside:
         return f"{of}'{self.a}' may run beside {of}'{self.b}'"
 
 
-@dataclass(frozen=True)
-class NoHostSync:
+class NoHostSync(Record, frozen=True):
     """The host is not blocked in a range, but where listed."""
 
     name: str
@@ -68,8 +66,7 @@ class NoHostSync:
         return f"no host sync in '{self.inside}'{but}"
 
 
-@dataclass(frozen=True)
-class WaitEarly:
+class WaitEarly(Record, frozen=True):
     """A stream (that of `by`, else B's own) waits for A before B's `last` or first op is launched."""
 
     name: str
@@ -89,8 +86,7 @@ class WaitEarly:
         return f"the wait on '{self.a}'{who} is issued before the {'last' if self.last else 'first'} op of '{self.b}'"
 
 
-@dataclass(frozen=True)
-class OwnStream:
+class OwnStream(Record, frozen=True):
     """What is picked shares its streams with nothing else."""
 
     name: str
@@ -105,8 +101,7 @@ class OwnStream:
         return f"'{self.a}' runs on streams of its own"
 
 
-@dataclass(frozen=True)
-class HostWaits:
+class HostWaits(Record, frozen=True):
     """Every picked copy to pinned host memory is waited for by a host thread before the next one of its kind."""
 
     name: str
@@ -121,8 +116,7 @@ class HostWaits:
         return f"the host waits for the copies of '{self.a}' before it may read them"
 
 
-@dataclass(frozen=True)
-class NoRace:
+class NoRace(Record, frozen=True):
     """No wait is missing between A and B."""
 
     name: str
@@ -139,8 +133,7 @@ class NoRace:
         return f"no wait is missing between '{self.a}' and '{self.b}'"
 
 
-@dataclass(frozen=True)
-class RealOverlap:
+class RealOverlap(Record, frozen=True):
     """Real overlap of A and B reaches a bar on the worst rank."""
 
     name: str
@@ -160,8 +153,7 @@ class RealOverlap:
 Rule = Beside | NoHostSync | WaitEarly | OwnStream | HostWaits | NoRace | RealOverlap
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(Record, frozen=True):
     """Rules in the order in which they are written; `path` is "" for one that is no file."""
 
     rules: tuple[Rule, ...]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.contracts.order import Order, Work
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.overlap.pairing import pair_by, pairing_method, possible_pairing
@@ -21,8 +20,7 @@ from analyzers.trace.tables import Trace
 UNMARKED = "the capture has no step marks (ranges named ProfilerStep#3, step 3 …), so its steps can't be told apart"
 
 
-@dataclass(frozen=True)
-class Sides:
+class Sides(Record, frozen=True):
     """A's and B's work in the whole trace, by instance: the k-th range of each, or a step. B is not moved.
 
     `label`, `rank` are each instance's; `marked` is False where all of the capture had to be one instance; `cut_off`

@@ -13,10 +13,10 @@ Several can hold at once. Too few samples of both say nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
+from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.counters.states import Mixture, State
 
@@ -36,8 +36,7 @@ CLOCK_FELL = 0.95  # of the best clock; without a limit it stays within 1 %
 NAMES = {"sms": "SMs", "dram": "DRAM", "nvlink": "NVLink", "pcie": "PCIe", "power": "power"}
 
 
-@dataclass(frozen=True)
-class Likely:
+class Likely(Record, frozen=True):
     """One thing that the sides contend for.
 
     contention : a key of NAMES. taken_by : the side that takes it from the other, "a" or "b"; "" where neither does.
@@ -52,8 +51,7 @@ class Likely:
     text: str
 
 
-@dataclass(frozen=True)
-class Contended:
+class Contended(Record, frozen=True):
     """All that is likely; `unknown` says why nothing can be told, "" where it can."""
 
     likely: tuple[Likely, ...] = ()

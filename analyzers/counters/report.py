@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 
@@ -13,6 +12,7 @@ import pandas as pd
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.counters.limits import MOSTLY, Contended, contended
 from analyzers.counters.states import DeviceStates, device_states, mixed, pooled
@@ -31,8 +31,7 @@ UNSEEN = 0.1  # of communication, from which on its unseen waits are said
 HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
 
 
-@dataclass(frozen=True)
-class CountersResult:
+class CountersResult(Record, frozen=True):
     """Counters by state, per rank and device; `contended` is told of all of them together."""
 
     a: str

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -25,6 +24,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, clip, coverage, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.common.records import Record
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.columns import ints
 from analyzers.trace.samples import of_nics
@@ -38,8 +38,7 @@ WORKING = 10  # % of SMs active from which on a GPU that should be idle is not
 UNRECORDED = 0.01  # of a device's span
 
 
-@dataclass(frozen=True)
-class State:
+class State(Record, frozen=True):
     """Samples of one state.
 
     time_ns : how long it held. sampled_ns : how much of that samples of the GPU cover; of network cards, where it has
@@ -113,8 +112,7 @@ class Mixture(msgspec.Struct, frozen=True):
         return max(float(means[where]), 0.0), error
 
 
-@dataclass(frozen=True)
-class DeviceStates:
+class DeviceStates(Record, frozen=True):
     """All states of one rank's device.
 
     period_ns : the time from a sample to the next, mostly.

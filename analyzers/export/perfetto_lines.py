@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.trace.nesting import levels
 
 ROWS = 1 << 15  # written at once
@@ -27,8 +28,7 @@ _DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(Record, frozen=True):
     """Events of one phase and category.
 
     pid, tid, start_ns, duration_ns : arrays of one length; `duration_ns` None where the phase has none.
@@ -44,9 +44,9 @@ class Events:
     tid: Ints
     start_ns: Ints
     duration_ns: Ints | None = None
-    args: Mapping[str, Column] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    head: Mapping[str, Column] = field(default_factory=dict)
+    args: Mapping[str, Column] = msgspec.field(default_factory=dict)
+    defaults: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    head: Mapping[str, Column] = msgspec.field(default_factory=dict)
 
 
 def text(value: Any) -> str:

@@ -6,13 +6,14 @@ Parts are numbered as in the run, so that the files are the same, to the byte, h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.export.tables import filed, standalone
 from analyzers.syncs.report import Span, launch_span
 from analyzers.trace.alignment import Matches
@@ -26,8 +27,7 @@ _OF_RUN = ("devices", "streams")  # tables that are at hand for all of a run
 _TIMED = ("ops", "api", "ranges", "syncs", "comms", "counters")
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Record, frozen=True):
     """What is known of a part before any file is written.
 
     lengths : rows of each table; devices : (process, device) with ops; matched : rows of ops in collectives.

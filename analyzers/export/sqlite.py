@@ -20,6 +20,7 @@ from sqlite_utils import Database
 
 from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
+from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles
 from analyzers.syncs.report import order_of
@@ -259,7 +260,7 @@ def _about(trace: Trace) -> dict[str, pd.DataFrame]:
 def _findings(run: PartitionedRun, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.DataFrame]:
     result, order = check_overlap(run, a, b, narrowing=narrowing), order_of(run, narrowing)
     verdict = {"a": result.a, "b": result.b, "verdict": result.verdict, "bar": result.bar, "reason": result.reason}
-    job = {name: value for name, value in vars(result.job).items() if name != "aside"}
+    job = {name: value for name, value in values(result.job).items() if name != "aside"}
     missed = [{"rank": rank.rank, "device": rank.device, **asdict(one)} for rank in result.ranks for one in rank.missed]
     found = {
         "verdict": pd.DataFrame([{**verdict, **job}]),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.syncs.report import Span, launch_span

@@ -9,10 +9,10 @@ ends of calls fit several ways, the numbers of training steps tell, or clocks of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask

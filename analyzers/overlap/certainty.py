@@ -11,18 +11,16 @@ shorter, 50. So the ratio lies within 10 / (10 + 50) and 20 / (20 + 40).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from analyzers.arrays.intervals import Union, intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class RealRange:
+class RealRange(Record, frozen=True):
     """Least and most real overlap, and least and most of the shorter side that ran alone, ns; those of devices add."""
 
     least_ns: int = 0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import overload
 
+import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(Record, frozen=True):
     """One paired occurrence of A and B; times in ns."""
 
     label: str
@@ -38,17 +38,16 @@ def _none() -> Ints:
     return np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Instances:
+class Instances(Record, frozen=True, eq=False):
     """Instances as columns, by index: a sequence of `Instance`, each of which is made when it is asked for."""
 
     label: tuple[str, ...] = ()
-    start_ns: Ints = field(default_factory=_none)
-    end_ns: Ints = field(default_factory=_none)
-    a_busy_ns: Ints = field(default_factory=_none)
-    b_busy_ns: Ints = field(default_factory=_none)
-    real_overlap_ns: Ints = field(default_factory=_none)
-    index: Ints = field(default_factory=_none)
+    start_ns: Ints = msgspec.field(default_factory=_none)
+    end_ns: Ints = msgspec.field(default_factory=_none)
+    a_busy_ns: Ints = msgspec.field(default_factory=_none)
+    b_busy_ns: Ints = msgspec.field(default_factory=_none)
+    real_overlap_ns: Ints = msgspec.field(default_factory=_none)
+    index: Ints = msgspec.field(default_factory=_none)
 
     @property
     def achievable_ns(self) -> Ints:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import msgspec
@@ -23,6 +22,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.columns import ints
@@ -34,8 +34,7 @@ DECIDES_FROM = 0.1  # of what the median rank could overlap; a rank that could l
 MATCHED_FROM = 0.9  # of a side's busy time has to be matched collectives, for the last arrivals to speak for it
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Record, frozen=True):
     """The whole job's answer, ns: that of the worst deciding rank.
 
     rank, device : the worst deciding one, whose figures these are.
@@ -108,8 +107,7 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
     )
 
 
-@dataclass(frozen=True)
-class LastArrival:
+class LastArrival(Record, frozen=True):
     """What collectives hide on the ranks that arrived last to them, ns.
 
     rank, device : what arrived last for most transfer time.

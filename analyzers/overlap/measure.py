@@ -9,15 +9,17 @@ its last rank (`ops.wait_ns`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import as_slice, distinct, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_group, union
 from analyzers.arrays.intervals import either as either_of
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.instances import Instances
 from analyzers.overlap.pairing import Pairing
@@ -30,8 +32,7 @@ MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 APPARENT_FROM = 0.1  # of a side's busy time, from which on unseen waits make its figure an apparent one
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Record, frozen=True):
     """One side of a pair on one rank's device; `wait_ns` is what of `busy_ns` only waited for a late rank."""
 
     busy_ns: int
@@ -45,16 +46,14 @@ class Side:
         return self.busy_ns - self.real_busy_ns
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Record, frozen=True):
     """Work on neither side: how many ops, and how long they run."""
 
     ops: int = 0
     busy_ns: int = 0
 
 
-@dataclass(frozen=True)
-class Unseen:
+class Unseen(Record, frozen=True):
     """What waits for ranks that were not captured leave open on one rank's device, ns.
 
     a_ns, b_ns : how long communication with absent peers runs, of each side's real busy time.
@@ -68,8 +67,7 @@ class Unseen:
     waiting: float | None = None
 
 
-@dataclass(frozen=True)
-class Inferred:
+class Inferred(Record, frozen=True):
     """How surely an op waited for what a capture does not say that it waited for.
 
     starts : how often the same wait, for work of the same stream, was what held the op behind it, if it is for that.
@@ -82,8 +80,7 @@ class Inferred:
     within_ns: int | None
 
 
-@dataclass(frozen=True)
-class Missed:
+class Missed(Record, frozen=True):
     """Missed overlap that one cause accounts for.
 
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
@@ -117,8 +114,7 @@ class Missed:
     finding: str = ""
 
 
-@dataclass(frozen=True)
-class RankOverlap:
+class RankOverlap(Record, frozen=True, dict=True):
     """One rank's device; ratios are None where a side is empty."""
 
     rank: int
@@ -127,12 +123,12 @@ class RankOverlap:
     b: Side
     overlap_ns: int
     real_overlap_ns: int
-    instances: Instances = field(default_factory=Instances)
+    instances: Instances = msgspec.field(default_factory=Instances)
     missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first
     real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
-    launched_before: LeftOut = LeftOut()  # on neither side
+    launched_before: LeftOut = msgspec.field(default_factory=LeftOut)  # on neither side
 
     @property
     def overlap_ratio(self) -> float | None:

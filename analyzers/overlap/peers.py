@@ -12,12 +12,12 @@ not by their patterns of names.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
@@ -25,8 +25,7 @@ from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class HtaOverlap:
+class HtaOverlap(Record, frozen=True):
     """HTA's `get_comm_comp_overlap`: how long communication ran, and how much of that beside computation, ns."""
 
     communication_ns: int
@@ -38,8 +37,7 @@ class HtaOverlap:
         return self.overlap_ns / self.communication_ns if self.communication_ns else None
 
 
-@dataclass(frozen=True)
-class TraceLensTimes:
+class TraceLensTimes(Record, frozen=True):
     """TraceLens' times of a GPU, ns; all but `total_comm_ns` and `total_memcpy_ns` add up to `total_time_ns`.
 
     computation_ns : of kernels and memsets that are no communication, and of graphs that are one row.
@@ -55,8 +53,7 @@ class TraceLensTimes:
     total_memcpy_ns: int
 
 
-@dataclass(frozen=True)
-class DeviceTime:
+class DeviceTime(Record, frozen=True):
     """Where the time of a rank's device goes, ns, from its first op to its last; the first five add up to that.
 
     other_ns : work of neither side alone. steps : how many the rank has; 0 where none are marked.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from analyzers.cache import folder as cache
 from analyzers.cache.keys import home, tables_name

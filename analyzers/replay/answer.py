@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
+from analyzers.common.records import values
 from analyzers.replay import engine
 from analyzers.replay.changes import Change, OnTime
 from analyzers.replay.predict import CantReplayError, Replayed
@@ -91,7 +93,7 @@ def _refuse_misnamed(trace: Trace, change: Change) -> None:
     ------
     TracevizError : one of its selectors names neither an op nor a range.
     """
-    texts = [value for value in vars(change).values() if isinstance(value, str) and value]
+    texts = [value for value in values(change).values() if isinstance(value, str) and value]
     for text in texts:
         selection = select(trace, text)
         if selection.reason and not selection.ranges.any() and not selection.before.any():

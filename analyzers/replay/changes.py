@@ -7,8 +7,7 @@ Selectors are those of every command (`named`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,6 +16,7 @@ from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import Union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
+from analyzers.common.records import Record
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.edits import (
     Blocks,
@@ -47,7 +47,7 @@ from analyzers.trace.tables import Trace
 GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start of the next
 
 
-class Change(Protocol):
+class Change(Record, frozen=True):
     """A change of a program; `str` of it is how the command line writes it, `assumes` what it takes for granted."""
 
     assumes: ClassVar[str]
@@ -55,6 +55,7 @@ class Change(Protocol):
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
+        raise NotImplementedError
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
@@ -63,10 +64,10 @@ class Change(Protocol):
         ------
         TracevizError : the capture has nothing to change in this way.
         """
+        raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class DropSync:
+class DropSync(Change, frozen=True):
     """Calls that block the host, made in `where`, return at once; `unset` is the setting that makes them block."""
 
     where: str
@@ -99,8 +100,7 @@ class DropSync:
         )
 
 
-@dataclass(frozen=True)
-class DropWait:
+class DropWait(Change, frozen=True):
     """The streams of `a` wait no longer for unfinished work of `b`."""
 
     a: str
@@ -128,8 +128,7 @@ class DropWait:
         return replace(tasks, units=replace(units, waits=kept(units.waits, ~dropped)))
 
 
-@dataclass(frozen=True)
-class MoveWait:
+class MoveWait(Change, frozen=True):
     """`a` is submitted, with its waits, before the host code of `b` that comes before it."""
 
     a: str
@@ -163,8 +162,7 @@ class MoveWait:
         return waiting_for_less(reordered(replace(tasks, calls=with_gaps(calls, gap)), key), of_moved)
 
 
-@dataclass(frozen=True)
-class OwnStream:
+class OwnStream(Change, frozen=True):
     """The work of `where` runs on a stream of its own: forked where it is launched, joined before `join_before`.
 
     Without `join_before` it is joined at the end of the range around it, of its step where there is none.
@@ -234,8 +232,7 @@ class OwnStream:
         return _last_of(units, label(number, launched_in(trace, around)[0])[units.op], moved)
 
 
-@dataclass(frozen=True)
-class OnTime:
+class OnTime(Change, frozen=True):
     """A rank's host comes to its collectives as early as the others' do; `rank` None: every rank's."""
 
     rank: int | None = None
@@ -255,8 +252,7 @@ class OnTime:
         return replace(tasks, calls=replace(tasks.calls, before_ns=tasks.calls.before_ns - less))
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Change, frozen=True):
     """Kernels of `where` take `factor` of their time alone."""
 
     where: str
@@ -278,8 +274,7 @@ class Scale:
         return replace(tasks, units=replace(tasks.units, transfer_ns=transfer))
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Change, frozen=True):
     """Collectives of `where` go in `pieces`, each behind the piece of the work that feeds it."""
 
     where: str
@@ -303,8 +298,7 @@ class Split:
         return in_pieces(tasks, chosen, feeds, self.pieces)
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Change, frozen=True):
     """What `where` launches is one CUDA graph: one launch instead of its calls."""
 
     where: str
@@ -345,8 +339,7 @@ class Graph:
         )
 
 
-@dataclass(frozen=True)
-class MoreRoom:
+class MoreRoom(Change, frozen=True):
     """Kernels of `where` leave room for others beside them, and take no longer for it."""
 
     where: str

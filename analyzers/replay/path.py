@@ -10,10 +10,11 @@ before a call, a call. Where a collective waited for its last rank, the chain go
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec.structs import replace
 
+from analyzers.common.records import Record
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -33,8 +34,7 @@ HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (
 HELD_NS = 1_000  # a unit that starts later than this after its release had no room
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(Record, frozen=True):
     """A piece of the chain, [start_ns, end_ns) of the run: of which kind, on which rank, and what of."""
 
     kind: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from statistics import median
 
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import duration, from_to, percent, span
 from analyzers.overlap.job import DECIDES_FROM
 from analyzers.replay.path import KERNEL as COMPUTATION
@@ -24,8 +24,7 @@ MOST_UNSURE = 0.6  # of the step: a wider range says nothing
 TOO_WIDE = 0.2  # of the step: a range that reaches so far and to both sides of the present step time says nothing
 
 
-@dataclass(frozen=True)
-class Fidelity:
+class Fidelity(Record, frozen=True):
     """How well the replay of the unchanged program gives the capture.
 
     step_ns, measured_step_ns : median step time, replayed and captured. error : of the steps, mean of how far each is
@@ -50,8 +49,7 @@ class Fidelity:
         )
 
 
-@dataclass(frozen=True)
-class RankPrediction:
+class RankPrediction(Record, frozen=True):
     """Real overlap of a rank's device, ns: as replayed now, and predicted, with the range; and the most it could be."""
 
     rank: int
@@ -74,8 +72,7 @@ class RankPrediction:
         return self.real_overlap_ns / self.achievable_ns if self.achievable_ns else None
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Record, frozen=True):
     """What one change, or several together, is worth; step times in ns.
 
     changes : as the command line writes them. now_ns : the step time as captured. next_cause : the kind of task that,
@@ -139,8 +136,7 @@ def _deciding(ranks: tuple[RankPrediction, ...], most: list[int]) -> list[RankPr
     return [one for one, could in zip(ranks, most, strict=True) if could and could >= enough]
 
 
-@dataclass(frozen=True)
-class RankCommunication:
+class RankCommunication(Record, frozen=True):
     """Communication of a rank's device, without waits: all of it, what runs beside no computation, and what of that
     runs while communication is on the critical path, ns. What else is exposed holds up nothing."""
 
@@ -151,8 +147,7 @@ class RankCommunication:
     blocking_ns: int
 
 
-@dataclass(frozen=True)
-class CriticalPath:
+class CriticalPath(Record, frozen=True):
     """The chain of tasks that the counted steps rest on, in order of time, and what communication stands in it."""
 
     segments: tuple[Segment, ...]
@@ -198,8 +193,7 @@ def next_on(path: CriticalPath) -> tuple[str, float]:
     return (COMPUTATION, computed) if 1 - computed <= LITTLE_ELSE else (binds, most / length)
 
 
-@dataclass(frozen=True)
-class WhatIf:
+class WhatIf(Record, frozen=True):
     """The answer of `what_if`: how well the replay does, and predictions, the largest gain first.
 
     reason : why nothing is predicted, "" where something is. replay : None where there was nothing to replay. given :
@@ -213,7 +207,7 @@ class WhatIf:
     reason: str = ""
     given: bool = False
     path: CriticalPath | None = None
-    warnings: tuple[TraceWarning, ...] = field(default=())
+    warnings: tuple[TraceWarning, ...] = ()
 
     @property
     def exit_code(self) -> int:

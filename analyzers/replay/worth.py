@@ -10,10 +10,10 @@ Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import duration
 
 
-@dataclass(frozen=True)
-class Related:
+class Related(Record, frozen=True):
     """Another finding worth a look: its id, and what it is."""
 
     id: str
     words: str
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Record, frozen=True):
     """What counts towards a finding: a cause in a gap or an instance, a rank's part in a collective; ns.
 
     start_ns, end_ns : from when to when it counts, on the trace's clock.
@@ -31,8 +29,7 @@ class Piece:
     evidence: str
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Record, frozen=True):
     """One finding.
 
     kind : "gap", "instance", "sync" or "collective"; a, b : the pair it was looked for in, "" where none plays a part.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
@@ -31,8 +32,7 @@ def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
     )
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(Record, frozen=True):
     """What was found, as a table with a row each."""
 
     table: pd.DataFrame

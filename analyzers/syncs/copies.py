@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS, run_heads
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
@@ -20,8 +20,7 @@ from analyzers.trace.tables import Trace
 REASONS = ("next copy", "end of capture")
 
 
-@dataclass(frozen=True)
-class UnwaitedCopy:
+class UnwaitedCopy(Record, frozen=True):
     """A device-to-host copy into pinned memory that nothing had waited for by `until_ns`.
 
     `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range (but
@@ -47,8 +46,7 @@ class UnwaitedCopy:
     op: int
 
 
-@dataclass(frozen=True)
-class UnwaitedCopies(Findings):
+class UnwaitedCopies(Findings, frozen=True):
     """Unwaited copies in order of time; a table with the columns of `UnwaitedCopy`."""
 
     def copies(self) -> list[UnwaitedCopy]:

@@ -28,7 +28,6 @@ What a trace can't see is the data: an unordered pair is a race only where both 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +37,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
@@ -51,8 +51,7 @@ DONE, ORDERED, CHOSEN, LATER, UNORDERED, OPEN = range(6)
 STATUS = ("done", "ordered", "chosen", "later", "unordered", "open")
 
 
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(Record, frozen=True):
     """One fork or join: `op`, launched on `stream`, against `behind`, the last op of `other` before it.
 
     `what` is "fork" or "join", `status` as in this module's text, `exact` False where it rests on inferred links.
@@ -92,8 +91,7 @@ class Crossing:
         )
 
 
-@dataclass(frozen=True)
-class Crossings(Findings):
+class Crossings(Findings, frozen=True):
     """Forks and joins in order of time; a table with the columns of `Crossing`."""
 
     @property

@@ -7,7 +7,6 @@ computing work ran on one stream. The *worker* is that stream, *main* the stream
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +16,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
@@ -31,8 +31,7 @@ NO, INDIRECT, DIRECT, SAME, NONE = range(5)
 HOW = ("no", "indirect", "direct", "same stream", "")
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(Record, frozen=True):
     """One chunk of a stream-parallel loop.
 
     `loop` names the range around the chunks, `turn` counts its occurrences on the thread. `stream` is the worker,
@@ -60,8 +59,7 @@ class Chunk:
     exact: bool
 
 
-@dataclass(frozen=True)
-class StreamPlan(Findings):
+class StreamPlan(Findings, frozen=True):
     """Chunks by rank, thread and time; a table with the columns of `Chunk`."""
 
     def chunks(self) -> list[Chunk]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -12,6 +11,7 @@ import pandas as pd
 from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
 from analyzers.ordering.calls import communication_around
 from analyzers.ordering.lanes import MIN_NS, Lanes, run_heads, take_or
 from analyzers.ordering.ordering import Ordering
@@ -26,8 +26,7 @@ _BARRIERS = ("c10d::barrier", "c10d::monitored_barrier_")  # written to wait
 _ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "launch", "nccl")
 
 
-@dataclass(frozen=True)
-class SyncPoint:
+class SyncPoint(Record, frozen=True):
     """One place where the host was blocked; times are ns, texts are "" and numbers -1 where the capture can't tell.
 
     `api` is the call that blocked longest; a copy and the synchronize behind it are one point. `kind` is "stream",
@@ -71,8 +70,7 @@ class SyncPoint:
     call: int
 
 
-@dataclass(frozen=True)
-class HostSyncs(Findings):
+class HostSyncs(Findings, frozen=True):
     """Sync points, the costliest first; a table with the columns of `SyncPoint`."""
 
     def __iter__(self) -> Iterator[SyncPoint]:

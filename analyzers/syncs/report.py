@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, instant
 from analyzers.ordering.calls import call_kind
 from analyzers.syncs.context import table_of
@@ -29,8 +32,7 @@ from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class OrderReport:
+class OrderReport(Record, frozen=True):
     """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops.
 
     calls_recorded : of each rank, whether its host calls were recorded; else nothing tells what blocked its host.
@@ -42,7 +44,7 @@ class OrderReport:
     crossings: Crossings
     plan: StreamPlan
     warnings: tuple[TraceWarning, ...]
-    calls_recorded: Mapping[int, bool] = field(default_factory=dict)
+    calls_recorded: Mapping[int, bool] = msgspec.field(default_factory=dict)
     runtime: str = "CUDA"
     only_launches: frozenset[int] = frozenset()
 

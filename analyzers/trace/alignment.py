@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import ordered
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record, values
 from analyzers.trace.columns import ints
 
 
-@dataclass(frozen=True)
-class Matches:
+class Matches(Record, frozen=True):
     """Communication calls matched into collectives.
 
     members : one row a clock: process, device, rank, capture.
@@ -66,8 +67,7 @@ METHODS = {
 }
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Record, frozen=True):
     """One device's clock.
 
     offset_ns : how far it runs ahead of the reference's clock, at `Clocks.at_ns`; aligned = captured − offset.
@@ -88,8 +88,7 @@ class Clock:
     collectives: int = 0
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(Record, frozen=True):
     """All clocks of a trace.
 
     method : a key of METHODS.
@@ -116,7 +115,7 @@ class Clocks:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per clock, indexed by (rank, device): the fields of `Clock`; offsets and errors in ns."""
-        frame = pd.DataFrame([vars(one) for one in self.clocks], columns=[one.name for one in fields(Clock)])
+        frame = pd.DataFrame([values(one) for one in self.clocks], columns=[one.name for one in fields(Clock)])
         return frame.set_index(["rank", "device"])
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
+from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, COMPUTE, FUSED, function, known
@@ -32,8 +32,7 @@ _PLAIN = re.compile(
 Rule = tuple[str, str, str, str]  # rule, library, operation, kind
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(Record, frozen=True):
     """Ops that count as communication by one rule, or as fused or bookkeeping; `ns` is their time, added up.
 
     rule : "kernel name" (the table of names), "copy between GPUs", or what the user gave, as `kernel:x (--comm)`.
@@ -47,8 +46,7 @@ class Counted:
     ns: int
 
 
-@dataclass(frozen=True)
-class Suggested:
+class Suggested(Record, frozen=True):
     """A kernel that ran beside the main stream alone, and that no rule knows; `streams` as the capture numbers them."""
 
     name: str

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from analyzers.common.records import Record
 from analyzers.common.wording import ranks_in_words
 
 DeviceKey = tuple[int, int]  # (rank, device)
 
 
-@dataclass(frozen=True)
-class DeviceLabels:
+class DeviceLabels(Record, frozen=True):
     """Names the devices of a run; `several` are the ranks that have more than one.
 
     >>> labels = DeviceLabels.of([(0, 0), (0, 1), (1, 0)])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.groups import first_of_each, first_row_of, label, rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.communication import operation_of
 from analyzers.trace.tables import Trace
@@ -19,8 +19,7 @@ DIMENSIONS = {"tp": "tensor", "dp": "data", "pp": "pipeline", "ep": "expert", "c
 _NUMBERS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Record, frozen=True):
     """A process group, or an NCCL communicator, as the capture states it.
 
     ranks : as printed, "[0, 1]"; "" where it does not say. size : None where it does not say. communicator : NCCL's id

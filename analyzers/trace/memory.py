@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 
 
-@dataclass(frozen=True)
-class MemoryPeak:
+class MemoryPeak(Record, frozen=True):
     """One device's peak.
 
     source : "allocator", what the framework's allocator had handed out in all (torch.profiler, profile_memory=True);

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.common.errors import TraceWarning
 from analyzers.trace.columns import assigned, categorical, framed, ints, is_repeated, narrowed, repeated, stored

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.intervals import clip, coverage, measure, union
 from analyzers.arrays.types import Ints, Mask

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import PurePath
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import distinct, first_of_each, label, rows_by_key
 from analyzers.arrays.types import Ints

@@ -10,14 +10,16 @@ device alone: two ranks pinned with CUDA_VISIBLE_DEVICES both report device 0. C
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
+from analyzers.common.records import Record
 from analyzers.common.wording import stream_word
 from analyzers.trace.columns import table
 
@@ -33,8 +35,7 @@ QUEUED = "queued before running"  # a key of `Capture.metadata`: how long ops we
 NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
 
 
-@dataclass(frozen=True)
-class Capture:
+class Capture(Record, frozen=True):
     """One file as it was read.
 
     `start_utc_ns` is the epoch time of the capture's zero (None when the file has none); `first_ns`/`last_ns` the
@@ -59,7 +60,7 @@ class Capture:
     lacks: tuple[str, ...] = ()
     unread_counters: int = 0
     host_gpus: int = 0
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def machine(self) -> str:
@@ -67,8 +68,7 @@ class Capture:
         return "" if self.host.strip().lower() in NO_NAMES else self.host
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(Record, frozen=True):
     """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
 
     distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
@@ -79,7 +79,7 @@ class Process:
     pid: int
     name: str = ""
     host: str = ""
-    claims: Mapping[str, int] = field(default_factory=dict)
+    claims: Mapping[str, int] = msgspec.field(default_factory=dict)
     rank: int = -1
     rule: str = ""
     launches: int = 0  # of kernels, copies and memsets, and
@@ -91,8 +91,7 @@ class Process:
     distorted: tuple[tuple[int, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
     """Captures of one run as plain tables; columns and units stand in `analyzers.trace.schemas`.
 
     Times count from `origin_utc_ns` (an epoch time; None when no capture has one).
@@ -101,15 +100,15 @@ class Trace:
     captures: tuple[Capture, ...]
     processes: tuple[Process, ...]
     ops: pd.DataFrame
-    api: pd.DataFrame = field(default_factory=partial(table, "api"))
-    ranges: pd.DataFrame = field(default_factory=partial(table, "ranges"))
-    syncs: pd.DataFrame = field(default_factory=partial(table, "syncs"))
-    records: pd.DataFrame = field(default_factory=partial(table, "records"))
-    comms: pd.DataFrame = field(default_factory=partial(table, "comms"))
-    devices: pd.DataFrame = field(default_factory=partial(table, "devices"))
-    streams: pd.DataFrame = field(default_factory=partial(table, "streams"))
-    memory: pd.DataFrame = field(default_factory=partial(table, "memory"))
-    counters: pd.DataFrame = field(default_factory=partial(table, "counters"))
+    api: pd.DataFrame = msgspec.field(default_factory=partial(table, "api"))
+    ranges: pd.DataFrame = msgspec.field(default_factory=partial(table, "ranges"))
+    syncs: pd.DataFrame = msgspec.field(default_factory=partial(table, "syncs"))
+    records: pd.DataFrame = msgspec.field(default_factory=partial(table, "records"))
+    comms: pd.DataFrame = msgspec.field(default_factory=partial(table, "comms"))
+    devices: pd.DataFrame = msgspec.field(default_factory=partial(table, "devices"))
+    streams: pd.DataFrame = msgspec.field(default_factory=partial(table, "streams"))
+    memory: pd.DataFrame = msgspec.field(default_factory=partial(table, "memory"))
+    counters: pd.DataFrame = msgspec.field(default_factory=partial(table, "counters"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, None where that was never tried; and

@@ -18,9 +18,8 @@ capture that records no launches at all. Nodes of a CUDA graph have the number o
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union

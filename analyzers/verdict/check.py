@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 
 import msgspec
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import count_of, duration, percent, percent_span

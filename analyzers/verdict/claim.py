@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.resampling import DRAWS, LEAST_STEPS, LEVEL
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
+from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.gain import Gain, instances_of, speedup_bound
@@ -59,8 +60,7 @@ def read_speedup(stated: float | str) -> StatedSpeedup:
     return StatedSpeedup(float(number), float(half_digit), f"{float(number):g}x")
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Record, frozen=True):
     """A stated speedup of two tasks against the most they can gain.
 
     a_ns, b_ns : medians of A and B in the first run; bound : (a + b) / max(a, b).

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from analyzers.common.records import Record
 from analyzers.overlap.measure import Missed, RankOverlap
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Record, frozen=True):
     """What stopped overlap, in one sentence; `ns` of what was missed; `cause` : the cause that tells most of it."""
 
     ns: int

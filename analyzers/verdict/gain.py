@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from analyzers.common.records import Record
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(Record, frozen=True):
     """Medians over the instances of one rank, ns; waits for late ranks are left out.
 
     a_alone_ns, b_alone_ns : busy time of A and B in the baseline.

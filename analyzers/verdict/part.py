@@ -8,17 +8,18 @@ paired, and whether B is moved. Each part decides these from what it holds; wher
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import Explainer
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.missed import explain_missed
+from analyzers.common.records import Record
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
@@ -56,8 +57,7 @@ BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
 
 
-@dataclass(frozen=True)
-class PairingDecision:
+class PairingDecision(Record, frozen=True):
     """How all parts of a run share out ops, pair instances and move B; None where that is not decided yet.
 
     sharing : `Shared.given_to`. pairing : `pairing_method`. shift : `best_shift`.

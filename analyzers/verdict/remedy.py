@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from analyzers.common.records import Record
 from analyzers.common.wording import duration, from_to, percent, span
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(Record, frozen=True):
     """A change of the program, as `traceviz what-if` takes it, and what a replay predicts of it; times in ns.
 
     rank, device : that decides. recoverable_ns : more real overlap there, and its range. now_ratio, ratio : real

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 
+import msgspec
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
+from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, percent_span
 from analyzers.contention.cost import Contention, SideCost, in_words
 from analyzers.counters.limits import Contended
@@ -29,8 +31,7 @@ MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconc
 EXIT_CODES = {True: 0, False: 1, None: 3}
 
 
-@dataclass(frozen=True)
-class OverlapResult:
+class OverlapResult(Record, frozen=True):
     """What `check_overlap` found.
 
     `passed` is None when the verdict is inconclusive, and `reason` then says why. The worst rank's ratio, `job`, is
@@ -75,7 +76,7 @@ class OverlapResult:
     runtime: str = "CUDA"
     claim: Claim | None = None
     claim_reason: str = ""
-    agreed: PairingDecision = field(default_factory=PairingDecision, repr=False)
+    agreed: PairingDecision = msgspec.field(default_factory=PairingDecision)
 
     @property
     def exit_code(self) -> int:

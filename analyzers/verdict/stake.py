@@ -7,8 +7,10 @@ beside compute for 50 µs, for 20 of them while it waits: 50 are exposed in all,
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 
+from msgspec.structs import replace
+
+from analyzers.common.records import Record
 from analyzers.overlap.job import Arrivals, Job
 from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.overhead import ALL_OF_IT
@@ -18,8 +20,7 @@ DOMINATES = 2 / 3  # of what is exposed; below, both parts count
 TRANSFER, LATE_RANKS, BOTH = "transfer", "late-ranks", "both"
 
 
-@dataclass(frozen=True)
-class Stake:
+class Stake(Record, frozen=True):
     """What of a pair's time on the rank that decides is at stake, ns over all `steps`.
 
     steps : how many have work on the rank; 0 where none are marked. missed_ns : achievable less real overlap.

@@ -14,7 +14,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import reduce
 from operator import add
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sqlite_utils import Database, Migrations
 
 from analyzers.common.errors import TracevizError
+from analyzers.common.records import Record
 
 if TYPE_CHECKING:
     from analyzers.trace.narrow import Narrowing
@@ -121,8 +121,7 @@ def _keep_whether_apparent(database: Database) -> None:
 _MIGRATIONS(name="keep_whether_apparent")(_keep_whether_apparent)
 
 
-@dataclass(frozen=True)
-class SavedRun:
+class SavedRun(Record, frozen=True):
     """One run as it was saved; times in ns, None what was not known.
 
     apparent : 1 where waits for ranks that were not captured count in its figures, 0 where all are seen.
@@ -144,8 +143,7 @@ class SavedRun:
     steps: int | None
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Record, frozen=True):
     """What is kept of one run: its row of `runs` but for the pair, what it was made with, and what was found."""
 
     row: Mapping[str, Any]

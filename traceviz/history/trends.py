@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from analyzers.common.records import Record
 from analyzers.compare.noise import Trend, trend
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 VERDICTS = ("serialized", "partial", "overlapped")  # each better than the one before; "inconclusive" is none of them
 
 
-@dataclass(frozen=True)
-class PairTrend:
+class PairTrend(Record, frozen=True):
     """One pair on one set of GPUs: runs on other GPUs measure something else. Runs are oldest first.
 
     rule : how the job's figure was made of its ranks' in these runs; None where that was not kept.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from analyzers.common.ids import collective_id, instance_id
+from analyzers.common.records import values
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from traceviz.options.again import CommandLine
 from traceviz.output import contract
@@ -76,7 +77,7 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
             "ranks_given": result.ranks_given,
             "ranks_known": result.ranks_known,
         },
-        "stake": {**vars(result.stake), "dominates": result.stake.dominates} if result.stake else None,
+        "stake": {**values(result.stake), "dominates": result.stake.dominates} if result.stake else None,
         "worst_ranks": [_rank(one) for one in worst],
         "causes": [
             {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from analyzers.common.ids import collective_id, gap_id, instance_id, sync_id
+from analyzers.common.records import values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,10 +71,10 @@ def overlap(result: OverlapResult) -> Json:
             "real_overlap_ratio_high": job.ratio_high,
         },
         "last_arrival": _last_arrival(result.last_arrival),
-        "remedy": vars(result.remedy) if result.remedy else None,
+        "remedy": values(result.remedy) if result.remedy else None,
         "worth_unknown": result.worth_unknown,
-        "communication": [vars(one) for one in result.communication],
-        "stake": {**vars(result.stake), "dominates": result.stake.dominates} if result.stake else None,
+        "communication": [values(one) for one in result.communication],
+        "stake": {**values(result.stake), "dominates": result.stake.dominates} if result.stake else None,
         "gain": _gain(result.gain),
         "claim": _claim(result.claim),
         "claim_reason": result.claim_reason,
@@ -99,7 +100,7 @@ def _contended(found: Contended | None) -> Json | None:
     """What the sides likely contend for; null where no GPU counters were captured."""
     if found is None:
         return None
-    return {**_fields(found, "sentence", "unknown"), "likely": [vars(one) for one in found.likely]}
+    return {**_fields(found, "sentence", "unknown"), "likely": [values(one) for one in found.likely]}
 
 
 def _contention(cost: Contention | None) -> Json | None:
@@ -108,8 +109,8 @@ def _contention(cost: Contention | None) -> Json | None:
         return None
     return {
         **_fields(cost, "rank", "device"),
-        "a": vars(cost.a),
-        "b": vars(cost.b),
+        "a": values(cost.a),
+        "b": values(cost.b),
         **_fields(cost, "real_overlap_ns", "net_overlap_ns", "low_ns", "high_ns"),
         "of_ideal": cost.ideal,
     }
@@ -120,12 +121,12 @@ def _gain(gain: Gain | None) -> Json | None:
     if gain is None:
         return None
     ratios = {name: getattr(gain, name) for name in ("effective_gain", "speedup", "speedup_bound")}
-    return {**vars(gain), **ratios}
+    return {**values(gain), **ratios}
 
 
 def _claim(claim: Claim | None) -> Json | None:
     """A stated speedup, and whether it can be and was reached; null where none is held against anything."""
-    return None if claim is None else {**vars(claim), "shown": claim.shown, "words": claim.words}
+    return None if claim is None else {**values(claim), "shown": claim.shown, "words": claim.words}
 
 
 def _clocks(clocks: Clocks | None) -> Json | None:
@@ -163,13 +164,13 @@ def _rank(rank: RankOverlap) -> Json:
         "real_overlap_ratio_high": rank.ratio_range[1] if known else None,
         **_fields(rank, "apparent_ns", "achievable_ns", "missed_ns"),
         "unaccounted_ns": rank.unaccounted_ns,
-        "launched_before": vars(rank.launched_before),
+        "launched_before": values(rank.launched_before),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [
             {
                 "id": gap_of(rank, one),
                 **_fields(one, *_MISSED),
-                "inferred": vars(one.inferred) if one.inferred else None,
+                "inferred": values(one.inferred) if one.inferred else None,
             }
             for one in rank.missed
         ],
@@ -186,8 +187,8 @@ def _device_time(one: DeviceTime) -> Json:
         **_fields(
             one, "rank", "device", "span_ns", "a_only_ns", "b_only_ns", "both_ns", "other_ns", "idle_ns", "steps"
         ),
-        "hta": {**vars(one.hta), "comm_comp_overlap": one.hta.comm_comp_overlap},
-        "tracelens": vars(one.tracelens),
+        "hta": {**values(one.hta), "comm_comp_overlap": one.hta.comm_comp_overlap},
+        "tracelens": values(one.tracelens),
     }
 
 
@@ -207,15 +208,15 @@ def collectives(result: Collectives) -> Json:
         "collectives": [
             {
                 "id": collective_id(one.index),
-                **{name: value for name, value in vars(one).items() if name != "ranks"},
-                "ranks": [vars(call) for call in one.ranks],
+                **{name: value for name, value in values(one).items() if name != "ranks"},
+                "ranks": [values(call) for call in one.ranks],
             }
             for one in result
         ],
-        "summary": [{**vars(kind), "last_by_rank": dict(kind.last_by_rank)} for kind in result.summary],
+        "summary": [{**values(kind), "last_by_rank": dict(kind.last_by_rank)} for kind in result.summary],
         "copies": _records(result.copies.table),
         "copies_by_rank": _records(result.copies.calls),
-        "groups": [{**vars(one), "group": vars(one.group)} for one in result.groups],
+        "groups": [{**values(one), "group": values(one.group)} for one in result.groups],
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }
@@ -241,7 +242,7 @@ def syncs(result: OrderReport) -> Json:
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [
             {
-                **{name: value for name, value in vars(one).items() if name not in ("process", "op", "behind")},
+                **{name: value for name, value in values(one).items() if name not in ("process", "op", "behind")},
                 "message": one.message,
             }
             for one in result.crossings.missing
@@ -264,7 +265,7 @@ def streams(result: StreamsResult, costs: StreamContention | None = None) -> Jso
             {
                 **_fields(rank, "rank", "device", "span_ns", "busy_ns", "concurrent_ns"),
                 "busy_streams_ns": list(rank.busy_streams_ns),
-                "streams": [vars(use) for use in rank.streams],
+                "streams": [values(use) for use in rank.streams],
                 "overlap_ns": rank.overlap_ns.tolist(),
             }
             for rank in result.ranks
@@ -278,11 +279,11 @@ def _stream_contention(costs: StreamContention | None) -> Json | None:
     """Kernels that ran slower beside other streams, and beside which; null unless that was asked for."""
     if costs is None:
         return None
-    return {"kernels": [vars(one) for one in costs.kernels], "pairs": [vars(one) for one in costs.pairs]}
+    return {"kernels": [values(one) for one in costs.kernels], "pairs": [values(one) for one in costs.pairs]}
 
 
 def _warnings(warnings: Sequence[TraceWarning]) -> list[Json]:
-    return [vars(warning) for warning in warnings]
+    return [values(warning) for warning in warnings]
 
 
 def counters(result: CountersResult) -> Json:
@@ -330,15 +331,15 @@ def info(result: TraceInfo) -> Json:
             for one in result.captures
         ],
         "ranks": [
-            {**vars(rank), "devices": list(rank.devices), "counters": list(rank.counters)} for rank in result.ranks
+            {**values(rank), "devices": list(rank.devices), "counters": list(rank.counters)} for rank in result.ranks
         ],
-        "ranges": [vars(one) for one in result.ranges],
+        "ranges": [values(one) for one in result.ranges],
         "more_ranges": result.more_ranges,
         "steps": list(result.steps),
         "cannot": list(result.cannot),
-        "communication": [vars(one) for one in result.communication],
+        "communication": [values(one) for one in result.communication],
         "suggested": [
-            {**vars(one), "streams": list(one.streams), "selector": one.selector} for one in result.suggested
+            {**values(one), "streams": list(one.streams), "selector": one.selector} for one in result.suggested
         ],
         "warnings": _warnings(result.warnings),
     }
@@ -401,29 +402,29 @@ def _run(run: ComparedRun) -> Json:
         "speedup": run.speedup,
         "counters": {name: _state(state) for name, state in pooled(run.counters).items()} if run.counters else None,
         "contended": _contended(run.contended),
-        "figures": {name: vars(one) for name, one in run.figures.items()},
+        "figures": {name: values(one) for name, one in run.figures.items()},
         "changes": {name: _change(one) for name, one in run.changes.items()},
         "real_overlap_ratio": job.real_overlap_ratio if job else None,
         "apparent": job.apparent if job else False,
         "calls_recorded": run.calls_recorded,
-        "late_start": vars(run.late_start) if run.late_start else None,
+        "late_start": values(run.late_start) if run.late_start else None,
         "memory": "recorded" if run.memory_peaks else "not recorded",
-        "memory_peaks": [vars(one) for one in run.memory_peaks],
+        "memory_peaks": [values(one) for one in run.memory_peaks],
         "ranks": [_lane(lane) for lane in run.lanes],
         "regions": [_region(one) for one in run.regions],
-        "growth": dict(zip("ab", map(vars, run.growth), strict=True)) if run.growth else None,
+        "growth": dict(zip("ab", map(values, run.growth), strict=True)) if run.growth else None,
         "gain": _pair_gain(run.gain),
     }
 
 
 def _change(one: Change) -> Json:
-    return {**vars(one), "delta_ns": one.delta_ns, "ratio": one.ratio}
+    return {**values(one), "delta_ns": one.delta_ns, "ratio": one.ratio}
 
 
 def _lane(lane: LaneFigures) -> Json:
     return {
         **_fields(lane, "rank", "device"),
-        "figures": {name: vars(one) for name, one in lane.figures.items()},
+        "figures": {name: values(one) for name, one in lane.figures.items()},
         "changes": {name: _change(one) for name, one in lane.changes.items()},
     }
 
@@ -431,8 +432,8 @@ def _lane(lane: LaneFigures) -> Json:
 def _region(one: Region) -> Json:
     return {
         **_fields(one, "name", "rank", "device"),
-        "before": vars(one.before) if one.before else None,
-        "after": vars(one.after) if one.after else None,
+        "before": values(one.before) if one.before else None,
+        "after": values(one.after) if one.after else None,
         "change": _change(one.change) if one.change else None,
     }
 
@@ -442,7 +443,7 @@ def _pair_gain(gain: PairGain | None) -> Json | None:
         return None
     ratios = {name: getattr(gain, name) for name in ("effective_gain", "speedup", "speedup_bound", "lost_ns")}
     changes = {name: _change(getattr(gain, name)) for name in ("a", "b", "together")}
-    return {**vars(gain), **changes, **ratios}
+    return {**values(gain), **changes, **ratios}
 
 
 def history(found: Sequence[PairTrend]) -> Json:
@@ -457,9 +458,9 @@ def history(found: Sequence[PairTrend]) -> Json:
             {
                 **_fields(one, "a", "b", "gpus", "rule", "apparent", "call", "verdict_before"),
                 **_fields(one, "other_rules", "others_apparent"),
-                "real_overlap_ratio": vars(one.overlap) if one.overlap else None,
-                "step_ns": vars(one.step) if one.step else None,
-                "runs": [vars(run) for run in one.runs],
+                "real_overlap_ratio": values(one.overlap) if one.overlap else None,
+                "step_ns": values(one.step) if one.step else None,
+                "runs": [values(run) for run in one.runs],
             }
             for one in found
         ],
@@ -480,7 +481,7 @@ def what_if(result: WhatIf) -> Json:
         "schema": "traceviz.what-if/1",
         "reason": result.reason,
         "pair": {"a": result.a, "b": result.b},
-        "replay": vars(result.replay) if result.replay else None,
+        "replay": values(result.replay) if result.replay else None,
         "changes": [
             {
                 "change": one.change,
@@ -488,14 +489,14 @@ def what_if(result: WhatIf) -> Json:
                 **_fields(
                     one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"
                 ),
-                "ranks": [vars(rank) for rank in one.ranks],
+                "ranks": [values(rank) for rank in one.ranks],
                 **_fields(one, "next_cause", "next_share"),
                 "assumptions": list(one.assumptions),
             }
             for one in result.changes
         ],
-        "critical_path": None if path is None else [{**vars(one), "blocks": one.blocks} for one in path.segments],
-        "communication": None if path is None else [vars(one) for one in path.communication],
+        "critical_path": None if path is None else [{**values(one), "blocks": one.blocks} for one in path.segments],
+        "communication": None if path is None else [values(one) for one in path.communication],
         "warnings": _warnings(result.warnings),
     }
 
@@ -515,10 +516,10 @@ def show(result: Shown, following: Sequence[str]) -> Json:
         "steps": list(result.steps),
         "sentence": result.sentence,
         "figures": dict(result.figures),
-        "pieces": [vars(one) for one in result.pieces],
+        "pieces": [values(one) for one in result.pieces],
         "more_pieces": result.more_pieces,
         "evidence": list(result.evidence),
-        "related": [vars(one) for one in result.related],
+        "related": [values(one) for one in result.related],
         "next": list(following),
     }
 
@@ -541,7 +542,7 @@ def contract(result: ContractResult) -> Json:
                 **_fields(one.rule, "asked", "needs", "counted"),
                 "kind": one.rule.key,
                 **_fields(one, "checked", "failed", "cut_off", "reason", "remedy"),
-                "findings": [{**vars(found), "path": list(found.path)} for found in one.findings],
+                "findings": [{**values(found), "path": list(found.path)} for found in one.findings],
             }
             for one in result.rules
         ],

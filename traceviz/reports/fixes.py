@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html import escape
+
+from msgspec.structs import replace
 
 from analyzers.common.wording import duration, from_to, span
 from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf, change_in_words

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from glob import escape, glob
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from analyzers.trace.run import PartitionedRun
 from analyzers.trace.tables import Trace

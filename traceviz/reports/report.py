@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from analyzers.collectives.report import Collectives
+from analyzers.common.records import Record
 from analyzers.info import TraceInfo
 from analyzers.replay.answer import what_if
 from analyzers.replay.result import WhatIf
@@ -25,8 +25,7 @@ from traceviz.reports.names import gathered, renamed_run, shown_paths
 from traceviz.timelines.picture import Picture, picture
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Record, frozen=True):
     """All that is known of a pair in a trace.
 
     `command` makes the same report again, "" where it is not known; `files` are those that were written.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
+from analyzers.common.records import Record
 from analyzers.counters.vocabulary import steps_of
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
@@ -32,8 +32,7 @@ HEIGHT = 0.9  # of its row
 LEAST_BUCKETS, MOST_BUCKETS, POINTS_AT_ONCE = 60, 1_000, 24_000
 
 
-@dataclass(frozen=True)
-class Area:
+class Area(Record, frozen=True):
     """One counter of one device: `value` holds from `start` on, of at most `most`."""
 
     row: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record, values
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport, launch_span
@@ -29,8 +29,7 @@ from traceviz.timelines.texts import Texts
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Record, frozen=True):
     """From when to when a run, or a part of it, works, ns.
 
     launched : from the first launch to the last op's end; ops : of ops alone; steps : of those in steps, None where
@@ -64,8 +63,7 @@ def _around(spans: Sequence[Span]) -> Span:
     return min(low for low, _ in spans), max(high for _, high in spans)
 
 
-@dataclass(frozen=True)
-class DrawnBand:
+class DrawnBand(Record, frozen=True):
     """A band and what stands on it; marks name rows of its part, and texts of its own.
 
     sampled : its GPU counters, one a row.
@@ -175,7 +173,7 @@ def _behind(trace: Trace, found: tuple[Band, ...], marks: Marks) -> Marks:
         known = row >= 0
         after[single[known]] = ints(whole.ops, "end_ns")[waited[known]]
         after_row[single[known]] = row[known]
-    return Marks(**{**vars(marks), "after": after, "after_row": after_row})
+    return Marks(**{**values(marks), "after": after, "after_row": after_row})
 
 
 def _rows_of_ops(trace: Trace, found: tuple[Band, ...], ops: Ints) -> Ints:

@@ -8,7 +8,7 @@ counts and busy times of a row and role sum to the same at every resolution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.causes.table import CAUSES
+from analyzers.common.records import Record
 
 # What held a side: a role a cause, and another for the time before its op was submitted where something else held it
 # for longer. The host's own causes and a late rank need none.
@@ -47,8 +48,7 @@ NEVER = -1 << 62  # an instant that is not known
 FINE, COARSE = 1000, 100  # resolution to begin with: bins across what is looked at, and across everything
 
 
-@dataclass(frozen=True)
-class Marks:
+class Marks(Record, frozen=True):
     """Marks sorted by (row, role, start); instants and lengths are ns.
 
     row, role : where it is drawn (`Row.number`), as what (position in `ROLES`).

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from analyzers.common.records import values
 from traceviz.output.document import plain
 from traceviz.output.quantities import duration
 from traceviz.output.views.caveats import caveats
@@ -207,7 +208,7 @@ def _bare(trace: dict[str, Any]) -> dict[str, Any]:
 def _columns(marks: Marks) -> dict[str, list[int | None]]:
     """Columns of the marks; instants as differences, null where they are not known."""
     columns: dict[str, list[int | None]] = {}
-    for name, column in vars(marks).items():
+    for name, column in values(marks).items():
         if name == "end":
             columns["length"] = (marks.end - marks.start).tolist()
         elif name in ("start", "launch", "after"):

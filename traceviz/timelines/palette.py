@@ -6,15 +6,14 @@ outline, rows and marks are labelled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from analyzers.common.records import Record
 
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 BLACK, WHITE = "#111111", "#FFFFFF"
 
 
-@dataclass(frozen=True)
-class Theme:
+class Theme(Record, frozen=True):
     """Ground, text, lines, and (fill, text on it) of each group of roles."""
 
     name: str

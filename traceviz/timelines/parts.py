@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.held import Held
 from analyzers.causes.table import CAUSES
+from analyzers.common.records import Record
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.points import SyncPoint
 from analyzers.trace.columns import codes, ints
@@ -40,8 +41,7 @@ _HELD = [ROLE[role] for role in HELD]
 LONG_WAIT = 8  # a wait for a peer is long in a piece if so many of it are longer than that
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Record, frozen=True):
     """A gap in which a side was held: its row, where its pieces begin and end, how long the other side ran, and links.
 
     links : (kind, from, row, to, row), as the capture records them.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.common.errors import TraceWarning
+from analyzers.common.records import Record
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints
@@ -42,8 +43,7 @@ AROUND = 4  # of a sliver's length: what is shown before and after it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(Record, frozen=True):
     """A timeline as numbers.
 
     marks : as detailed as a page can be; whole ns on the trace's clock.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.trace.columns import ints
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.range_classes import range_classes
@@ -21,8 +21,7 @@ DEPTHS = 3  # rows of a thread; what nests deeper is drawn on the last of them
 A, B, OTHER = range(3)
 
 
-@dataclass(frozen=True)
-class ThreadRanges:
+class ThreadRanges(Record, frozen=True):
     """Ranges of one thread: rows in `Trace.ranges`, how deep each nests from 0, and its side.
 
     side : A or B where all that was launched in it is of that side, else OTHER.
@@ -64,8 +63,7 @@ def user_ranges(trace: Trace, side: Ints, span: tuple[int, int]) -> dict[tuple[i
     return found
 
 
-@dataclass(frozen=True)
-class Projected:
+class Projected(Record, frozen=True):
     """Ranges on one device: rows in `Trace.ranges`, from their first op's start to their last one's end, ns.
 
     level : ranges of one level don't overlap, but for the last; side : as of `ThreadRanges`.

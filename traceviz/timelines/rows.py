@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import known
 from analyzers.trace.kernels import is_communication
@@ -22,8 +23,7 @@ ALWAYS = ("stream", "overlap", "counter")  # kinds of rows that stay, though not
 GAP = 1.3  # between bands, in rows: their titles stand there
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Record, frozen=True):
     """One row: `kind` is "ranges", "thread", "projected", "stream", "overlap", "missed-a", "missed-b" or "counter".
 
     y : its middle, counted upwards. Several rows of one label belong together.
@@ -45,8 +45,7 @@ class Row:
         return self.y + self.height / 2
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(Record, frozen=True):
     """One rank's device.
 
     ops : rows of its part's `Trace.ops`; threads and streams give the row of each thread and each (context, stream),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from analyzers.common.records import Record
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import duration, percent
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Record, frozen=True):
     """The instance shown: its span over all ranks, ns, and in words which it is and why.
 
     `rank`, `device` and `label` are None and "" where there is no instance, and the whole trace is shown.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.common.errors import TraceWarning
 from analyzers.compare.results import Comparison

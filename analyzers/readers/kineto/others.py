@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.trace.tables import Trace

@@ -7,11 +7,11 @@ driver's agents are, CPUs among them, not as HIP does. Event records are never t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.amd import kind_of_kernel

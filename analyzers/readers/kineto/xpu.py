@@ -8,11 +8,11 @@ named xccl::…. Synchronizations of the host are recorded, waits between queues
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import duration

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.perfetto.packets import Packets, Slice, Track

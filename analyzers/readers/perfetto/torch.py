@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from analyzers.readers.kineto.events import Args, Event, Heads, columns, join
 from analyzers.readers.kineto.read import trace_of

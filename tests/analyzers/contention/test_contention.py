@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -468,7 +468,7 @@ def test_growth_is_contention_clocks_and_other_work() -> None:
         np.ones(4, dtype=bool),
     )
     found = growth([before], [after], shares=1)
-    assert vars(found) == {
+    assert asdict(found) == {
         "growth_ns": 170, "contention_ns": 60, "clocks_ns": 60, "work_ns": 50, "unknown_ns": 0,
     }  # fmt: skip
 

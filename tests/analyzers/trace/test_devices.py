@@ -112,7 +112,7 @@ def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int
         Clock(process=0, device=device, rank=0, offset_ns=0, residual_ns=one) for device, one in enumerate(residuals)
     ]
     assert trace.clocks is not None
-    trace = replace(trace, matches=sure, clocks=Clocks(**{**vars(trace.clocks), "clocks": tuple(clocks)}))
+    trace = replace(trace, matches=sure, clocks=replace(trace.clocks, clocks=tuple(clocks)))
     trace = with_collectives(with_waits(trace, apart_by(*residuals)))
     ops = trace.ops[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
     seen, low, high = (ints(ops, column) for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
