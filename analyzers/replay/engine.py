@@ -3,7 +3,8 @@
 One loop over events in order of time, in plain Python, or compiled by numba where there is much to do. A unit goes on
 at its own pace alone, and at 1 − α of it while others are on its GPU, α of the last load of `LOADS` among them; who
 waits for a late rank is there, too. A collective goes on as if what is on any of its GPUs were on all. A launch call
-for a stream whose queue is full goes on once the unit that many places before has started.
+for a stream whose queue is full goes on once the unit that many places before has started. Most programs are never
+short of room on a GPU: in plain Python they are run without looking for it, and again where a run shows that they are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from analyzers.arrays.types import Floats, Ints
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Tasks, Units
+from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Room, Tasks, Units
 
 MANY = 20_000  # units from which on compiling pays
 _BEGIN, _START, _DRAIN, _END = range(4)
@@ -38,10 +39,12 @@ class Times(msgspec.Struct, frozen=True):
 class Layout:
     """Tasks as the loop over events reads them: laid out once for all runs of them.
 
-    Runs may differ by how long units take, and by how long and how much of their room they keep.
+    Runs may differ by how long units take, and by how long and how much of their room they keep. `tight`: whether in
+    runs of them units wait for room, as far as that is known.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, *, tight: bool = False) -> None:
+        self.tight = tight
         calls, units, room = tasks.calls, tasks.units, tasks.room
         n_calls, n_units = calls.call.size, units.op.size
         of_call, followed = np.flatnonzero(units.call >= 0), np.flatnonzero(units.previous >= 0)
@@ -63,14 +66,13 @@ class Layout:
             *(units.call, units.submitted_ns, units.previous, units.dispatch_ns, units.room_ns),
             *(room.load, team, places(units, tasks.queue), followers.first, followers.items),
             *(blocked.first, blocked.items, members.first, members.items),
-            *(room.gpu, room.limits, room.needed, room.taken, room.fills.astype(np.int64)),
+            *(room.gpu, room.limits, room.taken, room.fills.astype(np.int64)),
             np.searchsorted(np.sort(room.gpu), np.arange(len(room.limits))).astype(np.int64),
         )
         self.counted_down = (
             *(np.diff(calls.waits.first), ~first_of_thread + (calls.handed >= 0).astype(np.int64)),
             *(np.diff(units.waits.first) + (units.previous >= 0) + 1, np.diff(members.first)),
         )
-        self.needs_none = (room.needed[:, 0] == 0).astype(np.int64)
 
     @cached_property
     def as_lists(self) -> list[Any]:
@@ -94,13 +96,42 @@ def run(
     layout : of the same tasks, or of such as differ only by `transfer_ns`, `until` and `rest`; made where not given.
     """
     layout = layout or Layout(tasks)
+    slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
+    loop = loop or (compiled() if tasks.units.op.size >= MANY else None) or _loop
+    if loop is not _loop:
+        return _times(loop, tasks, slower, layout, tasks.room.needed)
+    if not layout.tight:  # without looking for room a run takes a third less
+        times = _times(loop, tasks, slower, layout, np.zeros_like(tasks.room.needed))
+        if has_room(tasks.room, times):
+            return times
+        layout.tight = True
+    return _times(loop, tasks, slower, layout, tasks.room.needed)
+
+
+def has_room(room: Room, times: Times) -> bool:
+    """Whether at each start of a unit there was room for it, whatever the ones that were there had given back already.
+
+    A run in which nothing looked for room is then the one in which all did.
+    """
+    for gpu, most in enumerate(room.limits):
+        mine = np.flatnonzero((room.gpu == gpu) & (room.needed[:, 0] > 0))
+        start, end = times.unit_start[mine], times.unit_end[mine]
+        begins, ends = np.argsort(start), np.argsort(end)
+        taken = np.column_stack([room.taken[mine], room.fills[mine]])
+        begun, ended = (np.vstack([np.zeros_like(taken[:1]), taken[order].cumsum(axis=0)]) for order in (begins, ends))
+        there = begun[np.searchsorted(start[begins], start, "right")] - ended[np.searchsorted(end[ends], start)]
+        others = there - taken
+        if others[:, -1].any() or (others[:, :-1] + room.needed[mine] > most).any():
+            return False
+    return True
+
+
+def _times(loop: Callable[..., None], tasks: Tasks, slower: Floats, layout: Layout, needed: Ints) -> Times:
     n_calls, n_units = tasks.calls.call.size, tasks.units.op.size
-    slower = np.zeros((n_units, len(LOADS))) if slower is None else slower
-    loop = loop or (compiled() if n_units >= MANY else None) or _loop
     changes = (
-        *(tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest),
+        *(needed, tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest),
         *(each.copy() for each in layout.counted_down),
-        *_state(tasks, layout),
+        *_state(tasks, layout, needed),
     )
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
     if loop is _loop:  # plain Python is some three times quicker on lists
@@ -111,7 +142,7 @@ def run(
     return Times(*times)
 
 
-def _state(tasks: Tasks, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
+def _state(tasks: Tasks, layout: Layout, needed: Ints) -> tuple[npt.NDArray[Any], ...]:
     """What the loop keeps track of, as it begins."""
     room = tasks.room
     calls, count, gpus = tasks.calls.call.size, tasks.units.op.size, len(room.limits)
@@ -126,7 +157,7 @@ def _state(tasks: Tasks, layout: Layout) -> tuple[npt.NDArray[Any], ...]:
     return (
         *(zeros(calls), none(calls), none(count)),
         *(tasks.units.transfer_ns.astype(float), np.ones(count), zeros(count), none(count), none(count)),
-        *(layout.needs_none.copy(), none(count)),
+        *((needed[:, 0] == 0).astype(np.int64), none(count)),
         *(zeros(teams, len(LOADS)), zeros(4 * count + 4), zeros(1)),
         *(zeros(gpus, room.limits.shape[1]), zeros(gpus), zeros(gpus), zeros(gpus)),
         *(zeros(count), zeros(count), zeros(gpus, len(LOADS)), room.load.astype(np.int64)),
@@ -194,10 +225,10 @@ def _loop(  # one function, for the compiler's sake
     members: _Array,
     gpu: _Array,
     limits: _Array,
-    needed: _Array,
     taken: _Array,
     fills: _Array,
     own_first: _Array,
+    needed: _Array,
     work: _Array,
     slower: _Array,
     until: _Array,

@@ -147,7 +147,7 @@ class Replayed:
         """The layout of some tasks, which are mostly run several times in a row."""
         last, layout = self._last
         if last is not changed:
-            layout = Layout(changed)
+            layout = Layout(changed, tight=layout.tight)
             self._last = changed, layout
         return layout
 

@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.clocks.align import align, with_collectives, with_waits
 from analyzers.collectives.report import collectives_of
-from analyzers.trace.alignment import Clock, Clocks
+from analyzers.trace.alignment import Clock
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
