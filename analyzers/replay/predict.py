@@ -84,7 +84,8 @@ class Replayed:
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
-        self._last = self.tasks, Layout(self.tasks)  # of the tasks that ran last
+        self._own = Layout(self.tasks)
+        self._last = self.tasks, self._own  # of the tasks that ran last
         self.now = self.runs(self.tasks)
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
@@ -147,7 +148,7 @@ class Replayed:
         """The layout of some tasks, which are mostly run several times in a row."""
         last, layout = self._last
         if last is not changed:
-            layout = Layout(changed, tight=layout.tight)
+            layout = Layout(changed, tight=self._own.tight)
             self._last = changed, layout
         return layout
 
