@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -19,7 +19,7 @@ _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a
 _FEW = 8  # so few codes are quicker looked for one by one than sorted
 
 
-def rows_by_key(*keys: Ints) -> dict[tuple[int, ...], Ints]:
+def rows_by_key(*keys: Ids) -> dict[tuple[int, ...], Ints]:
     """Rows of each distinct combination of integer keys, in order of first key, then second, …; rows ascend."""
     if keys[0].size == 0:
         return {}
@@ -33,25 +33,25 @@ def rows_by_key(*keys: Ints) -> dict[tuple[int, ...], Ints]:
     return {key: order[low:high] for key, low, high in zip(firsts, heads.tolist(), ends, strict=True)}
 
 
-def grouped(*keys: Ints) -> tuple[Ints, Ints]:
+def grouped(*keys: Ids) -> tuple[Ints, Ints]:
     """Rows by keys, ties in the order given, and where in them a new combination begins."""
     if keys[0].size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return _grouped(keys, *_code(keys))
 
 
-def _grouped(keys: tuple[Ints, ...], code: Codes | None, span: int) -> tuple[Ints, Ints]:
+def _grouped(keys: tuple[Ids, ...], code: Codes | None, span: int) -> tuple[Ints, Ints]:
     order = _rows(keys, code, span)
     new = [key[1:] != key[:-1] for key in (each[order] for each in ([code] if code is not None else keys))]
     return order, np.append(0, np.flatnonzero(np.logical_or.reduce(new)) + 1)
 
 
-def ordered(*keys: Ints) -> Ints:
+def ordered(*keys: Ids) -> Ints:
     """Rows by keys, ties in the order given."""
     return _rows(keys, *_code(keys)) if keys[0].size else np.empty(0, np.int64)
 
 
-def _rows(keys: tuple[Ints, ...], code: Codes | None, span: int) -> Ints:
+def _rows(keys: tuple[Ids, ...], code: Codes | None, span: int) -> Ints:
     if code is None:
         return np.lexsort(keys[::-1])
     if span == 1 or (code[1:] >= code[:-1]).all():
@@ -59,9 +59,9 @@ def _rows(keys: tuple[Ints, ...], code: Codes | None, span: int) -> Ints:
     if code.size <= span <= 4 * code.size:  # there may be a place for each row, which is quicker than sorting
         row_of_code = np.full(span, -1)
         row_of_code[code] = np.arange(code.size)
-        row_of_code = row_of_code[row_of_code >= 0]
-        if row_of_code.size == code.size:
-            return row_of_code
+        is_given = row_of_code >= 0
+        if np.count_nonzero(is_given) == code.size:
+            return row_of_code if code.size == span else row_of_code[is_given]
     if span <= _RADIX:  # numpy's stable sort takes a pass a byte where numbers are so small, however the rows lie
         return np.argsort(code, kind="stable")
     if span * code.size > WIDEST:
@@ -72,7 +72,7 @@ def _rows(keys: tuple[Ints, ...], code: Codes | None, span: int) -> Ints:
     return rows & ((1 << bits) - 1)
 
 
-def _code(keys: tuple[Ints, ...], *, narrow: bool = True) -> tuple[Codes | None, int]:
+def _code(keys: tuple[Ids, ...], *, narrow: bool = True) -> tuple[Codes | None, int]:
     """One number from 0 for each combination, ascending as the keys do, and how many there may be.
 
     `narrow` ones take as few bytes as hold them: they are made, looked through and sorted many times quicker, but take
@@ -100,7 +100,7 @@ def _code(keys: tuple[Ints, ...], *, narrow: bool = True) -> tuple[Codes | None,
     return np.zeros(keys[0].size, kind) if code is None else code, span
 
 
-def _ends(key: Ints) -> tuple[int, int]:
+def _ends(key: Ids) -> tuple[int, int]:
     """The least and the largest of some numbers."""
     if key.strides == (0,):  # one number, repeated
         return int(key[0]), int(key[0])
@@ -145,6 +145,18 @@ def group_numbers(*keys: Ints) -> Ints:
     return number
 
 
+def alike(*keys: Ids) -> tuple[Ints, Ints]:
+    """Rows of equal keys that stand together: where each lot begins, and how many rows it has.
+
+    >>> alike(np.array([7, 7, 5, 7]))
+    (array([0, 2, 3]), array([2, 1, 1]))
+    """
+    is_first = np.ones(keys[0].size, dtype=bool)
+    is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    first = np.flatnonzero(is_first)
+    return first, np.diff(np.append(first, is_first.size))
+
+
 def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
     """Positions from each `first` on, `count` of them, and which of the runs each is of.
 
@@ -155,9 +167,26 @@ def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
     return np.arange(of.size) + (first - np.cumsum(count) + count)[of], of
 
 
+def ascend(*keys: Ids) -> bool:
+    """Whether each row's keys come after those of the row before: then no two rows are alike.
+
+    >>> ascend(np.array([0, 0, 1]), np.array([3, 4, 1])), ascend(np.array([0, 0]), np.array([3, 3]))
+    (True, False)
+    """
+    comes_after, is_alike = (
+        np.zeros(max(keys[0].size - 1, 0), dtype=bool),
+        np.ones(max(keys[0].size - 1, 0), dtype=bool),
+    )
+    for key in keys:
+        comes_after |= is_alike & (key[1:] > key[:-1])
+        is_alike &= key[1:] == key[:-1]
+    return bool(comes_after.all())
+
+
 def label(*columns: Any) -> Ints:
     """Number the distinct combinations of columns from 0, in the order they first occur."""
-    combined, span = np.zeros(len(columns[0]), np.int64), 1
+    combined: Ints | None = None
+    span = 1
     for column in columns:
         code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
         if not code.size or code.min() == code.max():
@@ -165,11 +194,15 @@ def label(*columns: Any) -> Ints:
         code, width = _from_nought(code)
         if width == 1:  # it tells nothing apart
             continue
+        if combined is None:
+            combined, span = code, width
+            continue
         if span * width > WIDEST:
             combined, span = _from_nought(pd.factorize(combined)[0])
-        combined *= width
-        combined += code
+        combined = combined * width + code
         span *= width
+    if combined is None:
+        return np.zeros(len(columns[0]), np.int64)
     return pd.factorize(combined)[0].astype(np.int64, copy=False)
 
 
@@ -180,7 +213,7 @@ def first_of_each(labels: Ints) -> Ints:
     array([0, 1, 3])
     """
     first = np.empty(int(labels.max(initial=-1)) + 1, np.int64)
-    first[labels[::-1]] = np.arange(labels.size)[::-1]  # of several the one that is written last
+    first[labels[::-1]] = np.arange(labels.size - 1, -1, -1, dtype=np.int32)  # of several the one that is written last
     return first
 
 
@@ -193,11 +226,15 @@ def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
         return np.zeros(code.size, np.int64), 1
     if highest - lowest >= WIDEST >> 31:
         return pd.factorize(code)[0].astype(np.int64), code.size
-    return code.astype(np.int64) - lowest, highest - lowest + 1
+    return code.astype(np.int64, copy=False) if lowest == 0 else np.subtract(
+        code, lowest, dtype=np.int64
+    ), highest + 1 - lowest
 
 
-def occurrence(member: Ints, key: Ints) -> Ints:
+def occurrence(member: Ids, key: Ints) -> Ints:
     """How many earlier rows of the same member have the same key; keys count from 0."""
+    if ascend(member, key):  # mostly: member by member, each one's calls in their order
+        return np.zeros(key.size, np.int64)
     key = member * (int(key.max(initial=0)) + 1) + key
     if int(key.max(initial=0)) <= 8 * key.size and np.bincount(key).max(initial=0) <= 1:  # mostly; sorting takes longer
         return np.zeros(key.size, np.int64)
@@ -236,8 +273,10 @@ def first_row_of(owner: Ints, ids: Ints, wanted_owner: Ints, wanted: Ints) -> In
     if owner.size and (owner == owner[0]).all() and (wanted_owner == owner[0]).all():  # mostly; sorting takes longer
         return first_row(ids, wanted)
     found = np.full(wanted.size, -1, np.int64)
-    rows = rows_by_key(owner)
-    for (one,), own in rows_by_key(wanted_owner).items():
-        candidates = rows.get((one,), np.empty(0, np.int64))
+    wanted_rows = rows_by_key(wanted_owner)
+    # Of few owners each one's are quicker looked for than all sorted.
+    rows = {} if len(wanted_rows) <= _FEW else rows_by_key(owner)
+    for (one,), own in wanted_rows.items():
+        candidates = rows.get((one,), np.empty(0, np.int64)) if rows else np.flatnonzero(owner == one)
         found[own] = np.append(candidates, -1)[first_row(ids[candidates], wanted[own])]
     return found

@@ -13,8 +13,8 @@ from copy import copy
 
 import numpy as np
 
-from analyzers.arrays.groups import grouped, label, rows_by_key, runs
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.groups import alike, grouped, label, rows_by_key, runs
+from analyzers.arrays.types import Floats, Ids, Ints, Mask
 
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
 
@@ -29,11 +29,11 @@ class Calls:
     members : number of clocks.
     """
 
-    def __init__(self, collective: Ints, member: Ints, start: Floats, end: Floats, members: int) -> None:
+    def __init__(self, collective: Ids, member: Ids, start: Floats, end: Floats, members: int) -> None:
         self.collective, self.member, self.start_ns, self.end_ns, self.members = collective, member, start, end, members
-        is_first = np.diff(collective, prepend=-1) != 0
-        self._collectives = np.append(np.flatnonzero(is_first), collective.size)  # its calls, one behind another
-        self._number = np.cumsum(is_first) - 1  # of each call's collective
+        self.heads, count = alike(collective)  # the first call of each collective: its calls stand together
+        self._collectives = np.append(self.heads, collective.size)
+        self._number = np.repeat(np.arange(count.size, dtype=np.int32), count)  # of each call's collective
 
     def only(self, rows: Mask) -> Calls:
         """Some of the calls."""
@@ -59,14 +59,13 @@ class Calls:
         """
         if not self.member.size:
             return np.empty(0, np.int64)
-        heads = self._collectives[:-1]
         mark = np.random.default_rng(0).integers(1 << 62, size=self.members)
-        _, alike = np.unique(np.add.reduceat(mark[self.member], heads), return_inverse=True)  # of the same clocks
-        first_end, last_end = (each.reduceat(self.end_ns, heads)[self._number] for each in (np.minimum, np.maximum))
-        lane = label(self.member, alike[self._number])
-        closest = np.full(lane.max() + 1, np.inf)
-        np.minimum.at(closest, lane, last_end - self.start_ns)
-        return np.flatnonzero(first_end - self.start_ns <= closest[lane])
+        _, clocks = np.unique(np.add.reduceat(mark[self.member], self.heads), return_inverse=True)  # of the same clocks
+        first_end, last_end = (each.reduceat(self.end_ns, self.heads) for each in (np.minimum, np.maximum))
+        lane = label(self.member, clocks[self._number]) if clocks.any() else self.member  # mostly all are of the same
+        closest = np.full(int(lane.max()) + 1, np.inf)
+        np.minimum.at(closest, lane, last_end[self._number] - self.start_ns)
+        return np.flatnonzero(first_end[self._number] - self.start_ns <= closest[lane])
 
     def contradiction(self) -> list[int]:
         """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""
@@ -76,7 +75,7 @@ class Calls:
         column, end, present = self._number[by_member], self.end_ns[by_member], self.member[by_member[firsts]]
         behind = np.append(firsts[1:], by_member.size)
         while by_member.size:
-            arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self._collectives[:-1])
+            arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self.heads)
             ways = arrived[column] + end  # for each call the bound by its collective on its clock
             tight = np.full(self.members, np.inf)
             tight[present] = np.minimum.reduceat(ways, firsts)

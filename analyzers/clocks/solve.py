@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.groups import alike, rows_by_key
+from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
 from analyzers.matching.align import CLEAR
 from analyzers.matching.fit import RESOLUTION_NS, bases, estimate
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 
 # Every rank needs data of every other, so none can end before all have arrived.
 SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
@@ -64,7 +64,7 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     contradicts = by_hosts is not None and by_hosts.contradicts
     if not rows.any() and not uses_hosts:
         return Solution(replace(unsolved, hosts_contradict=contradicts), unknown(count))
-    number, member, end = (ints(matches.calls, column) for column in ("collective", "member", "end_ns"))
+    number, member, end = (stored(matches.calls, column) for column in ("collective", "member", "end_ns"))
     first = rows & (islands[member] == islands[member[rows][0]]) if rows.any() else rows
     at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
     estimated = _Estimated.nothing(count)
@@ -74,10 +74,11 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
         if members.size > 1:
             of_island = islands[member] == island
             part = _island(matches.calls, evidence.only(of_island), members, at)
-            believed = of_island & ~np.isin(number, part.doubtful)
             solved = part.estimated
-            if part.doubtful and np.unique(_islands(number, member, count, rows & believed)[members]).size == 1:
-                solved = _island(matches.calls, evidence.only(believed), members, at).estimated
+            if part.doubtful:
+                believed = of_island & ~np.isin(number, part.doubtful)
+                if np.unique(_islands(number, member, count, rows & believed)[members]).size == 1:
+                    solved = _island(matches.calls, evidence.only(believed), members, at).estimated
             estimated.put(members, solved)
             contradictions += part.contradictions
             doubtful += part.doubtful
@@ -131,17 +132,18 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     has_several = np.bincount(number, minlength=len(collectives)) > 1
     sure = collectives["sure"].to_numpy(bool) & has_several
     best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
-    islands = _islands(number, member, members, has_several[number])
+    linking = has_several[number]
+    islands = _islands(number, member, members, linking)
 
     def link_all(rows: Mask) -> bool:
-        return np.array_equal(_islands(number, member, members, rows), islands)
+        return bool(rows[linking].all()) or np.array_equal(_islands(number, member, members, rows), islands)
 
     reaching = next((rows for rows in (best, sure[number]) if link_all(rows)), None)
     if reaching is None and hosts_link_all:
         nothing = np.zeros(len(calls), bool)
         return _Evidence(nothing, nothing, np.arange(members), sure=True)
-    bounds = reaching if reaching is not None else has_several[number]
-    linked = np.bincount(member[has_several[number]], minlength=members) > 0
+    bounds = reaching if reaching is not None else linking
+    linked = np.bincount(member[linking], minlength=members) > 0
     enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
     ends = bounds if enough or reaching is None else sure[number]
     coincide = ends & ~(collectives["confidence"].to_numpy(float) == CLEAR)[number]
@@ -149,7 +151,7 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     return _Evidence(ends, bounds, islands, reaching is not None)
 
 
-def _islands(collective: Ints, member: Ints, members: int, rows: Mask) -> Ints:
+def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
     """For each clock the first one that some of the calls link it to, by shared collectives or over other clocks."""
     if not rows.all():
         collective, member = collective[rows], member[rows]
@@ -213,19 +215,26 @@ class _Island(msgspec.Struct, frozen=True):
 def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) -> _Island:
     """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference."""
     used, count = evidence.ends | evidence.bounds, members.size
-    calls, coincides, bounding = calls[used], evidence.ends[used], evidence.bounds[used]
-    place = np.empty(members[-1] + 1, np.int64)
+    coincides, bounding = evidence.ends, evidence.bounds
+    if not used.all():
+        calls, coincides, bounding = calls[used], coincides[used], bounding[used]
+    place = np.empty(members[-1] + 1, np.int32)
     place[members] = np.arange(count)
-    member, number = place[ints(calls, "member")], ints(calls, "collective")
-    is_first = np.diff(number, prepend=-1) != 0
-    numbers, collective = number[is_first], np.cumsum(is_first) - 1
+    member = place[stored(calls, "member")]
+    first, behind = alike(stored(calls, "collective"))
+    numbers, collective = ints_at(calls, "collective", first), np.repeat(np.arange(first.size, dtype=np.int32), behind)
     base = bases(ints(calls, "end_ns"), member, count, at)
     start = (ints(calls, "start_ns") - base[member]).astype(np.float64)
     end = (ints(calls, "end_ns") - base[member]).astype(np.float64)
-    fit = estimate(collective[coincides], member[coincides], end[coincides], count, 0)
-    ahead = fit.offset_ns[member] + fit.drift[member] * (end - fit.offset_ns[member])
-    every = Calls(collective, member, start - ahead, end - ahead, count)
-    apart, moved, found, guilty = _bounds(every.only(bounding))
+    fitted = slice(None) if coincides.all() else coincides
+    fit = estimate(collective[fitted], member[fitted], end[fitted], count, 0)
+    ahead_at_base = fit.offset_ns[member]
+    ahead = end - ahead_at_base
+    ahead *= fit.drift[member]
+    ahead += ahead_at_base
+    start -= ahead
+    end -= ahead
+    apart, moved, found, guilty = _bounds(Calls(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
     estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns)
     contradictions = [tuple(int(numbers[one]) for one in those) for those in found]
@@ -253,13 +262,13 @@ def _bounds(calls: Calls) -> tuple[Apart, Floats, list[tuple[int, ...]], list[in
 
 def _usual_skew(calls: Calls) -> float:
     """Median over collectives of how far the estimated clocks leave their ends apart."""
-    head = np.flatnonzero(np.diff(calls.collective, prepend=-1))
+    head = calls.heads
     return float(np.median(np.maximum.reduceat(calls.end_ns, head) - np.minimum.reduceat(calls.end_ns, head)))
 
 
 def _violating(calls: Calls) -> dict[int, float]:
     """Collectives that the estimated clocks contradict, and by how many ns: someone ended before the last arrived."""
-    head = np.flatnonzero(np.diff(calls.collective, prepend=-1))
+    head = calls.heads
     late = np.maximum.reduceat(calls.start_ns, head) - np.minimum.reduceat(calls.end_ns, head)
     return {int(calls.collective[head[row]]): float(late[row]) for row in np.flatnonzero(late > 0)}
 

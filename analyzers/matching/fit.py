@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Floats, Ints
+from analyzers.arrays.types import Floats, Ids, Ints
 
 RESOLUTION_NS = 1_000.0  # no timestamp of a GPU is trusted to better than this
 HOUR_NS = 3_600_000_000_000
@@ -33,7 +33,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(
-    collective: Ints, member: Ints, end: Floats, members: int, reference: int, *, drifting: bool = True
+    collective: Ids, member: Ids, end: Floats, members: int, reference: int, *, drifting: bool = True
 ) -> Estimate:
     """Robustly fit offset and drift of every clock: ends less offsets scatter around one end a collective.
 
@@ -48,21 +48,19 @@ def estimate(
     drifting : False takes all clocks to run alike.
     """
     # Clock by clock: what one needs lies together and stays in the processor's cache, however many clocks there are.
-    rows = rows_by_key(member)
-    rows_of_clock = [rows.get((one,), np.empty(0, np.int64)) for one in range(members)]
-    calls, ends = (
-        [collective[own_calls] for own_calls in rows_of_clock],
-        [end[own_calls] for own_calls in rows_of_clock],
-    )
+    calls, ends = _by_clock(collective, member, end, members)
     offset, seen = _spread_out(calls, ends, int(collective.max(initial=-1)) + 1, reference)
     drift, middle = np.zeros(members), np.zeros(seen.size)
     known = np.flatnonzero(np.isfinite(offset)).tolist()
     for one in range(members):
-        shared = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(calls[one].size, dtype=bool)
-        calls[one], ends[one] = calls[one][shared], ends[one][shared]
+        shared = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(ends[one].size, dtype=bool)
+        if not shared.all():
+            calls[one], ends[one] = _in_a_row(np.arange(seen.size)[calls[one]][shared]), ends[one][shared]
 
     def aligned(one: int) -> Floats:
-        return ends[one] - offset[one] - drift[one] * middle[calls[one]]
+        values = ends[one] - offset[one]
+        values -= drift[one] * middle[calls[one]]
+        return values
 
     def total() -> Floats:
         ends_of = np.zeros(seen.size)
@@ -74,7 +72,7 @@ def estimate(
     for _ in range(ROUNDS):
         common = total() / np.maximum(seen, 1)
         for one in known:
-            if calls[one].size:
+            if ends[one].size:
                 at = common[calls[one]]
                 shift, slope = _fit(at, aligned(one) - at) if drifting else (_median(aligned(one) - at), 0.0)
                 offset[one] += shift
@@ -101,17 +99,35 @@ def estimate(
     return Estimate(offset, drift, error, count)
 
 
-def bases(end: Ints, member: Ints, members: int, at: int) -> Ints:
+def bases(end: Ints, member: Ids, members: int, at: int) -> Ints:
     """A zero for each clock, so that floats hold its times exactly: `at`, or its own calls where those are far away."""
     base = np.full(members, at)
-    if np.abs(end - at).max(initial=0) < HOUR_NS:
+    if not end.size or max(at - int(end.min()), int(end.max()) - at) < HOUR_NS:
         return base
     for (one,), rows in rows_by_key(member).items():
         base[one] = int(np.median(end[rows]))
     return np.where(np.abs(base - at) < HOUR_NS, at, base)
 
 
-def _spread_out(calls: list[Ints], ends: list[Floats], number: int, reference: int) -> tuple[Floats, Ints]:
+def _by_clock(collective: Ids, member: Ids, end: Floats, members: int) -> tuple[list[slice | Ints], list[Floats]]:
+    """The collectives of each clock's calls, and their ends."""
+    rows = rows_by_key(member)
+    calls: list[slice | Ints] = []
+    ends = []
+    for one in range(members):
+        own_calls = rows.pop((one,), np.empty(0, np.int64))
+        calls.append(_in_a_row(collective[own_calls].astype(np.int64)))
+        ends.append(end[own_calls])
+    return calls, ends
+
+
+def _in_a_row(numbers: Ints) -> slice | Ints:
+    """Numbers as a slice where each is one more than the one before: numpy then looks at them in place."""
+    follow = numbers.size > 0 and bool((numbers[1:] - numbers[:-1] == 1).all())
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if follow else numbers
+
+
+def _spread_out(calls: list[slice | Ints], ends: list[Floats], number: int, reference: int) -> tuple[Floats, Ints]:
     """First offsets: from the reference to the clocks that share collectives with it, and on from those.
 
     The other result: how many calls of such clocks each collective has.
@@ -141,7 +157,7 @@ def _fit(at: Floats, difference: Floats) -> tuple[float, float]:
         return shift, 0.0
     apart = np.abs(difference - shift)
     inlier = apart <= 6.0 * _median(apart) + RESOLUTION_NS / 10
-    time, value = at[inlier], difference[inlier]
+    time, value = (at, difference) if inlier.all() else (at[inlier], difference[inlier])
     centered = time - time.mean()
     spread = float(np.sum(centered**2))
     if time.size < LONG or spread == 0.0:

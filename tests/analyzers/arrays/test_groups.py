@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import count, pairwise
+from itertools import count, groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.arrays.groups import (
+    alike,
     as_slice,
+    ascend,
     distinct,
     first_row,
     first_row_of,
@@ -105,6 +107,24 @@ def test_combinations_are_numbered_as_they_first_occur(keys: tuple[npt.NDArray[n
         if row not in known:
             known[row] = next(numbers)
     assert label(*keys).tolist() == [known[row] for row in rows_of(keys)]
+
+
+pairs = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12)
+
+
+@given(pairs)
+def test_rows_ascend_where_each_comes_after_the_one_before(rows: Rows) -> None:
+    for some in (rows, sorted(rows), sorted(set(rows))):
+        assert ascend(*(np.array([row[at] for row in some], np.int64) for at in range(2))) == (
+            some == sorted(set(some))
+        )
+
+
+@given(pairs)
+def test_equal_rows_that_stand_together_are_one_lot(rows: Rows) -> None:
+    first, count = alike(*(np.array([row[at] for row in rows], np.int64) for at in range(2)))
+    lots = [list(lot) for _, lot in groupby(range(len(rows)), key=rows.__getitem__)]
+    assert [list(range(at, at + size)) for at, size in zip(first.tolist(), count.tolist(), strict=True)] == lots
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.matching.fit import HOUR_NS, Estimate, _fit, _median, bases, estimate
+from analyzers.matching.fit import HOUR_NS, Estimate, _fit, _in_a_row, _median, bases, estimate
 from tests.support.collective_runs import MS
 
 # Each collective's calls: member -> its end.
@@ -27,6 +27,14 @@ def fitted(ends: Ends, members: int, reference: int = 0) -> Estimate:
 @given(st.lists(st.floats(-1e15, 1e15), min_size=1))
 def test_the_middle_of_numbers_is_what_sorting_them_gives(values: list[float]) -> None:
     assert _median(np.array(values)) == statistics.median(values)
+
+
+@given(st.lists(st.integers(0, 6), unique=True), st.booleans())
+def test_numbers_in_a_row_are_looked_at_in_place(numbers: list[int], ordered: bool) -> None:
+    chosen = _in_a_row(np.array(sorted(numbers) if ordered else numbers, np.int64))
+    assert np.arange(7)[chosen].tolist() == (sorted(numbers) if ordered else numbers)
+    if numbers and ordered and max(numbers) - min(numbers) + 1 == len(numbers):
+        assert isinstance(chosen, slice)
 
 
 def test_the_offset_between_two_clocks_is_the_median_difference_of_their_ends() -> None:
