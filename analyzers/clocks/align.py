@@ -6,6 +6,7 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,24 +14,26 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import as_slice, first_of_each, label, rows_by_key
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.groups import alike, as_slice, rows_by_key
+from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.ahead import AheadByHosts
-from analyzers.clocks.arrivals import last_arrivals
+from analyzers.clocks.arrivals import Arrivals
 from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
-from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
+from analyzers.matching.peers import calls_of_each, ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import assigned, ints, ints_at, is_one_of, narrowed, stored
+from analyzers.trace.columns import assigned, ints, ints_at, is_one_of, narrowed, squeezed, stored
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS
 from analyzers.trace.schemas import OPS, WAIT_RANGE
 from analyzers.trace.tables import Trace
+
+AT_ONCE = 1 << 17  # calls
 
 
 class Aligned(msgspec.Struct, frozen=True):
@@ -88,7 +91,7 @@ def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matche
     members = pd.DataFrame([rows[one] for one in order], columns=["process", "device", "rank"])
     capture = [trace.processes[process].capture for process in members["process"]]
     number = np.argsort(np.array(order))
-    calls = matches.calls.assign(member=number[ints(matches.calls, "member")])
+    calls = matches.calls.assign(member=narrowed(number, "id")[ints(matches.calls, "member")])
     return replace(matches, members=members.assign(capture=np.array(capture, np.int64)), calls=calls)
 
 
@@ -118,34 +121,52 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     waits = {column: np.zeros(len(trace.ops), np.int64) for column in ("wait_ns", *WAIT_RANGE)}
     if trace.matches is None or not len(trace.matches.calls):
         return replace(trace, ops=assigned(trace.ops, waits))
-    op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
-    calls = trace.ops[["start_ns", "end_ns", "rank", "device"]].take(op)
-    start, length = ints(calls, "start_ns"), ints(calls, "end_ns") - ints(calls, "start_ns")
-    is_head = np.diff(collective, prepend=-1) != 0
-    heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
-    last = np.maximum.reduceat(start, heads)[number]
-    waits["wait_ns"][op] = np.minimum(last - start, length)
-    since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
-    has_several = np.bincount(number)[number] > 1
-    clock = _clock_of_calls(trace.clocks, calls)
-    apart = apart_ns
-    if (clock == len(apart)).any():
+    calls, collectives = trace.matches.calls, trace.matches.collectives
+    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
+    clock_of_op, apart = _clock_of_ops(trace.clocks, trace.ops), apart_ns
+    if (clock_of_op[ints(calls, "op")] == len(apart)).any():
         apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
-    low, high = (last - since_first for last in last_arrivals(number, clock, since_first, apart))
-    unsure = ~trace.matches.collectives["sure"].to_numpy(bool)[collective]  # may be another collective's calls
-    low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
-    waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
-    waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
+    arrivals = Arrivals(apart)
+    for op, collective in _parts(calls):
+        start, length = starts[op], ends[op] - starts[op]
+        is_head = np.diff(collective, prepend=-1) != 0
+        heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
+        last = np.maximum.reduceat(start, heads)[number]
+        waits["wait_ns"][op] = np.minimum(last - start, length)
+        since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
+        has_several = np.bincount(number)[number] > 1
+        low, high = (last - since_first for last in arrivals.last(number, clock_of_op[op], since_first))
+        unsure = is_unsure[collective]
+        low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
+        waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
+        waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
     return replace(trace, ops=assigned(trace.ops, waits))
 
 
-def _clock_of_calls(clocks: Clocks | None, calls: pd.DataFrame) -> Ints:
-    """The place of each call's clock among `clocks`; one behind the last for a device without."""
+def _parts(calls: pd.DataFrame) -> Iterator[tuple[Ints, Ints]]:
+    """Op and collective of `Matches.calls`, in parts of about `AT_ONCE` rows, each of whole collectives.
+
+    What is worked out of a part stays in the processor's cache, and takes no memory that the system clears first.
+    """
+    op, collective = (stored(calls, column) for column in ("op", "collective"))
+    first = 0
+    while first < collective.size:
+        last = collective[min(first + AT_ONCE, collective.size) - 1]
+        behind = int(np.searchsorted(collective, last, side="right"))  # numbers ascend
+        yield op[first:behind].astype(np.int64), collective[first:behind].astype(np.int64)
+        first = behind
+
+
+def _clock_of_ops(clocks: Clocks | None, ops: pd.DataFrame) -> Ids:
+    """The place of each op's clock among `clocks`; one behind the last for a device without."""
     number = {(one.rank, one.device): i for i, one in enumerate(clocks.clocks)} if clocks is not None else {}
-    lane = label(ints(calls, "rank"), ints(calls, "device"))
-    first = calls[["rank", "device"]].take(first_of_each(lane))
-    clock = [number.get(key, len(number)) for key in first.itertuples(index=False, name=None)]
-    return np.array(clock, np.int64)[lane]
+    first, count = alike(*(stored(ops, column) for column in ("rank", "device")))
+    rank, device = (ints_at(ops, column, first) for column in ("rank", "device"))
+    clock = np.empty(first.size, np.int32)
+    for (of_rank, of_device), rows in rows_by_key(rank, device).items():
+        clock[rows] = number.get((of_rank, of_device), len(number))
+    return np.repeat(clock, count)
 
 
 def with_collectives(trace: Trace) -> Trace:
@@ -159,32 +180,31 @@ def with_collectives(trace: Trace) -> Trace:
     unmatched = is_declared(trace) & is_one_of(trace.ops, "kind", ("kernel",))
     if trace.matches is None or not len(trace.matches.calls):
         return _waits_unseen(trace, unmatched)
-    unmatched[ints(trace.matches.calls, "op")] = False
-    op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
-    calls = trace.ops[["start_ns", "rank", "device"]].take(op)
-    count = np.bincount(collective)[collective]
-    start, rank, device = (ints(calls, column) for column in ("start_ns", "rank", "device"))
-    latest = np.full(int(collective.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(latest, collective, start)
-    came_last = np.flatnonzero(start == latest[collective])
-    came_last = came_last[np.lexsort((-device[came_last], -rank[came_last]))]
-    last_call = np.empty(latest.size, np.int64)
-    last_call[collective[came_last]] = came_last  # of several the one that is written last
-    last = last_call[collective]
-    several_calls = count > 1
+    calls, starts = trace.matches.calls, ints(trace.ops, "start_ns")
+    count = calls_of_each(trace.matches)
+    last_rank, last_device = np.full(count.size, -1), np.full(count.size, -1)
+    for op, collective in _parts(calls):
+        unmatched[op] = False
+        start, (first, several) = starts[op], alike(collective)
+        came_last = np.flatnonzero(start == np.repeat(np.maximum.reduceat(start, first), several))
+        rank, device = (ints_at(trace.ops, column, op[came_last]) for column in ("rank", "device"))
+        order = np.lexsort((-device, -rank))
+        came_last = came_last[order]
+        last_rank[collective[came_last]] = rank[order]  # of several the one that is written last
+        last_device[collective[came_last]] = device[order]
     found = {
-        "collective": collective,
+        "collective": np.arange(count.size),
         "collective_calls": count,
-        "last_rank": np.where(several_calls, rank[last], -1),
-        "last_device": np.where(several_calls, device[last], -1),
-        "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids))[collective],
+        "last_rank": np.where(count > 1, last_rank, -1),
+        "last_device": np.where(count > 1, last_device, -1),
+        "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids)),
     }
-    columns = {}
-    for name, values in found.items():
-        kind, default = OPS[name]
-        its_values = narrowed(values, str(kind))
-        columns[name] = np.full(len(trace.ops), default, its_values.dtype)
-        columns[name][op] = its_values
+    found = {name: narrowed(values, str(OPS[name][0])) for name, values in found.items()}
+    columns = {name: np.full(len(trace.ops), OPS[name][1], values.dtype) for name, values in found.items()}
+    for op, collective in _parts(calls):
+        for name, values in found.items():
+            columns[name][op] = values[collective]
+    columns = {name: squeezed(values) for name, values in columns.items()}
     return _waits_unseen(replace(trace, ops=assigned(trace.ops, columns)), unmatched)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import grouped
+from analyzers.arrays.groups import alike, grouped
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import PAIRWISE
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.tables import Trace
 
 _NAMED = ("manifest", "distributed", "environment", "file-name")  # rules by which a number is the rank's own
@@ -31,7 +31,9 @@ def ranks_known(trace: Trace) -> int | None:
         sizes = ints(trace.matches.collectives, "group_size")
         stated = int(sizes.max(initial=0))
         if stated > 0:
-            clocks = grouped(ints(whole.ops, "process"), ints(whole.ops, "device"))[1].size
+            keys = [stored(whole.ops, column) for column in ("process", "device")]
+            first, _ = alike(*keys)  # of ops that stand together one is enough
+            clocks = grouped(*(key[first] for key in keys))[1].size
             known.append(stated if stated > clocks else min(stated, given))
     return max(known, default=None)
 
@@ -49,8 +51,16 @@ def waits_seen(matches: Matches, known: int | None, given: int) -> Mask:
     ----------
     known, given : ranks that the job had, and that were captured.
     """
-    count = np.bincount(ints(matches.calls, "collective"), minlength=len(matches.collectives))
+    count = calls_of_each(matches)
     return np.asarray(count >= _needed(matches.collectives, count, known, given), bool)
+
+
+def calls_of_each(matches: Matches) -> Ints:
+    """How many calls each collective has."""
+    first, several = alike(stored(matches.calls, "collective"))
+    count = np.zeros(len(matches.collectives), np.int64)
+    np.add.at(count, ints_at(matches.calls, "collective", first), several)
+    return count
 
 
 def _needed(collectives: pd.DataFrame, count: Ints, known: int | None, given: int) -> Ints:
